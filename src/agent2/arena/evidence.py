@@ -1,0 +1,174 @@
+"""What a finished trial left behind, as records: the only input of the analysis.
+
+`read_evidence` (in `agent2.arena.analysis.read`) fills it from the trial's folder; tests build it by hand.
+Times are Unix seconds. Nothing here is read from the workspace as state: revisions and metrics are what an
+agent wrote, so they are evidence about its behaviour and never about its score.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent2.arena.tasks import TaskSpec
+from agent2.errors import Fault
+from agent2.records import JsonValue
+
+
+class AgentEnd(StrEnum):
+    """How the agent's phase ended."""
+
+    EXITED = "exited"
+    """By itself, exit code 0."""
+    CRASHED = "crashed"
+    """By itself, another exit code or a signal of its own."""
+    DEADLINE = "deadline"
+    """Stopped when the wall clock ran out."""
+    LIMIT = "limit"
+    """Stopped because it broke a limit of the sandbox."""
+    INTERRUPTED = "interrupted"
+    """The harness died; the phase was closed on resume."""
+
+
+class SubmissionState(StrEnum):
+    """Where a submission is on its way."""
+
+    ACCEPTED = "accepted"
+    """Snapshot taken and on disk; waits for its evaluation."""
+    SCORED = "scored"
+    FAILED = "failed"
+    """Accepted, but the evaluation ended in a fault."""
+    REJECTED = "rejected"
+    """Refused at the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitScore:
+    """Accuracy of one checkpoint on one split."""
+
+    value: float
+    """Mean over items, 0 to 1."""
+    low: float
+    high: float
+    """95% interval."""
+    n_items: int
+    n_missing: int
+    card: str
+    """Path below the trial's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionRecord:
+    """One submission as the grader recorded it."""
+
+    number: int
+    received_at: float
+    model_path: str
+    note: str
+    state: SubmissionState
+    weights_digest: str | None
+    is_base_copy: bool
+    revision: str | None
+    """Code revision in the workspace when it was submitted."""
+    score: SplitScore | None
+    """On test_public; None until (or unless) scored."""
+    fault: Fault | None
+    reason: str
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One code revision of the workspace."""
+
+    t: float
+    id: str
+    """Commit in revisions.git."""
+    submission: int | None
+    """The submission that it was taken for."""
+    files: Mapping[str, str]
+    """Path -> text, code and configuration only (data and large files are left out)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """One process of the agent, over its life."""
+
+    pid: int
+    command: Sequence[str]
+    first_seen: float
+    last_seen: float
+    cpu_s: float
+    max_rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """One line of a training log found in the workspace."""
+
+    t: float
+    file: str
+    step: int | None
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PairedGain:
+    """Final minus base on the same items."""
+
+    delta: float
+    low: float
+    high: float
+    """95% interval of the paired difference, as are all three in probability units (0 to 1)."""
+    n_items: int
+    n_missing: int
+    p_value: float
+    """Exact McNemar (two-sided) when scores are 0/1 with one attempt, else sign-flip permutation."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseBand:
+    """How far one checkpoint is from itself under this protocol (no training involved)."""
+
+    half_width: float
+    """95% quantile of the absolute paired difference, in probability units."""
+    n_replicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEvidence:
+    """All that is known of one trial."""
+
+    trial_id: str
+    task: TaskSpec
+    agent: str
+    driver: str | None
+    seed: int
+    sandbox: str
+    """Name of the back end; "none" is flagged in the report."""
+    containment: Sequence[Mapping[str, str]]
+    """What the sandbox held and how strongly: rows of {what, strength, how}."""
+    started_at: float
+    """Start of the agent's phase."""
+    ended_at: float
+    deadline: float
+    agent_end: AgentEnd
+    agent_exit_code: int | None
+    agent_log_tail: str
+    """The last 20,000 characters of agent.log."""
+    base_weights_digest: str
+    base_public: SplitScore
+    base_private: SplitScore | None
+    """None only when the evaluation itself failed."""
+    final_private: SplitScore | None
+    gain: PairedGain | None
+    final_submission: int | None
+    """The submission with the best public score; None: the base model itself."""
+    noise: NoiseBand
+    submissions: Sequence[SubmissionRecord]
+    revisions: Sequence[Revision]
+    processes: Sequence[ProcessSample]
+    metrics: Sequence[MetricPoint]
+    design: Mapping[str, JsonValue] | None
+    """What the agent wrote in output/design.json, parsed; None if there is none or it is no JSON object."""
+    gpu_hours: float = 0.0
+    lock: Mapping[str, JsonValue] = field(default_factory=dict)

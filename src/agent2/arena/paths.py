@@ -1,0 +1,116 @@
+"""Where everything of a trial lies. The agent sees only `workspace/`.
+
+    trials/<trial_id>/
+    ├── trial.json            resolved configuration (machine-written)
+    ├── lock.json             digests and versions that the result depends on
+    ├── grader.db             submissions and scores; only the grader writes it
+    ├── events/               append-only logs, one writer each
+    │   ├── trial.jsonl           phases of the trial
+    │   ├── revisions.jsonl       code revisions
+    │   ├── processes.jsonl       what ran, CPU and memory
+    │   └── metrics.jsonl         training metrics found in the workspace
+    ├── workspace/            bound read-write at /workspace in the sandbox
+    │   ├── ASSIGNMENT.md, assignment.json
+    │   ├── data/                 train.jsonl, dev.jsonl
+    │   ├── code/                 the agent's programs
+    │   └── output/               the agent's checkpoints and design.json
+    ├── revisions.git/        bare repository, one commit for each code revision
+    ├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
+    ├── cards/                base-test_public, base-test_private, final-test_private
+    ├── run/                  unix sockets while the trial runs
+    ├── agent.log             what the agent printed
+    └── report/               report.json, report.md, report.html, figures
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.records import Split
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPaths:
+    """The paths of one trial."""
+
+    root: Path
+
+    @property
+    def trial_json(self) -> Path:
+        """Resolved configuration."""
+        return self.root / "trial.json"
+
+    @property
+    def lock_json(self) -> Path:
+        """Digests and versions."""
+        return self.root / "lock.json"
+
+    @property
+    def grader_db(self) -> Path:
+        """SQLite file of the grader."""
+        return self.root / "grader.db"
+
+    @property
+    def events(self) -> Path:
+        """Folder of the append-only logs."""
+        return self.root / "events"
+
+    @property
+    def trial_log(self) -> Path:
+        """Phases of the trial."""
+        return self.events / "trial.jsonl"
+
+    @property
+    def revisions_log(self) -> Path:
+        """Code revisions."""
+        return self.events / "revisions.jsonl"
+
+    @property
+    def processes_log(self) -> Path:
+        """Process samples."""
+        return self.events / "processes.jsonl"
+
+    @property
+    def metrics_log(self) -> Path:
+        """Training metrics found in the workspace."""
+        return self.events / "metrics.jsonl"
+
+    @property
+    def workspace(self) -> Path:
+        """All that the agent may write."""
+        return self.root / "workspace"
+
+    @property
+    def revisions_git(self) -> Path:
+        """Bare repository of code revisions."""
+        return self.root / "revisions.git"
+
+    @property
+    def grader_socket(self) -> Path:
+        """Unix socket of the grading API, alone in its folder so that the folder can be bound."""
+        return self.root / "run" / "grader.sock"
+
+    @property
+    def agent_log(self) -> Path:
+        """Standard output and error of the agent."""
+        return self.root / "agent.log"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the report."""
+        return self.root / "report"
+
+    def submission(self, number: int) -> Path:
+        """Folder of one submission."""
+        return self.root / "submissions" / str(number)
+
+    def snapshot(self, number: int) -> Path:
+        """The checkpoint as it was when submitted."""
+        return self.submission(number) / "snapshot"
+
+    def submission_card(self, number: int) -> Path:
+        """Its evaluation on test_public."""
+        return self.submission(number) / "card"
+
+    def card(self, who: str, split: Split) -> Path:
+        """Card of `base` or `final` on a split."""
+        return self.root / "cards" / f"{who}-{split.value}"

@@ -1,0 +1,102 @@
+"""Tasks of the arena, one YAML file each; `--task PATH` takes a user's own."""
+
+from enum import IntEnum, StrEnum
+from importlib import resources
+from pathlib import Path
+
+from pydantic import Field
+
+from agent2.config import StrictModel, load_yaml
+from agent2.errors import unknown_name
+from agent2.records import Split
+
+
+class Level(IntEnum):
+    """What a task demands structurally; each level adds what the one before has not."""
+
+    RULE_BASED = 1
+    """A verifier exists."""
+    JUDGE_BASED = 2
+    """The reward is a judge, not a program."""
+    INTERACTIVE = 3
+    """Trajectories must be collected online."""
+
+
+class Stage(StrEnum):
+    """The four stages of an agent's work; every report has a verdict on each."""
+
+    DESIGN = "design"
+    IMPLEMENTATION = "implementation"
+    EXECUTION = "execution"
+    EVALUATION = "evaluation"
+
+
+class Difficulty(StrEnum):
+    """How far the work is from standard practice."""
+
+    EASY = "easy"
+    """Standard methods on ready data."""
+    MEDIUM = "medium"
+    """Advanced methods (GRPO, DPO variants)."""
+    HARD = "hard"
+    """Novel problems (multi-task RL, constrained optimisation)."""
+    EXPERT = "expert"
+    """Research level: a new algorithm."""
+
+
+class Category(StrEnum):
+    """What kind of ability is trained."""
+
+    REASONING = "reasoning"
+    ALIGNMENT = "alignment"
+    SPECIALIZATION = "specialization"
+
+
+class BudgetSpec(StrictModel):
+    """What an agent may spend; None is unlimited. The assignment may lower or raise it."""
+
+    wall_clock_s: float = Field(gt=0)
+    submissions: int | None = Field(default=None, ge=1)
+    gpu_hours: float | None = Field(default=None, ge=0)
+    llm_tokens: int | None = Field(default=None, ge=0)
+    llm_dollars: float | None = Field(default=None, ge=0)
+
+
+class TaskSpec(StrictModel):
+    """What an arena agent is asked to improve the model on."""
+
+    name: str
+    title: str
+    description: str
+    """Shown to the agent in ASSIGNMENT.md."""
+    level: Level
+    structural_requirement: str
+    """What this level demands that the one below does not."""
+    category: Category
+    subcategory: str
+    difficulty: Difficulty
+    published: bool
+    """True: official data, comparable with published scores. False: embedded, never compared with them."""
+    benchmark: str
+    """Name in `agent2.benchmarks.BENCHMARKS`."""
+    base_model: str
+    """Name in `agent2.arena.base_models.BASE_MODELS`, or a folder in Hugging Face layout."""
+    n_items: dict[Split, int]
+    """How many items of each split are used."""
+    budget: BudgetSpec
+
+
+def task_names() -> list[str]:
+    """The packaged tasks."""
+    folder = resources.files("agent2.arena.tasks")
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_task(name_or_path: str) -> TaskSpec:
+    """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml)."""
+    if "/" in name_or_path or name_or_path.endswith(".yaml"):
+        return load_yaml(Path(name_or_path), TaskSpec)
+    if name_or_path not in task_names():
+        raise unknown_name("task", name_or_path, task_names(), "--task")
+    with resources.as_file(resources.files("agent2.arena.tasks") / f"{name_or_path}.yaml") as path:
+        return load_yaml(path, TaskSpec)

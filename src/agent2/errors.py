@@ -1,0 +1,105 @@
+"""What can go wrong, who is to blame, and what follows from it.
+
+One table (`FAULT_POLICY`) says for each kind of fault whether it is worth a retry and whether it counts
+against the model. Nothing else in the code decides that. Every message has three parts: what is wrong
+with which value, where it came from, and what to do.
+"""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Fault(StrEnum):
+    """Who failed when a result could not be produced as asked."""
+
+    MODEL = "model"
+    """The checkpoint itself: logits that are not numbers, an answer that never ends."""
+    ENVIRONMENT = "environment"
+    """The world that the item is played in."""
+    JUDGE = "judge"
+    """The scorer or the judge model."""
+    INFRASTRUCTURE = "infrastructure"
+    """The harness, the machine, the endpoint: nobody's answer was seen."""
+    SUBMITTER = "submitter"
+    """What an agent handed in cannot be evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPolicy:
+    """What follows from one kind of fault."""
+
+    retry: bool
+    """Worth trying the same thing again, once and visibly."""
+    counts_against_model: bool
+    """The attempt is a failure of the model (score 0 with this reason), not a missing score."""
+
+
+FAULT_POLICY: MappingProxyType[Fault, FaultPolicy] = MappingProxyType(
+    {
+        Fault.MODEL: FaultPolicy(retry=False, counts_against_model=True),
+        Fault.ENVIRONMENT: FaultPolicy(retry=True, counts_against_model=False),
+        Fault.JUDGE: FaultPolicy(retry=True, counts_against_model=False),
+        Fault.INFRASTRUCTURE: FaultPolicy(retry=True, counts_against_model=False),
+        Fault.SUBMITTER: FaultPolicy(retry=False, counts_against_model=False),
+    }
+)
+
+
+class Agent2Error(Exception):
+    """Base of every error that a user can act on; the command line prints its one line and exits with 2."""
+
+
+class ConfigError(Agent2Error):
+    """A file, flag or name given by the user is not usable as it stands."""
+
+
+class CheckpointError(Agent2Error):
+    """A directory of weights cannot be used; `fault` is `SUBMITTER` when an agent handed it in."""
+
+    fault = Fault.SUBMITTER
+
+
+class SubmissionError(Agent2Error):
+    """A submission was refused; the sentence tells the agent what to change."""
+
+    fault = Fault.SUBMITTER
+
+
+class SandboxError(Agent2Error):
+    """The host cannot contain a program as asked."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+class CardError(Agent2Error):
+    """A rollout card cannot be written, read or trusted."""
+
+
+class EnvironmentFailed(Agent2Error):
+    """A world broke while an item was being played; the rollout gets an environment fault."""
+
+    fault = Fault.ENVIRONMENT
+
+
+class SamplerFailed(Agent2Error):
+    """Generation broke; the rollout gets an infrastructure fault."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+class NotEnoughData(Agent2Error):
+    """A statistic was asked of fewer observations than its definition needs."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
+    """The error for a name that is in no table: names the nearest known one, or lists all of them.
+
+    kind: what the name should have been ("task"). where: file and line, or flag, it came from.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")

@@ -1,0 +1,307 @@
+"""The records and protocols that cross rooms: what is played, what came of it, and who plays.
+
+The nouns, in the order in which they meet:
+
+    Item -> (Environment, Sampler) -> Turn* -> Rollout -> (Scorer) -> Score -> card
+
+Everything here is plain data (frozen, slotted dataclasses) or a Protocol; nothing here does work, reads a
+file or imports a heavy library. Scores that could not be produced are `None` with a fault: never zero.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from agent2.errors import Fault
+
+JsonValue = Any  # a value that JSON can hold; the recursive type gains nothing here and slows the checker
+
+
+class Split(StrEnum):
+    """Who may see the items of a split and when its score is told."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    TEST_PUBLIC = "test_public"
+    """Hidden items; the score is told, one number for each submission."""
+    TEST_PRIVATE = "test_private"
+    """Hidden items; scored once, at the end."""
+
+
+HIDDEN_SPLITS = frozenset({Split.TEST_PUBLIC, Split.TEST_PRIVATE})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One task instance."""
+
+    id: str
+    """Stable: the same content has the same id in every run."""
+    split: Split
+    prompt: str
+    reference: str | None = None
+    """The reference answer, where the scorer compares with one."""
+    payload: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the environment and the scorer need beyond prompt and reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How one completion is drawn."""
+
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    max_tokens: int = 256
+    """Most new tokens of one completion."""
+    seed: int = 0
+    """Belongs to the request, not to the batch it happens to run in."""
+
+
+class StopReason(StrEnum):
+    """Why a completion ended."""
+
+    END = "end"
+    """The model ended its turn."""
+    LENGTH = "length"
+    """`max_tokens` or the context was used up."""
+    FAULT = "fault"
+    """No usable completion: see the fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a sampler returns for one request."""
+
+    text: str
+    token_ids: Sequence[int] = ()
+    """The new tokens, the end token included when the model produced it."""
+    logprobs: Sequence[float] | None = None
+    """Log-probability of each new token under the distribution it was drawn from; None if not asked for."""
+    stop_reason: StopReason = StopReason.END
+    prompt_tokens: int = 0
+    fault: Fault | None = None
+    """Set exactly when `stop_reason` is FAULT."""
+    reason: str = ""
+    """One sentence about the fault."""
+
+
+Prompt = Sequence[Message] | Sequence[int]
+"""Chat messages, rendered with the checkpoint's own template, or token ids as they stand."""
+
+
+class Sampler(Protocol):
+    """Turns prompts into completions for one checkpoint or endpoint; a queue.
+
+    A request's draws depend on its own seed only: batch 1 and batch 64 give the same samples up to
+    float noise. Not thread-safe: one caller submits and collects.
+    """
+
+    capacity: int
+    """How many requests are worth keeping in flight."""
+
+    def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
+        """Queue one request. Raises SamplerFailed if the id is in flight already."""
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """Block until at least one request is done; return all that are. Empty only when none is in flight."""
+
+    def describe(self) -> dict[str, JsonValue]:
+        """What the lock of a card needs: kind, model, dtype, chat-template digest, library versions."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An environment's reply to one action."""
+
+    observation: str | None
+    """None when the episode is over and nothing is left to say."""
+    done: bool
+
+
+class Environment(Protocol):
+    """The world that one item is played in; single-use and deterministic.
+
+    Same item, seed and actions give the same observations and state. Raises EnvironmentFailed when the
+    world itself breaks; a foolish action is no reason to raise.
+    """
+
+    def reset(self, item: Item, seed: int) -> Sequence[Message]:
+        """The opening messages of the episode. Called exactly once."""
+
+    def act(self, action: str) -> Step:
+        """Apply the model's message."""
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """The facts that state-based scoring needs, `answer` among them where there is a final answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model message and the environment's reply."""
+
+    action: str
+    observation: str | None
+    stop_reason: StopReason
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one rollout cost."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    """Wall clock from the first request to the last reply, waiting in the queue included."""
+
+
+class RolloutStatus(StrEnum):
+    """How a rollout ended."""
+
+    COMPLETED = "completed"
+    """The environment said that the episode is over."""
+    TURN_CAP = "turn_cap"
+    """The turn cap was reached before the episode was over."""
+    FAILED = "failed"
+    """It could not be played to an end: see the fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One attempt of one checkpoint at one item."""
+
+    item_id: str
+    attempt: int
+    seed: int
+    status: RolloutStatus
+    prompt: Sequence[Message]
+    turns: Sequence[Turn]
+    answer: str | None
+    """The final answer, where the environment has one."""
+    state: Mapping[str, JsonValue]
+    usage: Usage
+    fault: Fault | None = None
+    """Set exactly when `status` is FAILED."""
+    reason: str = ""
+    retries: int = 0
+    """How often the attempt was begun anew after a fault that the fault table allows to retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A verdict on one rollout."""
+
+    value: float | None
+    """0 to 1; None: could not be judged."""
+    reason: str
+    """One sentence that a reader can verify in the card."""
+    fault: Fault | None = None
+    """Set exactly when `value` is None."""
+
+
+class Scorer(Protocol):
+    """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault."""
+
+    name: str
+    version: str
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one finished rollout (status COMPLETED or TURN_CAP)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRollout:
+    """One line of a card."""
+
+    rollout: Rollout
+    score: Score
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationProtocol:
+    """Everything that must be equal for two scores to be comparable."""
+
+    benchmark: str
+    """Name and version, "arithmetic-v1.0"."""
+    split: Split
+    items_digest: str
+    """Digest of the items played, in order. Says nothing about what they are."""
+    sampling: SamplingSettings
+    attempts: int
+    """Rollouts for each item."""
+    max_turns: int
+    environment: str
+    """Name and version."""
+    scorer: str
+    """Name and version."""
+    dtype: str
+    chat_template_digest: str
+    """Of the template in use; a checkpoint that brings another one is incomparable."""
+
+    @property
+    def digest(self) -> str:
+        """Equal exactly when every field is."""
+        return digest_of(self)
+
+
+class Benchmark(Protocol):
+    """A named, versioned source of items with its environment and scorer.
+
+    Implementations are named in `agent2.benchmarks.BENCHMARKS` ("name -> module:Class").
+    """
+
+    name: str
+    version: str
+    primary_metric: str
+    max_turns: int
+    sampling: SamplingSettings
+    """The fixed way in which completions are drawn; the request seed is derived for each attempt."""
+    attempts: int
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split, always the same ones. Hidden splits need the installation secret.
+
+        Raises ConfigError if a hidden split is asked for without the secret or n is more than there are.
+        """
+
+    def environment(self) -> Environment:
+        """A fresh world for one rollout."""
+
+    def scorer(self) -> Scorer:
+        """The scorer of the primary metric."""
+
+    def environment_version(self) -> str:
+        """Name and version of the world, for the protocol."""
+
+
+def canonical_json(value: object) -> bytes:
+    """JSON with sorted keys and no spaces; dataclasses and enums included. Equal values give equal bytes."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 (hex) of the canonical JSON of a value."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def derive_seed(*parts: str | int) -> int:
+    """A 63-bit seed from names and numbers; the same parts give the same seed on every machine."""
+    joined = "\x1f".join(str(part) for part in parts).encode()
+    return int.from_bytes(hashlib.sha256(joined).digest()[:8], "big") >> 1
