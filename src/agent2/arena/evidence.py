@@ -172,3 +172,7 @@ class TrialEvidence:
     """What the agent wrote in output/design.json, parsed; None if there is none or it is no JSON object."""
     gpu_hours: float = 0.0
     lock: Mapping[str, JsonValue] = field(default_factory=dict)
+    agent_files: Mapping[str, str] = field(default_factory=dict)
+    """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""
+    warnings: Sequence[str] = ()
+    """What was damaged or missing in the trial's folder, one sentence each."""

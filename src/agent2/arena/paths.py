@@ -1,25 +1,25 @@
 """Where everything of a trial lies. The agent sees only `workspace/`.
 
-    trials/<trial_id>/
-    ├── trial.json            resolved configuration (machine-written)
-    ├── lock.json             digests and versions that the result depends on
-    ├── grader.db             submissions and scores; only the grader writes it
-    ├── events/               append-only logs, one writer each
-    │   ├── trial.jsonl           phases of the trial
-    │   ├── revisions.jsonl       code revisions
-    │   ├── processes.jsonl       what ran, CPU and memory
-    │   └── metrics.jsonl         training metrics found in the workspace
-    ├── workspace/            bound read-write at /workspace in the sandbox
-    │   ├── ASSIGNMENT.md, assignment.json
-    │   ├── data/                 train.jsonl, dev.jsonl
-    │   ├── code/                 the agent's programs
-    │   └── output/               the agent's checkpoints and design.json
-    ├── revisions.git/        bare repository, one commit for each code revision
-    ├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
-    ├── cards/                base-test_public, base-test_private, final-test_private
-    ├── run/                  unix sockets while the trial runs
-    ├── agent.log             what the agent printed
-    └── report/               report.json, report.md, report.html, figures
+trials/<trial_id>/
+├── trial.json            resolved configuration (machine-written)
+├── lock.json             digests and versions that the result depends on
+├── grader.db             submissions and scores; only the grader writes it
+├── events/               append-only logs, one writer each
+│   ├── trial.jsonl           phases of the trial
+│   ├── revisions.jsonl       code revisions
+│   ├── processes.jsonl       what ran, CPU and memory
+│   └── metrics.jsonl         training metrics found in the workspace
+├── workspace/            bound read-write at /workspace in the sandbox
+│   ├── ASSIGNMENT.md, assignment.json
+│   ├── data/                 train.jsonl, dev.jsonl
+│   ├── code/                 the agent's programs
+│   └── output/               the agent's checkpoints and design.json
+├── revisions.git/        bare repository, one commit for each code revision
+├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
+├── cards/                base-test_public, base-test_private, final-test_private
+├── run/                  unix sockets while the trial runs
+├── agent.log             what the agent printed
+└── report/               report.json, report.md, report.html, figures
 """
 
 from dataclasses import dataclass

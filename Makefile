@@ -1,0 +1,38 @@
+# The two commands of a newcomer are `make demo` and `make test`; each sets up what it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-fast check format wheel clean
+
+demo: $(VENV)/.installed
+	$(BIN)/agent2 demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest
+
+test-fast: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not slow"
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: $(VENV)/.installed
+	$(BIN)/python -m build --wheel
+
+# One stamp for the whole environment; it is made anew when a requirement changes.
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/install-sandbox.sh
+	sh scripts/install-sandbox.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache

@@ -1,0 +1,113 @@
+"""The agent's phase: start it in the sandbox, watch it, stop it at the deadline.
+
+How the phase ended is judged from what the sandbox and the clock say; an agent's exit code decides nothing
+about its score.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.arena.agents import Agent
+from agent2.arena.assignment import GRADING_PORT, InsidePaths, TrialConfig, environment
+from agent2.arena.budget import Deadline
+from agent2.arena.eventlog import EventLog
+from agent2.arena.evidence import AgentEnd
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.metrics import find_metrics
+from agent2.arena.recorder.processes import ProcessRecorder
+from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder.ticker import Ticker
+from agent2.sandbox.spec import Limits, Mount, Sandbox, SandboxExit, SandboxProcess, SandboxSpec
+
+PROCESS_PERIOD_S = 1.0
+REVISION_PERIOD_S = 5.0
+GRACE_S = 5.0
+"""Between the request to stop at the deadline and the kill."""
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOutcome:
+    """How the phase ended."""
+
+    end: AgentEnd
+    exit_code: int | None
+    reason: str
+
+
+def limits_of(config: TrialConfig) -> Limits:
+    """The sandbox limits that the trial's configuration asks for."""
+    return Limits(memory_gib=config.memory_gib, processes=config.processes, disk_gib=config.disk_gib)
+
+
+def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Path, inside: InsidePaths) -> SandboxSpec:
+    """All that the sandbox may show the agent; what is not named here does not exist for it."""
+    passed = {name: os.environ[name] for name in agent.spec.pass_environment if name in os.environ}
+    return SandboxSpec(
+        command=tuple(part.replace("/agent/", f"{inside.agent}/") for part in agent.spec.command),
+        workspace=paths.workspace,
+        mounts=(Mount(agent.folder, inside.agent), Mount(base, inside.base_model)),
+        environment={**passed, **agent.spec.environment, **environment(config, inside)},
+        ports={GRADING_PORT: paths.grader_socket},
+        limits=limits_of(config),
+        log=paths.agent_log,
+    )
+
+
+def run_agent(
+    sandbox: Sandbox,
+    spec: SandboxSpec,
+    paths: TrialPaths,
+    revisions: RevisionRecorder,
+    deadline: Deadline,
+    on_tick: Callable[[float], None],
+) -> AgentOutcome:
+    """Run the agent until it ends or its time is up; everything it leaves behind is recorded.
+
+    on_tick: called about twice a second with the seconds left.
+    """
+    process = sandbox.start(spec)
+    log = EventLog(paths.processes_log)
+    watcher = ProcessRecorder(process.pid, log)
+    tickers = [Ticker(watcher.sample, PROCESS_PERIOD_S), Ticker(revisions.capture, REVISION_PERIOD_S)]
+    try:
+        outcome = _wait(process, deadline, on_tick)
+    finally:
+        process.stop(GRACE_S)
+        errors = [error for ticker in tickers if (error := ticker.stop())]
+        watcher.stop()
+        log.close()
+        revisions.capture()
+        _record_metrics(paths)
+    if errors:
+        raise errors[0]
+    return outcome
+
+
+def _wait(process: SandboxProcess, deadline: Deadline, on_tick: Callable[[float], None]) -> AgentOutcome:
+    while not deadline.is_over:
+        ended = process.wait(min(POLL_S, deadline.remaining()))
+        if ended is not None:
+            return _outcome(ended)
+        on_tick(deadline.remaining())
+    process.stop(GRACE_S)
+    return AgentOutcome(
+        AgentEnd.DEADLINE, None, f"stopped after {deadline.wall_clock_s:.0f} s: the wall clock is used up"
+    )
+
+
+def _outcome(ended: SandboxExit) -> AgentOutcome:
+    if ended.broke is not None:
+        return AgentOutcome(AgentEnd.LIMIT, ended.code, ended.reason)
+    if ended.code == 0:
+        return AgentOutcome(AgentEnd.EXITED, 0, "ended by itself")
+    return AgentOutcome(AgentEnd.CRASHED, ended.code, ended.reason or f"ended with exit code {ended.code}")
+
+
+def _record_metrics(paths: TrialPaths) -> None:
+    log = EventLog(paths.metrics_log)
+    for point in find_metrics(paths.workspace):
+        log.append("metric", t=point.t, file=point.file, step=point.step, values=dict(point.values))
+    log.close()

@@ -1,0 +1,102 @@
+"""Process metrics, revision changes and efficiency: how an agent spent its budget.
+
+Names and meaning follow the process metrics of the published benchmark (arXiv:2604.10547). "Valid" means that
+the grader could score the submission; a copy of the base is valid and counted apart.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from agent2.arena.analysis.verdicts import FileChange, ProcessMetrics, RevisionChange, TrajectoryPoint
+from agent2.arena.evidence import MetricPoint, Revision, SubmissionRecord, TrialEvidence
+
+
+def process_metrics(evidence: TrialEvidence) -> ProcessMetrics:
+    """The process metrics of one trial; what is not defined is None."""
+    received = sorted(evidence.submissions, key=lambda submission: submission.number)
+    scored = scored_submissions(evidence)
+    start = evidence.started_at
+    allowed = evidence.deadline - start
+    improved = [s for s in scored if _score(s) > evidence.base_public.value]
+    best = best_submission(evidence)
+    steps = list(zip(scored, scored[1:], strict=False))
+    return ProcessMetrics(
+        n_submissions=len(received),
+        n_scored=len(scored),
+        valid_submission_rate=len(scored) / len(received) if received else None,
+        first_valid_idx=received.index(scored[0]) + 1 if scored else None,
+        first_valid_delay=scored[0].received_at - start if scored else None,
+        score_trajectory=_trajectory(scored, start),
+        time_to_first_improvement=improved[0].received_at - start if improved else None,
+        time_to_best=best.received_at - start if best else None,
+        monotonic_ratio=sum(_score(b) >= _score(a) for a, b in steps) / len(steps) if steps else None,
+        copy_model_count=sum(submission.is_base_copy for submission in received),
+        time_used_ratio=(evidence.ended_at - start) / allowed if allowed > 0 else None,
+        last_submit_gap=evidence.ended_at - received[-1].received_at if received else None,
+    )
+
+
+def scored_submissions(evidence: TrialEvidence) -> list[SubmissionRecord]:
+    """Submissions with a public score, in the order of their numbers."""
+    scored = [submission for submission in evidence.submissions if submission.score is not None]
+    return sorted(scored, key=lambda submission: submission.number)
+
+
+def best_submission(evidence: TrialEvidence) -> SubmissionRecord | None:
+    """The submission with the best public score (ties: the earlier one), whether or not it beats the base."""
+    return max(scored_submissions(evidence), key=lambda s: (_score(s), -s.number), default=None)
+
+
+def revision_changes(revisions: Sequence[Revision], started_at: float) -> tuple[RevisionChange, ...]:
+    """What each revision changed against the one before it; the first against an empty workspace."""
+    changes = []
+    before: dict[str, str] = {}
+    for revision in sorted(revisions, key=lambda revision: revision.t):
+        after = dict(revision.files)
+        files = [
+            _file_change(path, before.get(path), after.get(path))
+            for path in sorted(before.keys() | after.keys())
+            if before.get(path) != after.get(path)
+        ]
+        changes.append(RevisionChange(revision.id, revision.t - started_at, revision.submission, tuple(files)))
+        before = after
+    return tuple(changes)
+
+
+def log_seconds(metrics: Iterable[MetricPoint]) -> float | None:
+    """From first to last line of each training log, summed over logs; None without two lines in any of them."""
+    times: dict[str, list[float]] = {}
+    for point in metrics:
+        times.setdefault(point.file, []).append(point.t)
+    spans = [max(seen) - min(seen) for seen in times.values() if len(seen) > 1]
+    return sum(spans) if spans else None
+
+
+def covered_seconds(spans: Iterable[tuple[float, float]]) -> float | None:
+    """Length of the union of time spans (start, end), so that parallel work is not counted twice."""
+    total, reached, any_span = 0.0, float("-inf"), False
+    for start, end in sorted(spans):
+        any_span = True
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total if any_span else None
+
+
+def _trajectory(scored: Sequence[SubmissionRecord], start: float) -> tuple[TrajectoryPoint, ...]:
+    points, best = [], float("-inf")
+    for submission in scored:
+        best = max(best, _score(submission))
+        points.append(TrajectoryPoint(submission.number, submission.received_at - start, _score(submission), best))
+    return tuple(points)
+
+
+def _score(submission: SubmissionRecord) -> float:
+    if submission.score is None:
+        raise ValueError(f"submission {submission.number} has no score; pass scored submissions only")
+    return submission.score.value
+
+
+def _file_change(path: str, before: str | None, after: str | None) -> FileChange:
+    """Lines as multisets: linear in the text, whatever an agent writes."""
+    old, new = Counter((before or "").splitlines()), Counter((after or "").splitlines())
+    return FileChange(path, added=(new - old).total(), removed=(old - new).total())

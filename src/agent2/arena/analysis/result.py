@@ -1,0 +1,106 @@
+"""The outcome of a trial: what was gained, how surely, and in words when there is no number.
+
+A trial without a submission has no gain; it is never a zero. A copy of the base and a base that nothing beat
+have a gain of 0 by identity and by rule, and say so.
+"""
+
+from agent2.arena.analysis.process import best_submission, covered_seconds, log_seconds
+from agent2.arena.analysis.route import training_programs
+from agent2.arena.analysis.verdicts import Efficiency, Result, ResultKind
+from agent2.arena.evidence import PairedGain, SubmissionRecord, TrialEvidence
+
+
+def result_of(evidence: TrialEvidence) -> Result:
+    """The outcome, with gains in percentage points."""
+    kind = _kind(evidence)
+    gain = evidence.gain if kind is ResultKind.MEASURED else None
+    is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT}
+    delta = gain.delta if gain is not None else (0.0 if is_zero else None)
+    best = best_submission(evidence)
+    public = best.score.value - evidence.base_public.value if best is not None and best.score is not None else None
+    return Result(
+        kind=kind,
+        words=_words(kind, evidence),
+        gain_points=_points(delta),
+        low_points=_points(gain.low if gain is not None else None),
+        high_points=_points(gain.high if gain is not None else None),
+        p_value=gain.p_value if gain is not None else None,
+        relative_percent=_relative_percent(delta, evidence),
+        within_noise=abs(gain.delta) <= evidence.noise.half_width if gain is not None else None,
+        noise_points=100 * evidence.noise.half_width,
+        best_submission=best.number if best is not None else None,
+        public_gain_points=_points(public),
+        selection_gap_points=_selection_gap(evidence),
+    )
+
+
+def efficiency_of(evidence: TrialEvidence) -> Efficiency:
+    """What the agent's training cost; None where nothing was recorded."""
+    processes = evidence.processes
+    return Efficiency(
+        training_program_s=covered_seconds((p.first_seen, p.last_seen) for p in training_programs(evidence)),
+        training_log_s=log_seconds(evidence.metrics),
+        max_rss_bytes=max((sample.max_rss_bytes for sample in processes), default=None),
+        cpu_s=sum(sample.cpu_s for sample in processes) if processes else None,
+        gpu_hours=evidence.gpu_hours,
+    )
+
+
+def final_record(evidence: TrialEvidence) -> SubmissionRecord | None:
+    """The submission that was scored on the private items; None when that is the base itself."""
+    return next((s for s in evidence.submissions if s.number == evidence.final_submission), None)
+
+
+def _kind(evidence: TrialEvidence) -> ResultKind:
+    if not evidence.submissions:
+        return ResultKind.NO_SUBMISSION
+    best = best_submission(evidence)
+    if best is None:
+        return ResultKind.NO_VALID_SUBMISSION
+    final = final_record(evidence)
+    if (final or best).is_base_copy:
+        return ResultKind.COPY
+    if final is None:
+        return ResultKind.BASE_KEPT
+    return ResultKind.MEASURED if evidence.gain is not None else ResultKind.NOT_MEASURED
+
+
+def _words(kind: ResultKind, evidence: TrialEvidence) -> str:
+    n_submissions = len(evidence.submissions)
+    final = evidence.final_submission
+    if kind is ResultKind.MEASURED and evidence.gain is not None:
+        return f"submission {final} was scored on the private items; its gain is {_in_words(evidence.gain)}"
+    return {
+        ResultKind.COPY: "the checkpoint handed in is the base model itself, by weight digest: the gain is 0",
+        ResultKind.BASE_KEPT: f"none of {n_submissions} submissions beat the base on the public items: "
+        "the base model is the result, gain 0 by rule",
+        ResultKind.NO_SUBMISSION: "no submission: the base model stands as it was, and no gain was measured",
+        ResultKind.NO_VALID_SUBMISSION: f"none of {n_submissions} submissions could be scored: no gain was measured",
+        ResultKind.NOT_MEASURED: f"submission {final} was chosen, but the final evaluation failed: no gain was measured",
+    }[kind]
+
+
+def _in_words(gain: PairedGain) -> str:
+    if gain.low > 0:
+        return "positive, its 95% interval lies above 0"
+    if gain.high < 0:
+        return "negative, its 95% interval lies below 0"
+    return "not told apart from 0 by its 95% interval"
+
+
+def _points(value: float | None) -> float | None:
+    return 100 * value if value is not None else None
+
+
+def _relative_percent(delta: float | None, evidence: TrialEvidence) -> float | None:
+    base = evidence.base_private
+    if delta is None or base is None or base.value == 0:
+        return None
+    return 100 * delta / base.value
+
+
+def _selection_gap(evidence: TrialEvidence) -> float | None:
+    final = final_record(evidence)
+    if final is None or final.score is None or evidence.final_private is None:
+        return None
+    return 100 * (final.score.value - evidence.final_private.value)

@@ -1,0 +1,284 @@
+"""The records of an analysis: what a report prints, and nothing that needs the trial's folder to understand.
+
+A value that is not defined for a trial (no submission, no interval, base at zero) is None, never 0.
+Scores and gains called `_points` are percentage points; all other rates are 0 to 1. Times are seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent2.arena.tasks import Stage
+
+
+class Verdict(StrEnum):
+    """How one question about a trial was answered."""
+
+    PASS = "pass"
+    PARTIAL = "partial"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    """The records do not answer it."""
+
+
+class Route(StrEnum):
+    """How a checkpoint was made."""
+
+    SFT = "sft"
+    RL = "rl"
+    SFT_THEN_RL = "sft_then_rl"
+    REJECTION_SAMPLING = "rejection_sampling"
+    PREFERENCE = "preference"
+    COPY = "copy_of_base"
+    NO_SUBMISSION = "no_submission"
+    OTHER = "other"
+    """Several methods in a combination that has no name here."""
+    UNKNOWN = "unknown"
+    """Nothing recorded shows how it was made."""
+
+
+ROUTE_WORDS: Mapping[Route, str] = {
+    Route.SFT: "SFT only",
+    Route.RL: "RL only",
+    Route.SFT_THEN_RL: "SFT then RL",
+    Route.REJECTION_SAMPLING: "rejection sampling",
+    Route.PREFERENCE: "preference optimisation",
+    Route.COPY: "copy of the base model",
+    Route.NO_SUBMISSION: "no submission",
+    Route.OTHER: "other combination",
+    Route.UNKNOWN: "unknown",
+}
+
+
+class Certainty(StrEnum):
+    """How well a route is proven."""
+
+    OBSERVED = "observed"
+    """Training metrics of this kind were logged, or the weights themselves prove it (a copy)."""
+    RAN = "ran"
+    """A program with this training code ran; no metrics of this kind were found."""
+    CODE_ONLY = "code_only"
+    """The code was there; nothing shows that it ran."""
+    NONE = "none"
+    """No evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """One thing that a reader can look up."""
+
+    where: str
+    """File and line of a revision, process, log or submission."""
+    text: str
+    """What stands there; may be text that an agent wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFinding:
+    """How a checkpoint was made, and what says so."""
+
+    route: Route
+    algorithms: tuple[str, ...]
+    """Named algorithms in the order in which they were met: ("SFT", "GRPO")."""
+    certainty: Certainty
+    reason: str
+    evidence: tuple[EvidenceLine, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The route in words, with the algorithm where the word alone does not tell it."""
+        words = ROUTE_WORDS[self.route]
+        named = [name for name in self.algorithms if name != "SFT"]
+        return f"{words} ({', '.join(named)})" if named else words
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionRoute:
+    """The route of one submission."""
+
+    number: int
+    finding: RouteFinding
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryPoint:
+    """One scored submission on the way."""
+
+    number: int
+    seconds: float
+    """Since the start of the agent's phase, when it was received."""
+    score: float
+    best_so_far: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMetrics:
+    """How the agent worked, after the process metrics of the published benchmark (arXiv:2604.10547)."""
+
+    n_submissions: int
+    n_scored: int
+    valid_submission_rate: float | None
+    """Scored / received; None without a submission."""
+    first_valid_idx: int | None
+    """1-based position of the first scored submission among all received ones."""
+    first_valid_delay: float | None
+    """Seconds from the start to that submission."""
+    score_trajectory: tuple[TrajectoryPoint, ...]
+    time_to_first_improvement: float | None
+    """Seconds until the first submission whose public score beats the base's."""
+    time_to_best: float | None
+    """Seconds until the best public score (ties: the earlier one)."""
+    monotonic_ratio: float | None
+    """Share of neighbouring scored submissions that did not get worse; None with fewer than two."""
+    copy_model_count: int
+    time_used_ratio: float | None
+    """Length of the agent's phase / time allowed; None when no time was allowed."""
+    last_submit_gap: float | None
+    """Seconds from the last submission to the end of the agent's phase."""
+
+
+class ResultKind(StrEnum):
+    """What kind of result a trial has."""
+
+    MEASURED = "measured"
+    """A submission was scored on test_private, paired with the base."""
+    COPY = "copy_of_base"
+    """What was handed in is the base model, by weight digest: the gain is 0 by identity."""
+    BASE_KEPT = "base_kept"
+    """Submissions were scored and none beat the base, so the base itself is the result: gain 0 by rule."""
+    NO_SUBMISSION = "no_submission"
+    """Nothing was handed in: there is no gain to speak of, and that is not a zero."""
+    NO_VALID_SUBMISSION = "no_valid_submission"
+    """Something was handed in, nothing could be scored."""
+    NOT_MEASURED = "not_measured"
+    """A submission was chosen, but its final evaluation or the base's failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of the trial."""
+
+    kind: ResultKind
+    words: str
+    """One sentence."""
+    gain_points: float | None
+    """Final minus base on test_private; None unless measured or zero by identity or rule."""
+    low_points: float | None
+    high_points: float | None
+    """95% interval of the paired gain; None unless measured."""
+    p_value: float | None
+    relative_percent: float | None
+    """Gain in percent of the base's score; None when the base scores 0 or there is no gain."""
+    within_noise: bool | None
+    """|gain| is no larger than one checkpoint's distance from itself; None without a measured gain."""
+    noise_points: float
+    best_submission: int | None
+    """The submission with the best public score, whether or not it beat the base."""
+    public_gain_points: float | None
+    """Its public score minus the base's."""
+    selection_gap_points: float | None
+    """Public minus private score of the final submission: what picking the best public score flattered."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageVerdict:
+    """Verdict on one stage of the agent's work."""
+
+    stage: Stage
+    verdict: Verdict
+    reason: str
+    evidence: tuple[EvidenceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """Verdict on one of the five success criteria."""
+
+    name: str
+    verdict: Verdict
+    reason: str
+
+
+class FailureKind(StrEnum):
+    """What went wrong in a trial."""
+
+    NO_SUBMISSION = "no submission"
+    SUBMISSION_REJECTED = "submission rejected"
+    EVALUATION_FAULT = "evaluation fault"
+    CRASH = "crash"
+    TRACEBACK = "traceback in the log"
+    CUDA_OOM = "out of GPU memory"
+    CPU_OOM = "out of memory"
+    DISK_FULL = "disk full"
+    NOT_FINITE = "training diverged (not finite)"
+    GRADER_UNREACHABLE = "grading API not reached"
+    DEADLINE = "stopped at the deadline"
+    LIMIT = "broke a limit of the sandbox"
+    INTERRUPTED = "harness interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure with its proof."""
+
+    kind: FailureKind
+    detail: str
+    """Finer kind or one sentence."""
+    submission: int | None
+    recovered: bool | None
+    """A valid submission came afterwards; None when that cannot be told."""
+    evidence: tuple[EvidenceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """What the agent's training cost."""
+
+    training_program_s: float | None
+    """Wall clock in which a program with training code ran (imports and own evaluation included)."""
+    training_log_s: float | None
+    """From the first to the last line of the training logs, summed over logs."""
+    max_rss_bytes: int | None
+    """Largest resident memory of one process."""
+    cpu_s: float | None
+    """CPU time of all recorded processes."""
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What one revision did to one file."""
+
+    path: str
+    added: int
+    removed: int
+    """Lines; a moved line counts as neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionChange:
+    """What one revision changed against the one before."""
+
+    id: str
+    seconds: float
+    """Since the start of the agent's phase."""
+    submission: int | None
+    files: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything the analysis says about one trial."""
+
+    result: Result
+    process: ProcessMetrics
+    route: RouteFinding
+    """Of the final submission; without one, of the best that was tried."""
+    submission_routes: tuple[SubmissionRoute, ...]
+    stages: tuple[StageVerdict, ...]
+    criteria: tuple[Criterion, ...]
+    failures: tuple[Failure, ...]
+    efficiency: Efficiency
+    changes: tuple[RevisionChange, ...]
+    warnings: tuple[str, ...]
+    """What a reader must know before trusting the rest: no sandbox, damaged logs, unparsable code."""

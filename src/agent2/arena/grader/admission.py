@@ -1,0 +1,94 @@
+"""What the copy of a submission must be before it is scored: complete, safe to load, of the base's kind.
+
+Looks at files and headers only; weights that are not numbers are found by the child before it plays. Scoring
+takes nothing but the tensors from a submission: config, tokenizer, chat template and generation settings
+are the base model's, and where the submitted ones differ the agent is told so.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.arena.grader.snapshot import SnapshotInfo, shown
+from agent2.errors import CheckpointError, SubmissionError
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
+from agent2.models.layout import PICKLE_SUFFIXES
+
+NOT_USED = {
+    "tokenizer.json": "tokenizer",
+    "tokenizer_config.json": "tokenizer config",
+    "generation_config.json": "generation config",
+}
+"""Files of a submission that scoring replaces by the base model's."""
+MAX_SKIPPED_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A submission that may be scored."""
+
+    weights_digest: str
+    content_digest: str
+    is_base_copy: bool
+    """Its tensors equal the base model's. False for an adapter until it is merged."""
+    remarks: tuple[str, ...]
+    """What the agent should know, one sentence each."""
+
+
+def admit(snapshot: SnapshotInfo, base: CheckpointInfo, model_path: str) -> Admission:
+    """Check the copy. model_path: what messages call it. Raises SubmissionError with a sentence for the agent."""
+    _refuse_pickle_only(snapshot)
+    try:
+        info = inspect_checkpoint(snapshot.path)
+        if not info.is_adapter:
+            require_same_architecture(info, base)
+    except CheckpointError as error:
+        raise SubmissionError(without_host_paths(str(error), [(snapshot.path, model_path)], base.path)) from error
+    remarks = [*_remarks_on_skipped(snapshot), *_remarks_on_differences(snapshot, info, base)]
+    if info.is_adapter:
+        remarks.append("the adapter is merged into the base model before scoring")
+    is_copy = not info.is_adapter and info.weights_digest == base.weights_digest
+    if is_copy:
+        remarks.append("the weights equal the base model's; nothing was trained")
+    return Admission(info.weights_digest, info.content_digest, is_copy, tuple(remarks))
+
+
+def without_host_paths(text: str, names: Iterable[tuple[Path, str]], base: Path) -> str:
+    """A message fit for the agent: each path replaced by the name that it knows."""
+    for path, name in [*names, (base, "the base model")]:
+        text = text.replace(str(path), name)
+    return text
+
+
+def _refuse_pickle_only(snapshot: SnapshotInfo) -> None:
+    has_weights = any(name.endswith(".safetensors") for name in snapshot.files)
+    pickles = [name for name in snapshot.skipped if Path(name).suffix in PICKLE_SUFFIXES]
+    if pickles and not has_weights:
+        raise SubmissionError(
+            f"{shown(pickles[0])} holds pickle weights, which are never loaded; save safetensors with "
+            "model.save_pretrained"
+        )
+
+
+def _remarks_on_skipped(snapshot: SnapshotInfo) -> list[str]:
+    if not snapshot.skipped:
+        return []
+    names = ", ".join(shown(name) for name in snapshot.skipped[:MAX_SKIPPED_SHOWN])
+    more = len(snapshot.skipped) - MAX_SKIPPED_SHOWN
+    return [f"left aside: {names}" + (f" and {more} more" if more > 0 else "")]
+
+
+def _remarks_on_differences(snapshot: SnapshotInfo, info: CheckpointInfo, base: CheckpointInfo) -> list[str]:
+    remarks = []
+    brings_template = any(name in snapshot.files for name in ("chat_template.jinja", "tokenizer_config.json"))
+    if brings_template and info.chat_template_digest != base.chat_template_digest:
+        remarks.append("its chat template differs from the base model's; scoring uses the base model's")
+    for name, what in NOT_USED.items():
+        if name in snapshot.files and snapshot.files[name] != _digest(base.path / name):
+            remarks.append(f"its {what} file differs from the base model's; scoring uses the base model's")
+    return remarks
+
+
+def _digest(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None

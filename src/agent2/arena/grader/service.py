@@ -1,0 +1,271 @@
+"""The grader of one trial: takes submissions in, one worker thread scores them in order.
+
+Promises: whatever was accepted is on disk and gets exactly one verdict, also when the harness is killed and
+started again; a score that could not be produced is a fault with a reason, never 0.0; an infrastructure
+fault is tried once more and the agent is told so. Submissions may arrive at the same time; each one that
+arrived before the deadline counts as in time, however long its copy takes.
+
+An attempt that was cut short by the harness's death before it was accepted was never acknowledged, leaves
+no record and no number. Does NOT choose the final checkpoint and does not speak HTTP (see `api`).
+"""
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.grader.admission import admit
+from agent2.arena.grader.evaluator import Evaluate
+from agent2.arena.grader.examiner import EvaluationFailed, Examiner, GraderSettings, Question
+from agent2.arena.grader.job import EvaluationStopped
+from agent2.arena.grader.snapshot import take_snapshot
+from agent2.arena.grader.store import Arrival, GraderStore
+from agent2.errors import Fault, SubmissionError
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.records import Split
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 10_000
+"""Attempts recorded in one trial; a flood beyond it is refused without a record."""
+MAX_NOTE = 2_000
+PAUSE_S = 2.0
+"""Between tries of the worker when the grader itself cannot go on (its disk is full)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to one attempt to submit."""
+
+    number: int
+    is_accepted: bool
+    is_closed: bool
+    """Refused because the deadline or the budget is over: trying again cannot help."""
+    reason: str
+
+
+class Grader:
+    """Accepts, scores and remembers submissions."""
+
+    def __init__(
+        self,
+        settings: GraderSettings,
+        evaluate: Evaluate,
+        on_submit: Callable[[int], str | None] | None = None,
+    ):
+        """Open the record of the trial, an earlier one included.
+
+        evaluate: `evaluator.ChildEvaluator` outside of tests. on_submit: called with the number of each
+        submission before its snapshot is taken; returns the code revision in the workspace, if any.
+        """
+        self.settings = settings
+        self.deadline = settings.deadline
+        self.baseline: SplitScore | None = None
+        """The base model on test_public; told in answers once the trial has set it."""
+        self._base = inspect_checkpoint(settings.base)
+        self._store = GraderStore(settings.paths.grader_db)
+        self._on_submit = on_submit
+        self._intake = threading.Lock()
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._examiner = Examiner(settings, evaluate, self._stop)
+        self._is_open = True
+        self._n_arriving = 0
+        self._worker: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to score; what an earlier run accepted and did not finish comes first."""
+        if self._worker is not None:
+            raise RuntimeError("the grader was started already")
+        self._worker = threading.Thread(target=self._work, name="grader", daemon=True)
+        self._worker.start()
+
+    def submit(self, model_path: str, note: str = "") -> Receipt:
+        """Take a checkpoint in, or record why not. Returns when the copy is on disk and checked.
+
+        Raises SubmissionError, without a record, only after `MAX_ATTEMPTS` attempts.
+        """
+        received_at = self.deadline.now()
+        with self._changed:
+            was_open = self._is_open and not self.deadline.is_over
+            self._n_arriving += 1
+        try:
+            with self._intake:
+                return self._take_in(_storable(model_path, 4096), _storable(note, MAX_NOTE), received_at, was_open)
+        finally:
+            with self._changed:
+                self._n_arriving -= 1
+                self._changed.notify_all()
+
+    def wait(self, number: int, timeout_s: float) -> SubmissionRecord | None:
+        """The submission once it has a verdict, or as it is after `timeout_s`. None: there is no such number."""
+        ends_at = time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                record = self._store.get(number)
+                left = ends_at - time.monotonic()
+                if record is None or record.state is not SubmissionState.ACCEPTED or left <= 0:
+                    return record
+                self._changed.wait(left)
+
+    def get(self, number: int) -> SubmissionRecord | None:
+        """One submission; None if there is none of that number."""
+        return self._store.get(number)
+
+    def all(self) -> list[SubmissionRecord]:
+        """Every attempt, in the order of arrival."""
+        return self._store.all()
+
+    def best(self) -> SubmissionRecord | None:
+        """The highest public score, of equal ones the earliest; None if nothing is scored."""
+        return self._store.best()
+
+    def remarks(self, number: int) -> list[str]:
+        """What the agent should know about a submission, one sentence each."""
+        return self._store.remarks(number)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Accept no more and wait until everything accepted has its verdict; False if that took too long."""
+        ends_at = time.monotonic() + timeout_s
+        with self._changed:
+            self._is_open = False
+            while self._n_arriving or self._store.next_accepted() is not None:
+                left = ends_at - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+    def stop(self) -> None:
+        """End the worker and its child; what has no verdict yet keeps its place for the next start."""
+        self._stop.set()
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+        if self._worker is not None:
+            self._worker.join()
+        with self._intake:  # a copy that is being taken is recorded before the file is closed
+            self._store.close()
+
+    def evaluate_checkpoint(
+        self, path: Path, split: Split, card: Path, name: str, *, attempts: int | None = None
+    ) -> SplitScore:
+        """Score a checkpoint that the trial itself asks about (base or final) in the caller's thread.
+
+        name: what the card calls it. attempts: rollouts for each item, as the benchmark says by default.
+        Raises EvaluationFailed when it ends in a fault, twice where the fault table allows a retry, and
+        EvaluationStopped when `stop` is called meanwhile.
+        """
+        outcome = self._examiner.examine(Question(path, split, card, name, attempts))
+        if outcome.fault is not None:
+            raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
+        return self._examiner.score(outcome, card)
+
+    def _take_in(self, model_path: str, note: str, received_at: float, was_open: bool) -> Receipt:
+        number = self._store.next_number()
+        if number > MAX_ATTEMPTS:
+            raise SubmissionError(f"{MAX_ATTEMPTS} attempts are recorded already; no more are taken")
+        refusal = self._why_closed(was_open)
+        if refusal is not None:
+            arrival = Arrival(
+                number, received_at, model_path, note, None, fault=Fault.SUBMITTER, reason=refusal
+            )
+        else:
+            arrival = self._examine(number, received_at, model_path, note)
+        self._store.add(arrival)
+        return Receipt(number, arrival.fault is None, refusal is not None, arrival.reason)
+
+    def _why_closed(self, was_open: bool) -> str | None:
+        if not was_open:
+            return "the deadline is over; submissions are no longer taken"
+        limit = self.settings.max_submissions
+        if limit is not None and self._store.n_charged() >= limit:
+            return f"the budget of {limit} submissions is used up; the best of them counts"
+        return None
+
+    def _examine(self, number: int, received_at: float, model_path: str, note: str) -> Arrival:
+        paths = self.settings.paths
+        _remove(paths.submission(number))  # of an attempt that was never acknowledged
+        revision, remarks = self._revision(number)
+        arrival = Arrival(number, received_at, model_path, note, revision)
+        fault = Fault.SUBMITTER
+        try:
+            snapshot = take_snapshot(paths.workspace, model_path, paths.snapshot(number), self.settings.limits)
+            admission = admit(snapshot, self._base, model_path)
+        except SubmissionError as error:
+            reason = str(error)
+        except OSError as error:
+            logger.exception("submission %d: the snapshot could not be stored", number)
+            fault = Fault.INFRASTRUCTURE
+            reason = (
+                f"the grader could not store the snapshot ({os.strerror(error.errno or 0)}); the checkpoint is "
+                "not to blame; submit again later"
+            )
+        else:
+            return replace(
+                arrival,
+                remarks=(*remarks, *admission.remarks),
+                weights_digest=admission.weights_digest,
+                content_digest=admission.content_digest,
+                is_base_copy=admission.is_base_copy,
+            )
+        _remove(paths.submission(number))
+        return replace(arrival, remarks=tuple(remarks), fault=fault, reason=reason)
+
+    def _revision(self, number: int) -> tuple[str | None, list[str]]:
+        if self._on_submit is None:
+            return None, []
+        try:
+            return self._on_submit(number), []
+        except Exception:  # the recorder reads what an agent wrote; its failure must not cost a submission
+            logger.exception("submission %d: the code revision could not be recorded", number)
+            return None, ["the code revision in the workspace could not be recorded"]
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                number = self._store.next_accepted()
+                if self._stop.is_set():
+                    return
+                if number is None:
+                    self._changed.wait()
+                    continue
+            try:
+                self._score_submission(number)
+            except EvaluationStopped:
+                return
+            except Exception:  # the record cannot be written; the submission keeps its place and is tried again
+                logger.exception("submission %d: no verdict could be recorded", number)
+                self._stop.wait(PAUSE_S)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _score_submission(self, number: int) -> None:
+        paths = self.settings.paths
+        card = paths.submission_card(number)
+        question = Question(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
+        outcome = self._examiner.examine(question, lambda remark: self._store.add_remark(number, remark))
+        now = self.deadline.now()
+        if outcome.fault is not None:
+            reason = self._examiner.fit_for_agent(outcome.reason, question)
+            self._store.set_failed(number, outcome.fault, reason, now)
+            return
+        digest = outcome.weights_digest or ""
+        is_copy = digest == self._base.weights_digest
+        score = self._examiner.score(outcome, card)
+        self._store.set_scored(number, score, now, weights_digest=digest, is_base_copy=is_copy)
+
+
+def _storable(text: str, limit: int) -> str:
+    """Text that any agent may have sent, as it is kept: valid Unicode of limited length."""
+    return text.encode("utf-8", "backslashreplace").decode()[:limit]
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,273 @@
+"""A private copy of the folder that an agent submits.
+
+The agent may change, swap or link anything in its workspace at any moment, so nothing is looked at by path:
+the way down is walked one directory at a time by descriptor, links are never followed, sizes are summed
+before a byte is read, and after the copy everything is compared with what was opened. From then on only the
+copy counts. Every refusal is one sentence for the agent, without paths of the host.
+
+Copies only top-level files that a checkpoint may consist of; other files and folders are named as skipped.
+Does NOT judge the content (see `admission`). A writer with the file mapped into memory may change bytes
+without a trace while they are copied; the copy is still one fixed content with one digest.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.errors import SubmissionError
+from agent2.models.layout import ALLOWED_FILES, SHARD_NAME
+
+INSIDE_ROOT = "/workspace"
+"""Where the agent sees its workspace inside the sandbox."""
+CHUNK_BYTES = 4 << 20
+CHANGED = "changed while the snapshot was taken; submit again when writing has finished"
+_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """What a submitted folder may hold."""
+
+    max_bytes: int = 20 << 30
+    """Of the files that count together, by their length (a sparse file counts in full)."""
+    max_files: int = 500
+    """Files that count."""
+    max_entries: int = 10_000
+    """Names in the folder, skipped ones included."""
+    accept_host_paths: bool = False
+    """Also take the host's path of the workspace; only where no sandbox gives it another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotInfo:
+    """What was copied."""
+
+    path: Path
+    files: Mapping[str, str]
+    """Name -> SHA-256 (hex) of the bytes copied."""
+    size_bytes: int
+    skipped: tuple[str, ...]
+    """Names in the submitted folder that were left aside; folders end in a slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    name: str
+    handle: int
+    status: os.stat_result
+
+
+def take_snapshot(
+    workspace: Path,
+    model_path: str,
+    target: Path,
+    limits: SnapshotLimits,
+    on_copied: Callable[[], None] | None = None,
+) -> SnapshotInfo:
+    """Copy the submitted folder to `target`, which appears whole or not at all.
+
+    workspace: the host's path of the workspace; trusted. model_path: what the agent said; relative to the
+    workspace or beneath `INSIDE_ROOT`. on_copied: called between the copy and the check for changes.
+    Raises SubmissionError with a sentence for the agent, OSError if the grader's own disk fails.
+    """
+    parts = _parts_below(model_path, _roots(workspace, limits))
+    draft = target.with_name(f".{target.name}.partial")
+    _remove(draft)
+    with ExitStack() as stack:
+        folder = _open_folder(workspace, parts, stack)
+        names, skipped = _list_folder(folder, limits)
+        opened = [_open_file(folder, name, stack) for name in names]
+        _require_fits(opened, limits)
+        draft.mkdir(parents=True)
+        try:
+            digests = {file.name: _copy(file, draft / file.name) for file in opened}
+            if on_copied is not None:
+                on_copied()
+            _require_unchanged(folder, names, opened, limits)
+            _sync_folder(draft)
+            os.rename(draft, target)
+        except BaseException:
+            _remove(draft)
+            raise
+    _sync_folder(target.parent)
+    return SnapshotInfo(target, digests, sum(file.status.st_size for file in opened), skipped)
+
+
+def shown(name: str) -> str:
+    """A name that an agent chose, fit for a message: valid text of limited length."""
+    text = name.encode("utf-8", "backslashreplace").decode()
+    return repr(text if len(text) <= 200 else text[:200] + "...")
+
+
+def _roots(workspace: Path, limits: SnapshotLimits) -> tuple[str, ...]:
+    if not limits.accept_host_paths:
+        return (INSIDE_ROOT,)
+    return (INSIDE_ROOT, str(workspace.absolute()), str(workspace.resolve()))
+
+
+def _parts_below(model_path: str, roots: tuple[str, ...]) -> list[str]:
+    """The folder's names from the workspace down. Purely textual; links are dealt with while walking."""
+    if not model_path.strip() or "\0" in model_path or len(model_path) > 4096:
+        raise SubmissionError("model_path is empty, too long or holds a zero byte; name a folder in the workspace")
+    inside = model_path
+    if model_path.startswith("/"):
+        root = next((root for root in roots if model_path == root or model_path.startswith(root + "/")), None)
+        if root is None:
+            raise SubmissionError(
+                f"model_path {shown(model_path)} lies outside the workspace; submit a folder below {INSIDE_ROOT}"
+            )
+        inside = model_path[len(root) :]
+    parts = [part for part in inside.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise SubmissionError(f"model_path {shown(model_path)} contains '..'; name the folder without it")
+    return parts
+
+
+def _open_folder(workspace: Path, parts: list[str], stack: ExitStack) -> int:
+    folder = os.open(workspace, _OPEN_DIR)
+    stack.callback(os.close, folder)
+    for depth, part in enumerate(parts, start=1):
+        so_far = shown("/".join(parts[:depth]))
+        try:
+            folder = os.open(part, _OPEN_DIR, dir_fd=folder)
+        except OSError as error:
+            raise SubmissionError(_why_no_folder(error, folder, part, so_far)) from error
+        stack.callback(os.close, folder)
+    return folder
+
+
+def _why_no_folder(error: OSError, parent: int, part: str, so_far: str) -> str:
+    if error.errno == errno.ENOENT:
+        return f"model_path {so_far} does not exist in the workspace; save the model there first"
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        try:
+            is_link = stat.S_ISLNK(os.stat(part, dir_fd=parent, follow_symlinks=False).st_mode)
+        except OSError:
+            return f"model_path {so_far} {CHANGED}"
+        if is_link:
+            return f"model_path {so_far} is a symbolic link, which is never followed; submit the folder itself"
+        return f"model_path {so_far} is not a folder; submit the folder that save_pretrained wrote"
+    if error.errno == errno.ENAMETOOLONG:
+        return f"model_path {so_far} has a name that is too long; use a shorter one"
+    return f"model_path {so_far} cannot be opened ({os.strerror(error.errno or 0)}); make it readable"
+
+
+def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[str, ...]]:
+    """Names that count, sorted, and names left aside. Refuses anything but regular files and folders."""
+    names: list[str] = []
+    skipped: list[str] = []
+    with os.scandir(folder) as entries:
+        for count, entry in enumerate(entries, start=1):
+            if count > limits.max_entries:
+                raise SubmissionError(
+                    f"the folder holds more than {limits.max_entries} entries; submit a folder of its own"
+                )
+            if entry.is_dir(follow_symlinks=False):
+                skipped.append(entry.name + "/")
+            elif entry.is_symlink():
+                raise SubmissionError(f"{shown(entry.name)} is a symbolic link; put the file itself into the folder")
+            elif not entry.is_file(follow_symlinks=False):
+                raise SubmissionError(f"{shown(entry.name)} is no regular file; remove it from the folder")
+            elif entry.name in ALLOWED_FILES or SHARD_NAME.fullmatch(entry.name):
+                names.append(entry.name)
+            else:
+                skipped.append(entry.name)
+    if not names and not skipped:
+        raise SubmissionError("the submitted folder is empty; save the model and its tokenizer there")
+    if len(names) > limits.max_files:
+        raise SubmissionError(f"the folder holds {len(names)} model files, at most {limits.max_files} are allowed")
+    return sorted(names), tuple(sorted(skipped))
+
+
+def _open_file(folder: int, name: str, stack: ExitStack) -> _Opened:
+    try:
+        handle = os.open(name, _OPEN_FILE, dir_fd=folder)
+    except PermissionError as error:
+        raise SubmissionError(f"{shown(name)} cannot be read; make it readable") from error
+    except OSError as error:
+        raise SubmissionError(f"{shown(name)} {CHANGED}") from error
+    stack.callback(os.close, handle)
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise SubmissionError(f"{shown(name)} is no regular file; remove it from the folder")
+    return _Opened(name, handle, status)
+
+
+def _require_fits(opened: list[_Opened], limits: SnapshotLimits) -> None:
+    total = sum(file.status.st_size for file in opened)
+    if total > limits.max_bytes:
+        largest = max(opened, key=lambda file: file.status.st_size)
+        raise SubmissionError(
+            f"the model files have {total} bytes together ({shown(largest.name)} alone "
+            f"{largest.status.st_size}), at most {limits.max_bytes} are allowed; submit a smaller checkpoint"
+        )
+
+
+def _copy(file: _Opened, target: Path) -> str:
+    """Copy exactly as many bytes as the file had when it was opened; returns their digest."""
+    digest = hashlib.sha256()
+    left = file.status.st_size
+    with _new_file(target) as output:
+        while left:
+            chunk = os.read(file.handle, min(left, CHUNK_BYTES))
+            if not chunk:
+                raise SubmissionError(f"{shown(file.name)} {CHANGED}")
+            digest.update(chunk)
+            _write_all(output, chunk)
+            left -= len(chunk)
+        os.fsync(output)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, chunk: bytes) -> None:
+    view = memoryview(chunk)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _require_unchanged(folder: int, names: list[str], opened: list[_Opened], limits: SnapshotLimits) -> None:
+    """Each file is still the one that was opened, untouched, under its name; and none has come or gone."""
+    for file in opened:
+        try:
+            named = os.stat(file.name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError as error:
+            raise SubmissionError(f"{shown(file.name)} {CHANGED}") from error
+        for now in (named, os.fstat(file.handle)):
+            if _identity(now) != _identity(file.status):
+                raise SubmissionError(f"{shown(file.name)} {CHANGED}")
+    if _list_folder(folder, limits)[0] != names:
+        raise SubmissionError(f"the list of model files {CHANGED}")
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a leftover of an attempt that was cut short."""
+    if folder.exists():
+        shutil.rmtree(folder)

@@ -1,0 +1,271 @@
+"""What was submitted and what it scored: one SQLite file, written by the grader only.
+
+Every method is one transaction that is on disk when it returns (WAL, synchronous=FULL), so a harness killed
+at any moment neither loses an accepted submission nor gives it two scores: a submission is scored by one
+statement that demands that it has no verdict yet, and a unique key stands behind it.
+
+Safe to call from several threads. Does NOT check who calls: the workspace has no way to this file.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
+from agent2.errors import Agent2Error, Fault
+from agent2.records import Split
+
+SCHEMA_VERSION = 1
+SCHEMA = f"""
+CREATE TABLE submissions (
+    number         INTEGER PRIMARY KEY CHECK (number >= 1),
+    received_at    REAL NOT NULL,
+    model_path     TEXT NOT NULL,
+    note           TEXT NOT NULL,
+    state          TEXT NOT NULL CHECK (state IN ({", ".join(f"'{state}'" for state in SubmissionState)})),
+    weights_digest TEXT,
+    content_digest TEXT,
+    is_base_copy   INTEGER NOT NULL DEFAULT 0 CHECK (is_base_copy IN (0, 1)),
+    revision       TEXT,
+    remarks        TEXT NOT NULL DEFAULT '[]',
+    fault          TEXT,
+    reason         TEXT NOT NULL DEFAULT '',
+    finished_at    REAL
+);
+CREATE TABLE scores (
+    submission INTEGER NOT NULL REFERENCES submissions (number),
+    split      TEXT NOT NULL,
+    value      REAL NOT NULL CHECK (value BETWEEN 0 AND 1),
+    low        REAL NOT NULL,
+    high       REAL NOT NULL,
+    n_items    INTEGER NOT NULL,
+    n_missing  INTEGER NOT NULL,
+    card       TEXT NOT NULL,
+    UNIQUE (submission, split)
+);
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+_SELECT = """
+SELECT s.*, c.value, c.low, c.high, c.n_items, c.n_missing, c.card
+FROM submissions s LEFT JOIN scores c ON c.submission = s.number AND c.split = ?
+"""
+
+
+class StoreError(Agent2Error):
+    """The grader's file cannot be used, or was asked to record something twice."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What is recorded of one attempt to submit, in one statement: accepted or rejected."""
+
+    number: int
+    received_at: float
+    model_path: str
+    note: str
+    revision: str | None
+    remarks: Sequence[str] = ()
+    """What the agent should know, one sentence each."""
+    weights_digest: str | None = None
+    content_digest: str | None = None
+    is_base_copy: bool = False
+    fault: Fault | None = None
+    """Set exactly when it is rejected."""
+    reason: str = ""
+    """Why it is rejected."""
+
+
+class GraderStore:
+    """Submissions, numbered from 1 in the order of their arrival, and their scores."""
+
+    def __init__(self, path: Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("PRAGMA foreign_keys=ON")
+        self._create_or_check()
+
+    def next_number(self) -> int:
+        """The number that the next arrival gets."""
+        with self._lock:
+            return int(self._db.execute("SELECT COALESCE(MAX(number), 0) + 1 FROM submissions").fetchone()[0])
+
+    def add(self, arrival: Arrival) -> None:
+        """Record an attempt. Raises StoreError if its number is taken."""
+        is_rejected = arrival.fault is not None
+        row = {
+            "number": arrival.number,
+            "received_at": arrival.received_at,
+            "model_path": arrival.model_path,
+            "note": arrival.note,
+            "state": SubmissionState.REJECTED if is_rejected else SubmissionState.ACCEPTED,
+            "weights_digest": arrival.weights_digest,
+            "content_digest": arrival.content_digest,
+            "is_base_copy": int(arrival.is_base_copy),
+            "revision": arrival.revision,
+            "remarks": json.dumps(list(arrival.remarks)),
+            "fault": arrival.fault,
+            "reason": arrival.reason,
+            "finished_at": arrival.received_at if is_rejected else None,
+        }
+        names = ", ".join(row)
+        marks = ", ".join(f":{name}" for name in row)
+        with self._transaction() as db:
+            db.execute(f"INSERT INTO submissions ({names}) VALUES ({marks})", row)
+
+    def set_scored(
+        self, number: int, score: SplitScore, finished_at: float, *, weights_digest: str, is_base_copy: bool
+    ) -> None:
+        """Give an accepted submission its one score on test_public.
+
+        weights_digest, is_base_copy: of what was played, which for an adapter is the merged model.
+        Raises StoreError if it has a verdict already; then nothing is changed.
+        """
+        with self._transaction() as db:
+            self._close(db, number, SubmissionState.SCORED, finished_at)
+            db.execute(
+                "UPDATE submissions SET weights_digest = ?, is_base_copy = ? WHERE number = ?",
+                (weights_digest, int(is_base_copy), number),
+            )
+            values = (score.value, score.low, score.high, score.n_items, score.n_missing, score.card)
+            db.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, Split.TEST_PUBLIC, *values))
+
+    def set_failed(self, number: int, fault: Fault, reason: str, finished_at: float) -> None:
+        """Close an accepted submission without a score. Raises StoreError if it has a verdict already."""
+        with self._transaction() as db:
+            self._close(db, number, SubmissionState.FAILED, finished_at)
+            db.execute("UPDATE submissions SET fault = ?, reason = ? WHERE number = ?", (fault, reason, number))
+
+    def add_remark(self, number: int, remark: str) -> None:
+        """Add one sentence to what the agent is told about a submission."""
+        with self._transaction() as db:
+            row = db.execute("SELECT remarks FROM submissions WHERE number = ?", (number,)).fetchone()
+            remarks = [*json.loads(row["remarks"]), remark]
+            db.execute("UPDATE submissions SET remarks = ? WHERE number = ?", (json.dumps(remarks), number))
+
+    def get(self, number: int) -> SubmissionRecord | None:
+        """One submission; None if there is none of that number."""
+        with self._lock:
+            row = self._db.execute(_SELECT + "WHERE s.number = ?", (Split.TEST_PUBLIC, number)).fetchone()
+        return _record(row) if row is not None else None
+
+    def all(self) -> list[SubmissionRecord]:
+        """Every attempt, in the order of arrival."""
+        with self._lock:
+            rows = self._db.execute(_SELECT + "ORDER BY s.number", (Split.TEST_PUBLIC,)).fetchall()
+        return [_record(row) for row in rows]
+
+    def best(self) -> SubmissionRecord | None:
+        """The highest score on test_public; of equal ones the earliest. None if nothing is scored."""
+        with self._lock:
+            query = _SELECT + "WHERE c.value IS NOT NULL ORDER BY c.value DESC, s.number LIMIT 1"
+            row = self._db.execute(query, (Split.TEST_PUBLIC,)).fetchone()
+        return _record(row) if row is not None else None
+
+    def next_accepted(self) -> int | None:
+        """The earliest submission that waits for its evaluation."""
+        with self._lock:
+            query = "SELECT MIN(number) FROM submissions WHERE state = ?"
+            number = self._db.execute(query, (SubmissionState.ACCEPTED,)).fetchone()[0]
+        return None if number is None else int(number)
+
+    def remarks(self, number: int) -> list[str]:
+        """What the agent should know about a submission."""
+        with self._lock:
+            row = self._db.execute("SELECT remarks FROM submissions WHERE number = ?", (number,)).fetchone()
+        return [] if row is None else [str(remark) for remark in json.loads(row["remarks"])]
+
+    def count(self) -> int:
+        """How many attempts are recorded."""
+        return self.next_number() - 1
+
+    def n_charged(self) -> int:
+        """Submissions that count against the budget: accepted ones, unless the grader's own side failed."""
+        with self._lock:
+            query = "SELECT COUNT(*) FROM submissions WHERE state != ? AND (fault IS NULL OR fault IN (?, ?))"
+            values = (SubmissionState.REJECTED, Fault.SUBMITTER, Fault.MODEL)
+            return int(self._db.execute(query, values).fetchone()[0])
+
+    def close(self) -> None:
+        """May be called twice."""
+        with self._lock:
+            self._db.close()
+
+    def _create_or_check(self) -> None:
+        with self._lock:
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                self._db.executescript("BEGIN IMMEDIATE;" + SCHEMA + "COMMIT;")
+            elif version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{self._path}: has format {version}, this version of agent2 reads {SCHEMA_VERSION}; "
+                    "open the trial with the version that wrote it"
+                )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException as error:
+                if self._db.in_transaction:  # SQLite itself rolls back when the disk is full
+                    self._db.execute("ROLLBACK")
+                if isinstance(error, sqlite3.IntegrityError):
+                    raise StoreError(f"{self._path}: {error}; a submission gets one number and one score") from error
+                raise
+
+    def _close(self, db: sqlite3.Connection, number: int, state: SubmissionState, finished_at: float) -> None:
+        cursor = db.execute(
+            "UPDATE submissions SET state = ?, finished_at = ? WHERE number = ? AND state = ?",
+            (state, finished_at, number, SubmissionState.ACCEPTED),
+        )
+        if cursor.rowcount != 1:
+            raise StoreError(f"{self._path}: submission {number} waits for no verdict; it must not get a second one")
+
+
+def read_submissions(path: Path) -> list[SubmissionRecord]:
+    """Every attempt recorded in a trial's grader.db.
+
+    Raises StoreError if the file is missing or of another format.
+    """
+    if not path.exists():
+        raise StoreError(f"{path}: there is no such file; the trial has no grader's record")
+    store = GraderStore(path)
+    try:
+        return store.all()
+    finally:
+        store.close()
+
+
+def _record(row: sqlite3.Row) -> SubmissionRecord:
+    score = None
+    if row["value"] is not None:
+        score = SplitScore(
+            row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], row["card"]
+        )
+    return SubmissionRecord(
+        number=row["number"],
+        received_at=row["received_at"],
+        model_path=row["model_path"],
+        note=row["note"],
+        state=SubmissionState(row["state"]),
+        weights_digest=row["weights_digest"],
+        is_base_copy=bool(row["is_base_copy"]),
+        revision=row["revision"],
+        score=score,
+        fault=None if row["fault"] is None else Fault(row["fault"]),
+        reason=row["reason"],
+        finished_at=row["finished_at"],
+    )

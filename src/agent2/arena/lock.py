@@ -1,0 +1,58 @@
+"""lock.json: the digests and versions that a trial's result depends on.
+
+With trial.json it is enough to run the trial again and to see what differs. The installation secret is
+named by a digest, never told.
+"""
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+
+from agent2 import __version__, installation
+from agent2.arena.agents import Agent
+from agent2.arena.assignment import TrialConfig
+from agent2.arena.scoring import Exam
+from agent2.models.checkpoint import CheckpointInfo
+from agent2.records import JsonValue, Split, digest_of
+
+LIBRARIES = ("torch", "transformers", "trl", "peft", "tokenizers", "safetensors", "numpy")
+
+
+def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
+    """Everything that the result depends on, as plain JSON values."""
+    benchmark = exam.benchmark
+    return {
+        "agent2": __version__,
+        "git_commit": _git_commit(),
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "python": platform.python_version(),
+        "machine": {"system": platform.system(), "processor": platform.machine()},
+        "config_digest": digest_of(config.model_dump(mode="json", exclude={"trial_id", "containment"})),
+        "agent_digest": agent.digest,
+        "base_model": {
+            "content_digest": base.content_digest,
+            "weights_digest": base.weights_digest,
+            "chat_template_digest": base.chat_template_digest,
+        },
+        "benchmark": f"{benchmark.name}-v{benchmark.version}",
+        "items": {split.value: digest_of(exam.items(split)) for split in Split},
+        "installation_secret_digest": installation.secret_digest(exam.secret),
+        "seeds": {"agent": config.seed, "evaluation": 0},
+    }
+
+
+def _git_commit() -> str | None:
+    """Commit of the source tree, with a mark if it has changes; None for an installed wheel."""
+    here = Path(__file__).parent
+    try:
+        commit = _git(here, "rev-parse", "HEAD")
+        dirty = _git(here, "status", "--porcelain", "--", str(here.parent))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("-dirty" if dirty else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return answer.stdout.strip()

@@ -1,0 +1,66 @@
+"""Reading an agent's workspace without trusting it.
+
+Every file is opened relative to a directory descriptor and without following links, so a path that is
+swapped meanwhile cannot lead out of the workspace. FIFOs and devices are skipped, not opened for reading.
+Does not promise one consistent view: files may change between two reads.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_FILES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One regular file of the workspace."""
+
+    path: str
+    """Relative, with forward slashes; bytes that are no UTF-8 are escaped."""
+    size: int
+    mtime: float
+    data: bytes
+
+
+def walk_files(root: Path, max_bytes: int, skip: frozenset[str] = frozenset()) -> Iterator[FoundFile]:
+    """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` at most.
+
+    skip: top-level names that are left out.
+    """
+    count = 0
+    for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False):
+        inside = Path(folder).relative_to(root)
+        folders[:] = sorted(name for name in folders if not (inside == Path(".") and name in skip))
+        for name in sorted(names):
+            if inside == Path(".") and name in skip:
+                continue
+            found = _read(descriptor, name, inside, max_bytes)
+            if found is None:
+                continue
+            yield found
+            count += 1
+            if count >= MAX_FILES:
+                return
+
+
+def _read(descriptor: int, name: str, inside: Path, max_bytes: int) -> FoundFile | None:
+    """None for anything but a regular file of acceptable size that is still there."""
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
+    except OSError:
+        return None  # gone, a link, or a socket: not a file that the agent keeps
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
+            return None
+        with open(handle, "rb", closefd=False) as stream:
+            data = stream.read(max_bytes + 1)
+    finally:
+        os.close(handle)
+    if len(data) > max_bytes:
+        return None
+    path = str(inside / name).encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return FoundFile(path=path, size=len(data), mtime=status.st_mtime, data=data)

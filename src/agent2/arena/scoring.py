@@ -1,0 +1,143 @@
+"""The scores that the trial itself asks for: base model, noise band, and the final checkpoint on private items.
+
+Base scores are cached per installation under a key made of content digests (checkpoint, items, sampling,
+scorer, version), never of paths or times, so that every trial of a sweep has the same base card.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agent2 import __version__, installation
+from agent2.arena.evidence import NoiseBand, PairedGain, SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.paths import TrialPaths
+from agent2.arena.tasks import TaskSpec
+from agent2.cards.reader import iter_rollouts, read_summary
+from agent2.errors import NotEnoughData
+from agent2.models.checkpoint import CheckpointInfo
+from agent2.records import Benchmark, Item, Split, derive_seed, digest_of
+from agent2.stats.comparisons import noise_band, paired_difference
+
+NOISE_REPLICATES = 4
+"""Sampling seeds of the base model from which the noise band is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """What a checkpoint is scored on: the items of a task, hidden ones included. Never leaves the harness."""
+
+    task: TaskSpec
+    benchmark: Benchmark
+    secret: bytes
+
+    def items(self, split: Split) -> list[Item]:
+        """The items of one split."""
+        return self.benchmark.items(split, self.task.n_items[split], self.secret)
+
+
+def card_key(exam: Exam, base: CheckpointInfo, split: Split, attempts: int) -> str:
+    """Equal exactly when the card of a checkpoint would be the same again."""
+    benchmark = exam.benchmark
+    return digest_of(
+        {
+            "version": __version__,
+            "checkpoint": base.content_digest,
+            "items": digest_of(exam.items(split)),
+            "sampling": benchmark.sampling,
+            "attempts": attempts,
+            "max_turns": benchmark.max_turns,
+            "environment": benchmark.environment_version(),
+            "scorer": [benchmark.scorer().name, benchmark.scorer().version],
+        }
+    )
+
+
+def fetch_cached(key: str, card: Path) -> bool:
+    """Copy a cached card into the trial; False if there is none."""
+    cached = installation.baselines_dir() / key
+    if not cached.is_dir():
+        return False
+    if card.exists():
+        shutil.rmtree(card)  # what an interrupted evaluation left
+    shutil.copytree(cached, card)
+    return True
+
+
+def keep_cached(key: str, card: Path) -> None:
+    """Put a finished card into the cache, whole or not at all."""
+    cached = installation.baselines_dir() / key
+    draft = cached.with_name(f".{key}.{os.getpid()}")
+    shutil.copytree(card, draft)
+    try:
+        draft.rename(cached)
+    except OSError:
+        shutil.rmtree(draft)  # another trial was first with the same content
+
+
+def split_score(card: Path, trial_root: Path) -> SplitScore:
+    """The score that a finished card tells. Raises NotEnoughData if no item could be scored."""
+    summary = read_summary(card)
+    if summary.value is None or summary.low is None or summary.high is None:
+        raise NotEnoughData(f"{card}: no item could be scored ({summary.n_missing} missing); see its drops manifest")
+    return SplitScore(
+        value=summary.value,
+        low=summary.low,
+        high=summary.high,
+        n_items=summary.n_items,
+        n_missing=summary.n_missing,
+        card=str(card.relative_to(trial_root)),
+    )
+
+
+def paired_gain(base_card: Path, final_card: Path) -> PairedGain:
+    """Final minus base on the items that both have a score for; the others are counted as missing."""
+    base, final = read_summary(base_card).item_scores, read_summary(final_card).item_scores
+    pairs = [(base[key], final.get(key)) for key in base]
+    both = [(before, after) for before, after in pairs if before is not None and after is not None]
+    difference = paired_difference(
+        np.array([after for _, after in both]),
+        np.array([before for before, _ in both]),
+        np.random.default_rng(derive_seed("paired gain")),
+    )
+    return PairedGain(
+        delta=difference.delta,
+        low=difference.low,
+        high=difference.high,
+        n_items=difference.n,
+        n_missing=len(pairs) - len(both),
+        p_value=difference.p_value,
+    )
+
+
+def measure_noise(card: Path) -> NoiseBand:
+    """The noise band from a card with several attempts of one checkpoint at each item (A22).
+
+    Covers item resampling and sampling seeds; the spread over training seeds is another thing and is
+    reported by sweeps. Items with a missing attempt are left out.
+    """
+    by_item: dict[str, list[float | None]] = {}
+    for scored in iter_rollouts(card):
+        by_item.setdefault(scored.rollout.item_id, []).append(scored.score.value)
+    n_attempts = max((len(values) for values in by_item.values()), default=0)
+    complete = [v for v in by_item.values() if len(v) == n_attempts and None not in v]
+    scores_RI = np.array(complete, dtype=float).T
+    band = noise_band(scores_RI, np.random.default_rng(derive_seed("noise band")))
+    return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates)
+
+
+def choose_final(submissions: Sequence[SubmissionRecord], base: SplitScore) -> SubmissionRecord | None:
+    """The submission with the best public score; ties go to the earlier one, None if none beats the base."""
+    scored = [s for s in submissions if s.state is SubmissionState.SCORED and s.score is not None]
+    best = max(scored, key=lambda s: (s.score.value if s.score else 0.0, -s.number), default=None)
+    if best is None or best.score is None or best.score.value <= base.value:
+        return None
+    return best
+
+
+def noise_card(paths: TrialPaths) -> Path:
+    """Card of the base model with several sampling seeds, on the private items."""
+    return paths.root / "cards" / "base-noise"

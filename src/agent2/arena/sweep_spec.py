@@ -1,0 +1,46 @@
+"""What a sweep runs: agents x tasks x seeds, in a YAML file that people write."""
+
+from pydantic import Field
+
+from agent2.arena.agents import load_agent
+from agent2.arena.tasks import load_task
+from agent2.config import StrictModel
+
+
+class SweepSpec(StrictModel):
+    """The file of `agent2 sweep`."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    """Names the sweep's folder."""
+    tasks: list[str] = Field(min_length=1)
+    agents: list[str] = Field(min_length=1)
+    seeds: list[int] = Field(min_length=1)
+    parallel: int = Field(default=1, ge=1)
+    """Trials at once."""
+    sandbox: str = "bubblewrap"
+    set: list[str] = Field(default_factory=list)
+    """Overrides of every trial, as "budget.wall_clock_s=300"."""
+
+
+class PlannedTrial(StrictModel):
+    """One cell of a sweep."""
+
+    trial_id: str
+    task: str
+    agent: str
+    seed: int
+
+
+def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
+    """Every cell, seed by seed, so that an interrupted sweep has whole rows to compare.
+
+    Raises ConfigError for an unknown task or agent before anything runs.
+    """
+    tasks = {name: load_task(name).name for name in spec.tasks}
+    agents = {name: load_agent(name).spec.name for name in spec.agents}
+    return [
+        PlannedTrial(trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}", task=task, agent=agent, seed=seed)
+        for seed in spec.seeds
+        for task in spec.tasks
+        for agent in spec.agents
+    ]

@@ -1,0 +1,268 @@
+"""Writes a rollout card durably, one rollout at a time.
+
+Promises: when `append` returns, the kernel has the record, so that a process killed with -9 loses none;
+fsync at most a second after the first unsynced record (at the next append) and on close, so that a power
+cut can lose the records of at most one second. A record that does not fit on the disk is cut off again,
+is not counted, and CardError says where. One writer at a time (a lock on the open file).
+
+    with CardWriter(path, header) as writer:     # leaving the block without close() keeps the card open
+        writer.append(record)
+        summary = writer.close()
+
+Does NOT cover: network file systems that lie about O_APPEND, locks or fsync.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+import zstandard
+
+from agent2.cards import folder
+from agent2.cards.aggregate import Tally
+from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
+from agent2.errors import CardError
+from agent2.records import JsonValue, ScoredRollout, digest_of
+
+FSYNC_EVERY_S = 1.0
+FRAME_ROLLOUTS = 512
+ZSTD_LEVEL = 3
+
+_encoder = msgspec.json.Encoder()
+
+
+class CardWriter:
+    """An open card. A new one: `CardWriter(path, header)`; an unfinished one: `CardWriter.resume(path, header)`."""
+
+    def __init__(self, path: Path, header: CardHeader) -> None:
+        """Begin a new card in `path`. Raises CardError if there is one already or the folder cannot be made."""
+        if folder.card_exists(path):
+            raise CardError(f"{path}: holds a card already; resume it or choose another folder")
+        rollouts = path / folder.OPEN_ROLLOUTS
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            rollouts.touch()
+            is_empty = rollouts.stat().st_size == 0
+        except OSError as error:
+            raise folder.disk_error(rollouts, 0, error) from error
+        if not is_empty:
+            raise CardError(f"{rollouts}: holds rollouts but there is no {folder.CARD_JSON}; choose another folder")
+        self._begin(path, folder.new_card(header))
+        folder.store_card(path, self._card)
+
+    def _begin(self, path: Path, card: CardFile) -> None:
+        self._path = path
+        self._card = card
+        self._tally = Tally(card.header.reporting)
+        self._rollouts = path / folder.OPEN_ROLLOUTS
+        self._descriptor = _open_locked(self._rollouts)
+        self._n_bytes = os.fstat(self._descriptor).st_size
+        self._opened_at = time.monotonic()
+        self._unsynced_since: float | None = None
+
+    @classmethod
+    def resume(cls, path: Path, header: CardHeader) -> tuple[Self, set[tuple[str, int]]]:
+        """Go on with an unfinished card; also returns the (item id, attempt) pairs that it holds.
+
+        A torn last line is cut and noted on the card. Raises CardError if the card is closed, damaged, in
+        use, or of another protocol, checkpoint, rule, seed or size.
+        """
+        card = folder.load_card(path)
+        if card.state == "closed":
+            raise CardError(f"{path}: this card is closed; read it, or choose another folder for a new one")
+        require_same_evaluation(path, card.header, header)
+        notes = [*card.notes, *_lock_differences(card.header.lock, header.lock)]
+        writer = cls.__new__(cls)
+        writer._begin(path, card)
+        try:
+            torn = writer._take_stock()
+            if torn:
+                notes.append(f"cut a torn last line of {torn} bytes after {writer.n_rollouts} rollouts")
+            if notes != list(card.notes):
+                writer._card = replace(card, notes=notes)
+                folder.store_card(path, writer._card)
+        except CardError:
+            writer.release()
+            raise
+        return writer, writer._tally.done()
+
+    @property
+    def n_rollouts(self) -> int:
+        """Records on the card."""
+        return self._tally.n_rollouts
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What happened to the card so far."""
+        return self._card.notes
+
+    def append(self, record: ScoredRollout) -> None:
+        """Put one record on the card; it is safe from kill -9 when this returns.
+
+        Raises CardError for a second record of an attempt, a value JSON cannot hold, or a full disk; the
+        card then stands as before the call.
+        """
+        rollout = record.rollout
+        if self._tally.has(rollout.item_id, rollout.attempt):
+            raise CardError(f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} is there already")
+        try:
+            line = _encoder.encode(record) + b"\n"
+        except (TypeError, ValueError, OverflowError) as error:  # UnicodeEncodeError is a ValueError
+            raise CardError(
+                f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} cannot be written as JSON "
+                f"({error}); its environment or scorer must give plain JSON values"
+            ) from error
+        self._write(line)
+        self._tally.add(record)
+
+    def close(self) -> CardSummary:
+        """Finish the card: summary, compressed rollouts, digests. Returns the summary.
+
+        Raises CardError if rollouts are missing from the plan or the disk is full; the card then stays open
+        and nothing is lost.
+        """
+        planned = self._card.header.planned_rollouts
+        if planned is not None and planned != self.n_rollouts:
+            raise CardError(
+                f"{self._path}: holds {self.n_rollouts} of {planned} planned rollouts; play the others first"
+            )
+        self._sync()
+        frames = self._compress()
+        summary = self._tally.summary()
+        wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
+        closed = replace(self._card, state="closed", summary=summary, frames=frames, wall_clock_s=wall_clock_s)
+        folder.store_card(self._path, closed)
+        self._rollouts.unlink()
+        self._close_descriptor()
+        return summary
+
+    def release(self) -> None:
+        """Let go of an unfinished card so that it can be resumed; does nothing on a closed one."""
+        if self._descriptor < 0:
+            return
+        wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
+        try:
+            self._sync()
+            folder.store_card(self._path, replace(self._card, wall_clock_s=wall_clock_s))
+        finally:
+            self._close_descriptor()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.release()
+            return
+        with contextlib.suppress(CardError):  # the first error says more; every acknowledged record is safe already
+            self.release()
+
+    def _write(self, line: bytes) -> None:
+        """Hand a line to the kernel; on failure cut off what was taken of it."""
+        try:
+            taken = os.write(self._descriptor, line)
+            while taken < len(line):
+                taken += os.write(self._descriptor, line[taken:])
+        except OSError as error:
+            os.ftruncate(self._descriptor, self._n_bytes)
+            raise folder.disk_error(self._rollouts, len(line), error) from error
+        self._n_bytes += taken
+        now = time.monotonic()
+        if self._unsynced_since is None:
+            self._unsynced_since = now
+        elif now - self._unsynced_since >= FSYNC_EVERY_S:
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise folder.disk_error(self._rollouts, self._n_bytes, error) from error
+        self._unsynced_since = None
+
+    def _take_stock(self) -> int:
+        """Count the whole lines and cut what follows them; returns how many bytes were cut."""
+        end = 0
+        with self._rollouts.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                self._tally.add(folder.decode_line(line, f"{self._rollouts}:{number}"))
+                end += len(line)
+        torn = self._n_bytes - end
+        if torn:
+            os.ftruncate(self._descriptor, end)
+            self._n_bytes = end
+        return torn
+
+    def _compress(self) -> list[Frame]:
+        """Write the closed rollouts file beside the open one; returns its index."""
+        target = self._path / folder.CLOSED_ROLLOUTS
+        aside = target.with_name(target.name + ".tmp")
+        try:
+            with self._rollouts.open("rb") as lines, aside.open("wb") as out:
+                frames = list(_write_frames(lines, out))
+                out.flush()
+                os.fsync(out.fileno())
+            aside.replace(target)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise folder.disk_error(target, self._n_bytes, error) from error
+        return frames
+
+    def _close_descriptor(self) -> None:
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def require_same_evaluation(path: Path, stored: CardHeader, asked: CardHeader) -> None:
+    """Refuse to mix two evaluations in one card. Raises CardError that names what differs."""
+    if stored.identity() == asked.identity():
+        return
+    names = ("checkpoint_name", "checkpoint_digest", "protocol", "reporting", "seed", "planned_rollouts")
+    differing = [name for name in names if getattr(stored, name) != getattr(asked, name)]
+    raise CardError(
+        f"{path}: this card is of another evaluation ({', '.join(differing)} differ); "
+        "choose another folder or delete it"
+    )
+
+
+def _lock_differences(stored: JsonValue, asked: JsonValue) -> list[str]:
+    return (
+        []
+        if digest_of(stored) == digest_of(asked)
+        else [f"resumed under another lock: {_encoder.encode(asked).decode()}"]
+    )
+
+
+def _open_locked(file: Path) -> int:
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND)
+    except OSError as error:
+        raise CardError(f"{file}: cannot be opened ({error.strerror}); the card lost its rollouts") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise CardError(f"{file}: another process writes this card; wait for it or end it") from error
+    return descriptor
+
+
+def _write_frames(lines: BinaryIO, out: BinaryIO) -> Iterator[Frame]:
+    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+    offset = 0
+    while batch := [line for _, line in zip(range(FRAME_ROLLOUTS), lines, strict=False)]:
+        data = compressor.compress(b"".join(batch))
+        out.write(data)
+        yield Frame(offset, len(data), len(batch), hashlib.sha256(data).hexdigest())
+        offset += len(data)

@@ -1,0 +1,273 @@
+"""The rollout engine: plays many attempts at once through one sampler.
+
+It holds each attempt as a small state machine and only ever does three things: fill the sampler's queue,
+collect, advance. Single-turn and fifty-turn items run through the same loop; a slow episode never holds up
+the others.
+
+Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the
+batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (begun anew once where the
+table allows it, and the rollout says so), so an attempt that was pulled is never lost. A fault that counts
+against the model scores 0.0 with its reason; any other one is a missing score, never a zero.
+
+Does NOT cover: time limits inside an environment or a scorer, and code errors in an environment (anything
+but `EnvironmentFailed`), which stop the evaluation.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent2.errors import FAULT_POLICY, EnvironmentFailed, Fault, SamplerFailed
+from agent2.records import (
+    Completion,
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    Rollout,
+    RolloutStatus,
+    Sampler,
+    SamplingSettings,
+    Score,
+    ScoredRollout,
+    Scorer,
+    StopReason,
+    Turn,
+    Usage,
+    derive_seed,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_RETRIES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One play of one item that is still to be made."""
+
+    item: Item
+    attempt: int
+    """Number of the attempt at this item, from 0."""
+    seed: int
+    """Seeds the environment and, with the turn, each request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaySettings:
+    """How attempts are played."""
+
+    sampling: SamplingSettings
+    """Its seed is replaced for each request."""
+    max_turns: int
+    max_in_flight: int | None = None
+    """Most rollouts held at once; None: as many as the sampler has capacity for."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """An attempt on its way: all that is needed to go on when the next completion arrives."""
+
+    attempt: Attempt
+    environment: Environment = field(init=False)
+    opening: Sequence[Message] = ()
+    messages: Sequence[Message] = ()
+    turns: list[Turn] = field(default_factory=list)
+    started_at: float | None = None
+    prompt_tokens: int = 0
+    """Of every try, the ones given up included."""
+    completion_tokens: int = 0
+    retries: int = 0
+    note: str = ""
+
+
+def play(
+    attempts: Iterable[Attempt],
+    sampler: Sampler,
+    make_environment: Callable[[], Environment],
+    scorer: Scorer,
+    settings: PlaySettings,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ScoredRollout]:
+    """Play and score every attempt; yields each as it finishes, in no particular order.
+
+    make_environment: called once for each try; environments are single-use. clock: in seconds.
+    Raises ValueError for settings without room for a single turn or rollout. Closing the iterator early
+    leaves the requests in flight with the sampler.
+    """
+    limit = sampler.capacity if settings.max_in_flight is None else settings.max_in_flight
+    if limit < 1 or settings.max_turns < 1:
+        raise ValueError(f"max_in_flight={limit} and max_turns={settings.max_turns} must both be at least 1")
+    engine = _Engine(sampler, make_environment, scorer, settings, clock)
+    waiting = iter(attempts)
+    while True:
+        while len(engine.in_flight) < limit and (attempt := next(waiting, None)) is not None:
+            at_once = engine.begin(_Episode(attempt))
+            if at_once is not None:
+                yield at_once
+        if not engine.in_flight:
+            return
+        for episode, completion in engine.collect():
+            finished = engine.advance(episode, completion)
+            if finished is not None:
+                yield finished
+
+
+class _Engine:
+    """The moves of an episode; each returns the scored rollout when the episode is over, else None."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        make_environment: Callable[[], Environment],
+        scorer: Scorer,
+        settings: PlaySettings,
+        clock: Callable[[], float],
+    ) -> None:
+        self.in_flight: dict[int, _Episode] = {}
+        self._sampler = sampler
+        self._make_environment = make_environment
+        self._scorer = scorer
+        self._settings = settings
+        self._clock = clock
+        self._next_request = 0
+        self._given_up: set[int] = set()
+
+    def begin(self, episode: _Episode) -> ScoredRollout | None:
+        """Open the world and ask for the first message."""
+        try:
+            episode.environment = self._make_environment()
+            episode.opening = episode.environment.reset(episode.attempt.item, episode.attempt.seed)
+        except EnvironmentFailed as error:
+            return self._fault(episode, error.fault, str(error))
+        episode.messages = episode.opening
+        return self._ask(episode)
+
+    def collect(self) -> list[tuple[_Episode, Completion]]:
+        """Episodes whose completion arrived; all of them, with a fault, when the sampler broke."""
+        try:
+            done = self._sampler.collect()
+            if not done:
+                raise SamplerFailed(f"the sampler returned nothing with {len(self.in_flight)} requests in flight")
+        except SamplerFailed as error:
+            # What is in flight is lost with the queue; answers that still arrive are not used.
+            self._given_up.update(self.in_flight)
+            broken = Completion("", stop_reason=StopReason.FAULT, fault=error.fault, reason=str(error))
+            lost = [(episode, broken) for episode in self.in_flight.values()]
+            self.in_flight.clear()
+            return lost
+        arrived = []
+        for request_id, completion in done:
+            if request_id in self._given_up:
+                self._given_up.discard(request_id)
+                continue
+            if request_id not in self.in_flight:
+                raise SamplerFailed(f"the sampler answered request {request_id}, which was never submitted")
+            arrived.append((self.in_flight.pop(request_id), completion))
+        return arrived
+
+    def advance(self, episode: _Episode, completion: Completion) -> ScoredRollout | None:
+        """Give the completion to the world; ask for the next message or finish."""
+        n_tokens = len(completion.token_ids)
+        episode.prompt_tokens += completion.prompt_tokens
+        episode.completion_tokens += n_tokens
+        if completion.stop_reason is StopReason.FAULT:
+            return self._fault(episode, completion.fault or Fault.INFRASTRUCTURE, completion.reason)
+        action = completion.text
+        try:
+            step = episode.environment.act(action)
+            observation = step.observation
+            episode.turns.append(Turn(action, observation, completion.stop_reason, completion.prompt_tokens, n_tokens))
+            if step.done or len(episode.turns) >= self._settings.max_turns:
+                state = dict(episode.environment.state())
+                return self._finish(episode, state, is_complete=step.done)
+            if observation is None:
+                raise EnvironmentFailed(f"turn {len(episode.turns)}: the episode goes on without an observation")
+        except EnvironmentFailed as error:
+            return self._fault(episode, error.fault, str(error))
+        episode.messages = [*episode.messages, Message("assistant", action), Message("user", observation)]
+        return self._ask(episode)
+
+    def _ask(self, episode: _Episode) -> ScoredRollout | None:
+        request_id = self._next_request
+        self._next_request += 1
+        if episode.started_at is None:
+            episode.started_at = self._clock()
+        seed = derive_seed(episode.attempt.seed, len(episode.turns))
+        try:
+            self._sampler.submit(request_id, episode.messages, replace(self._settings.sampling, seed=seed))
+        except SamplerFailed as error:
+            return self._fault(episode, error.fault, str(error))
+        self.in_flight[request_id] = episode
+        return None
+
+    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> ScoredRollout | None:
+        """Begin anew where the fault table allows it, else end the rollout as failed."""
+        attempt = episode.attempt
+        policy = FAULT_POLICY[fault]
+        logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
+        if policy.retry and episode.retries < MAX_RETRIES:
+            episode.retries += 1
+            episode.note = f"begun anew after this {fault} fault: {reason}"
+            episode.turns = []
+            return self.begin(episode)
+        full_reason = f"{reason} ({episode.note})" if episode.note else reason
+        rollout = self._rollout(episode, RolloutStatus.FAILED, {}, fault, full_reason)
+        if policy.counts_against_model:
+            return ScoredRollout(rollout, Score(0.0, f"counts as a failure of the model: {full_reason}"))
+        return ScoredRollout(rollout, Score(None, full_reason, fault))
+
+    def _finish(self, episode: _Episode, state: dict[str, JsonValue], *, is_complete: bool) -> ScoredRollout:
+        status = RolloutStatus.COMPLETED if is_complete else RolloutStatus.TURN_CAP
+        rollout = self._rollout(episode, status, state, None, episode.note)
+        return ScoredRollout(rollout, score_rollout(self._scorer, episode.attempt.item, rollout))
+
+    def _rollout(
+        self,
+        episode: _Episode,
+        status: RolloutStatus,
+        state: dict[str, JsonValue],
+        fault: Fault | None,
+        reason: str,
+    ) -> Rollout:
+        attempt, answer = episode.attempt, state.get("answer")
+        seconds = 0.0 if episode.started_at is None else self._clock() - episode.started_at
+        return Rollout(
+            item_id=attempt.item.id,
+            attempt=attempt.attempt,
+            seed=attempt.seed,
+            status=status,
+            prompt=episode.opening,
+            turns=episode.turns,
+            answer=None if answer is None else str(answer),
+            state=state,
+            usage=Usage(episode.prompt_tokens, episode.completion_tokens, seconds),
+            fault=fault,
+            reason=reason,
+            retries=episode.retries,
+        )
+
+
+def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
+    """The verdict on a finished rollout; judged once more, visibly, after a fault that allows a retry."""
+    first = _score_once(scorer, item, rollout)
+    if first.fault is None or not FAULT_POLICY[first.fault].retry:
+        return first
+    second = _score_once(scorer, item, rollout)
+    return replace(second, reason=f"{second.reason} (judged twice; the first time: {first.reason})")
+
+
+def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
+    try:
+        score = scorer.score(item, rollout)
+    except Exception as error:
+        # The boundary that records a judge fault on the card: one broken verdict must not cost the others.
+        logger.exception("scorer %s failed on item %s", scorer.name, item.id)
+        return Score(None, f"scorer {scorer.name} raised {type(error).__name__}: {error}", Fault.JUDGE)
+    value = score.value
+    if (value is None) != (score.fault is not None):
+        return Score(None, f"scorer {scorer.name} gave score {value} with fault {score.fault}", Fault.JUDGE)
+    if value is not None and not 0.0 <= value <= 1.0:  # NaN included
+        return Score(None, f"scorer {scorer.name} gave {value}, scores lie between 0 and 1", Fault.JUDGE)
+    return score

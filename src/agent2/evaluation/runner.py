@@ -1,0 +1,141 @@
+"""Evaluates one checkpoint on a plan and leaves a card.
+
+Promises: every planned attempt is on the card exactly once; an interrupted evaluation goes on where its
+card stands and draws what it would have drawn, since each attempt's seed comes from (plan seed, item,
+attempt) alone; a finished card is returned as it is, and a card of another evaluation is never touched.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent2.cards.card import CardHeader, CardSummary, ReportingRule
+from agent2.cards.folder import card_exists, load_card
+from agent2.cards.reader import read_summary
+from agent2.cards.writer import CardWriter, require_same_evaluation
+from agent2.errors import ConfigError
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.lock import software_lock
+from agent2.records import (
+    Benchmark,
+    EvaluationProtocol,
+    Item,
+    Sampler,
+    SamplingSettings,
+    Split,
+    derive_seed,
+    digest_of,
+)
+
+Progress = Callable[[int, int], None]
+"""Called with (rollouts on the card, rollouts planned) after each one that is safe on the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """Which checkpoint is played on which items, and how."""
+
+    benchmark: Benchmark
+    split: Split
+    items: Sequence[Item]
+    checkpoint_name: str
+    checkpoint_digest: str
+    chat_template_digest: str
+    dtype: str
+    seed: int = 0
+    attempts: int | None = None
+    """None: as the benchmark says."""
+    sampling: SamplingSettings | None = None
+    """None: as the benchmark says."""
+    reporting: ReportingRule = field(default_factory=ReportingRule)
+
+    def protocol(self) -> EvaluationProtocol:
+        """All that another checkpoint's evaluation must share to be comparable; the plan's seed is no part."""
+        scorer = self.benchmark.scorer()
+        return EvaluationProtocol(
+            benchmark=f"{self.benchmark.name}-v{self.benchmark.version}",
+            split=self.split,
+            items_digest=digest_of(list(self.items)),
+            sampling=self.sampling or self.benchmark.sampling,
+            attempts=self.benchmark.attempts if self.attempts is None else self.attempts,
+            max_turns=self.benchmark.max_turns,
+            environment=self.benchmark.environment_version(),
+            scorer=f"{scorer.name}-v{scorer.version}",
+            dtype=self.dtype,
+            chat_template_digest=self.chat_template_digest,
+        )
+
+
+def evaluate(
+    plan: EvaluationPlan, sampler: Sampler, card_path: Path, on_progress: Progress | None = None
+) -> CardSummary:
+    """Play the plan, write the card, return its summary.
+
+    Raises ConfigError for a plan without items, with an item twice or without attempts; CardError if the
+    card cannot be written or belongs to another evaluation. After an error the card stays open: call again.
+    """
+    _check(plan)
+    header = _header(plan, sampler)
+    writer, done = _open(card_path, header)
+    if writer is None:
+        return read_summary(card_path)
+    protocol = header.protocol
+    with writer:
+        records = play(
+            _waiting(plan, protocol.attempts, done),
+            sampler,
+            plan.benchmark.environment,
+            plan.benchmark.scorer(),
+            PlaySettings(protocol.sampling, protocol.max_turns),
+        )
+        for record in records:
+            writer.append(record)
+            if on_progress is not None:
+                on_progress(writer.n_rollouts, header.planned_rollouts or 0)
+        return writer.close()
+
+
+def _check(plan: EvaluationPlan) -> None:
+    where = f"evaluation of {plan.checkpoint_name} on {plan.benchmark.name}/{plan.split.value}"
+    if not plan.items:
+        raise ConfigError(f"{where}: there are no items; ask the benchmark for at least one")
+    n_distinct = len({item.id for item in plan.items})
+    if n_distinct != len(plan.items):
+        raise ConfigError(
+            f"{where}: {len(plan.items)} items have only {n_distinct} ids; leave out those that come twice"
+        )
+    if plan.attempts is not None and plan.attempts < 1:
+        raise ConfigError(f"{where}: attempts={plan.attempts}; ask for at least 1")
+
+
+def _header(plan: EvaluationPlan, sampler: Sampler) -> CardHeader:
+    protocol = plan.protocol()
+    return CardHeader(
+        checkpoint_name=plan.checkpoint_name,
+        checkpoint_digest=plan.checkpoint_digest,
+        protocol=protocol,
+        reporting=plan.reporting,
+        lock={**software_lock(), "sampler": sampler.describe(), "max_in_flight": sampler.capacity},
+        created_at=time.time(),
+        seed=plan.seed,
+        planned_rollouts=len(plan.items) * protocol.attempts,
+    )
+
+
+def _open(path: Path, header: CardHeader) -> tuple[CardWriter | None, set[tuple[str, int]]]:
+    """A writer and what its card holds already; no writer if the card is finished."""
+    if not card_exists(path):
+        return CardWriter(path, header), set()
+    card = load_card(path)
+    if card.state == "closed":
+        require_same_evaluation(path, card.header, header)
+        return None, set()
+    return CardWriter.resume(path, header)
+
+
+def _waiting(plan: EvaluationPlan, n_attempts: int, done: set[tuple[str, int]]) -> Iterator[Attempt]:
+    for attempt in range(n_attempts):
+        for item in plan.items:
+            if (item.id, attempt) not in done:
+                yield Attempt(item, attempt, derive_seed(plan.seed, item.id, attempt))

@@ -1,0 +1,253 @@
+"""A checkpoint: one folder of weights in Hugging Face layout, looked at without loading it.
+
+`inspect_checkpoint` needs no tensor library and executes nothing that the folder brings. What it accepts is
+complete (config, tokenizer, every tensor of every shard), holds safetensors only and needs no custom code.
+It lists the files that count; everything else in the folder is named in `notes` and must not be used.
+`require_same_architecture` compares two of them: classes, tensors, shapes, vocabulary.
+
+Does NOT look at the numbers (`prepare.require_finite`), does not prove that the model loads, follows links
+(whoever takes in a stranger's folder copies it first) and does not notice files that change meanwhile.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent2.errors import CheckpointError
+from agent2.models.layout import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    CHAT_TEMPLATE,
+    CONFIG,
+    INDEX,
+    MODEL_FILES,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    WEIGHTS,
+    list_names,
+    read_adapter_config,
+    read_json,
+    read_model_config,
+    refuse_code,
+    weight_files,
+)
+from agent2.models.tensors import TensorInfo, digest_file, read_tensors, weights_digest
+
+MAX_NOTES = 20
+NO_CHAT_TEMPLATE = "none"
+"""The chat-template digest of a checkpoint that has no template."""
+
+STRUCTURAL_KEYS = (
+    "model_type",
+    "architectures",
+    "hidden_size",
+    "n_embd",
+    "intermediate_size",
+    "num_hidden_layers",
+    "n_layer",
+    "num_attention_heads",
+    "n_head",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "vocab_size",
+    "max_position_embeddings",
+    "n_positions",
+    "sliding_window",
+    "layer_types",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "tie_word_embeddings",
+)
+"""What shapes the computation; compared where both configs say something."""
+OUTPUT_HEAD = "lm_head.weight"
+"""May be stored or left out where the embedding is tied to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """What one folder of weights holds."""
+
+    path: Path
+    architecture: str
+    """First of `architectures` in the config; "LoraAdapter" and the like for an adapter."""
+    tensors: Mapping[str, TensorInfo]
+    weights_digest: str
+    """Equal for equal tensors, however they are spread over files."""
+    content_digest: str
+    """Over the name and the bytes of every file in `files`."""
+    chat_template_digest: str
+    """Of the template's text, wherever it is stored; `NO_CHAT_TEMPLATE` without one and for an adapter,
+    which is merged under the base model's tokenizer."""
+    is_adapter: bool
+    """Holds a PEFT adapter, not a whole model."""
+    files: tuple[str, ...]
+    """Names of the files that count; copy these and no others."""
+    size_bytes: int
+    """Of these files together."""
+    config: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    """The model's config, or the adapter's."""
+    notes: tuple[str, ...] = ()
+    """What was left aside, one sentence each; at most `MAX_NOTES` and a count of the others."""
+
+
+def inspect_checkpoint(path: Path) -> CheckpointInfo:
+    """Check that a folder is a complete model or adapter and compute its digests.
+
+    Reads every byte once. Raises CheckpointError with one sentence that says what to change.
+    """
+    names = list_names(path)
+    refuse_code(path, names)
+    is_adapter = ADAPTER_CONFIG in names
+    config = read_adapter_config(path, names) if is_adapter else read_model_config(path, names)
+    weights = [ADAPTER_WEIGHTS] if is_adapter else weight_files(path, names)
+    tensors = _read_weights(path, weights)
+    if not is_adapter and TOKENIZER not in names:
+        raise CheckpointError(f"{path}: there is no {TOKENIZER}; save the tokenizer too: tokenizer.save_pretrained")
+    used = {ADAPTER_CONFIG, ADAPTER_WEIGHTS} if is_adapter else (names & MODEL_FILES) | set(weights)
+    if weights == [WEIGHTS]:
+        used.discard(INDEX)
+    files = tuple(sorted(used))
+    file_digests, tensor_digests = _digest(path, files, tensors)
+    return CheckpointInfo(
+        path=path,
+        architecture=config["architectures"][0] if not is_adapter else f"{config['peft_type'].title()}Adapter",
+        tensors=tensors,
+        weights_digest=weights_digest(tensors, tensor_digests),
+        content_digest=hashlib.sha256(json.dumps(file_digests, sort_keys=True).encode()).hexdigest(),
+        chat_template_digest=NO_CHAT_TEMPLATE if is_adapter else chat_template_digest(path),
+        is_adapter=is_adapter,
+        files=files,
+        size_bytes=sum((path / name).stat().st_size for name in files),
+        config=config,
+        notes=_notes(names - used),
+    )
+
+
+def chat_template_digest(path: Path) -> str:
+    """SHA-256 (hex) of the chat template that transformers would use, or `NO_CHAT_TEMPLATE`.
+
+    A separate template file wins over the one in the tokenizer's config.
+    """
+    separate = path / CHAT_TEMPLATE
+    template: object = None
+    if separate.is_file():
+        try:
+            template = separate.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"{separate}: the chat template is not UTF-8 text; save it again") from error
+    elif (path / TOKENIZER_CONFIG).is_file():
+        template = read_json(path / TOKENIZER_CONFIG).get("chat_template")
+    if template is None:
+        return NO_CHAT_TEMPLATE
+    text = template if isinstance(template, str) else json.dumps(template, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> None:
+    """Raise CheckpointError, naming the first difference, unless both are the same kind of model.
+
+    An adapter has to be merged before (`prepare.merge_adapter`).
+    """
+    if info.is_adapter:
+        raise CheckpointError(f"{info.path}: holds an adapter; merge it into the base model before comparing")
+    for difference in (
+        _config_difference(info.config, base.config),
+        _tensor_difference(info, base),
+        _vocabulary_difference(info, base),
+    ):
+        if difference:
+            raise CheckpointError(
+                f"{info.path}: not the architecture of the base model: {difference}; "
+                "train the base model that was given"
+            )
+
+
+def _config_difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
+    for key in STRUCTURAL_KEYS:
+        own, expected = config.get(key), base.get(key)
+        if own is not None and expected is not None and own != expected:
+            return f"{CONFIG} has {key} {own!r}, the base model {expected!r}"
+    return None
+
+
+def _tensor_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
+    is_tied = bool(base.config.get("tie_word_embeddings", False))
+    for name in sorted(set(info.tensors) | set(base.tensors)):
+        own, expected = info.tensors.get(name), base.tensors.get(name)
+        if name == OUTPUT_HEAD and (own is None or expected is None) and is_tied:
+            continue
+        if own is None:
+            return f"tensor {name!r} is missing"
+        if expected is None:
+            return f"tensor {name!r} of shape {list(own.shape)} is not in the base model"
+        if own.shape != expected.shape:
+            return f"tensor {name!r} has shape {list(own.shape)}, the base model {list(expected.shape)}"
+    return None
+
+
+def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
+    own, expected = _vocabulary(info), _vocabulary(base)
+    if own == expected:
+        return None
+    for token in sorted(set(own) | set(expected)):
+        if own.get(token) != expected.get(token):
+            return (
+                f"token {token!r} has id {own.get(token)} in its tokenizer, {expected.get(token)} in the base model's"
+            )
+    return None
+
+
+def _vocabulary(info: CheckpointInfo) -> dict[str, int]:
+    """Token -> id, added tokens included, from a tokenizer file of the tokenizers library."""
+    path = info.path / TOKENIZER
+    content = read_json(path)
+    model = content.get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    try:
+        if isinstance(vocab, dict):
+            result = {str(token): int(index) for token, index in vocab.items()}
+        elif isinstance(vocab, list):  # Unigram: pairs of token and log-probability, in the order of their ids
+            result = {str(pair[0]): index for index, pair in enumerate(vocab)}
+        else:
+            raise CheckpointError(f"{path}: has no vocabulary; save the tokenizer again with save_pretrained")
+        result.update({str(added["content"]): int(added["id"]) for added in content.get("added_tokens") or []})
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: the vocabulary cannot be read ({error}); save the tokenizer again") from error
+    return result
+
+
+def _notes(left_aside: set[str]) -> tuple[str, ...]:
+    shown = [f"{name!r} is not used" for name in sorted(left_aside)[:MAX_NOTES]]
+    more = len(left_aside) - len(shown)
+    return (*shown, f"{more} more files are not used") if more else tuple(shown)
+
+
+def _read_weights(path: Path, files: list[str]) -> dict[str, TensorInfo]:
+    tensors: dict[str, TensorInfo] = {}
+    for file in files:
+        for name, tensor in read_tensors(path / file).items():
+            if name in tensors:
+                raise CheckpointError(f"{path}: tensor {name!r} is in {tensors[name].file} and in {file}; save again")
+            tensors[name] = tensor
+    if not tensors:
+        raise CheckpointError(f"{path}: the weight files hold no tensors; save the model again")
+    return tensors
+
+
+def _digest(
+    path: Path, files: tuple[str, ...], tensors: Mapping[str, TensorInfo]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Digest of each file, and of each tensor."""
+    of_files: dict[str, str] = {}
+    of_tensors: dict[str, str] = {}
+    for file in files:
+        own = {name: tensor for name, tensor in tensors.items() if tensor.file == file}
+        digests = digest_file(path / file, own)
+        of_files[file] = digests.file
+        of_tensors.update(digests.tensors)
+    return of_files, of_tensors

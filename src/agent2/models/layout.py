@@ -1,0 +1,174 @@
+"""The files of a checkpoint's folder in Hugging Face layout: which may be there, which count, which are refused.
+
+Reads JSON and safetensors headers, executes nothing that the folder brings. Follows links: whoever takes in
+a stranger's folder copies it first.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent2.errors import CheckpointError
+from agent2.models.tensors import read_tensors
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+MODEL_FILES = frozenset(
+    {
+        CONFIG,
+        TOKENIZER,
+        TOKENIZER_CONFIG,
+        CHAT_TEMPLATE,
+        INDEX,
+        "generation_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "vocab.txt",
+        "merges.txt",
+    }
+)
+"""What a whole model may consist of besides its weights."""
+ALLOWED_FILES = MODEL_FILES | {WEIGHTS, ADAPTER_CONFIG, ADAPTER_WEIGHTS}
+"""What a checkpoint may consist of, besides the shards that `SHARD_NAME` matches."""
+CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG)
+"""Where a request for custom code could stand."""
+SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
+PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+MAX_JSON_BYTES = 256 << 20
+"""Real tokenizers reach tens of MiB; an index of the largest models a few."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint. Raises CheckpointError if it is none."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(f"{path}: {path.stat().st_size} bytes of JSON, at most {MAX_JSON_BYTES} are read")
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not valid JSON ({error}); save the model again") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: holds a {type(value).__name__}, a JSON object is needed; save the model again")
+    return value
+
+
+def list_names(path: Path) -> set[str]:
+    """Names in the folder. A name that counts must be a regular file."""
+    if not path.is_dir():
+        what = "is a file, not a folder" if path.exists() else "does not exist"
+        raise CheckpointError(f"{path}: the checkpoint {what}; give the folder that save_pretrained wrote")
+    names = {entry.name for entry in path.iterdir()}
+    if not names:
+        raise CheckpointError(f"{path}: the checkpoint's folder is empty; save the model and its tokenizer there")
+    for name in sorted(names):
+        counts = name in ALLOWED_FILES or SHARD_NAME.fullmatch(name)
+        if counts and not (path / name).is_file():
+            raise CheckpointError(f"{path / name}: not a regular file; save the model again with save_pretrained")
+    return names
+
+
+def refuse_code(path: Path, names: set[str]) -> None:
+    """Raise CheckpointError if the folder brings Python files or a config that asks for custom code."""
+    for name in sorted(names):
+        if name.endswith(".py"):
+            raise CheckpointError(
+                f"{path}: {name!r} is custom code, which is never run; hand in a model of a class that "
+                "transformers has itself"
+            )
+        if name in CONFIG_FILES:
+            at = next(_places_of("auto_map", read_json(path / name)), None)
+            if at is not None:
+                raise CheckpointError(
+                    f"{path / name}: '{at}' asks for custom code, which is never run; remove it and use a "
+                    "model class that transformers has itself"
+                )
+
+
+def _places_of(key: str, value: object, at: str = "") -> Iterator[str]:
+    """Dotted paths of a key with a true value anywhere inside a JSON value."""
+    pending = [(at, value)]
+    while pending:
+        at, value = pending.pop()
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                here = f"{at}.{name}" if at else name
+                if name == key and inner:
+                    yield here
+                pending.append((here, inner))
+        elif isinstance(value, list):
+            pending.extend((f"{at}[{i}]", inner) for i, inner in enumerate(value))
+
+
+def read_model_config(path: Path, names: set[str]) -> dict[str, Any]:
+    """The config of a whole model, with `model_type` and at least one of `architectures`."""
+    if CONFIG not in names:
+        raise CheckpointError(f"{path}: there is no {CONFIG}; save the whole model with model.save_pretrained")
+    config = read_json(path / CONFIG)
+    if not isinstance(config.get("model_type"), str):
+        raise CheckpointError(f"{path / CONFIG}: 'model_type' is missing; save the model again with save_pretrained")
+    classes = config.get("architectures")
+    if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
+        raise CheckpointError(f"{path / CONFIG}: 'architectures' is missing; save the model again with save_pretrained")
+    if config.get("quantization_config"):
+        raise CheckpointError(f"{path / CONFIG}: the weights are quantised; save the model in float32 or bfloat16")
+    return config
+
+
+def read_adapter_config(path: Path, names: set[str]) -> dict[str, Any]:
+    """The config of an adapter, with `peft_type`. A folder with an adapter and a whole model is refused."""
+    whole = sorted(name for name in names if SHARD_NAME.fullmatch(name) or name == INDEX)
+    if whole:
+        raise CheckpointError(
+            f"{path}: holds an adapter ({ADAPTER_CONFIG}) and a whole model ({whole[0]}); keep one of the two"
+        )
+    if ADAPTER_WEIGHTS not in names:
+        raise CheckpointError(
+            f"{path}: there is {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; save the adapter with save_pretrained"
+        )
+    config = read_json(path / ADAPTER_CONFIG)
+    if not isinstance(config.get("peft_type"), str):
+        raise CheckpointError(f"{path / ADAPTER_CONFIG}: 'peft_type' is missing; save the adapter with save_pretrained")
+    return config
+
+
+def weight_files(path: Path, names: set[str]) -> list[str]:
+    """Names of the weight files that transformers would load: a single file wins over shards."""
+    if WEIGHTS in names:
+        return [WEIGHTS]
+    if INDEX in names:
+        return _shards(path, names)
+    pickles = sorted(name for name in names if Path(name).suffix in PICKLE_SUFFIXES)
+    if pickles:
+        raise CheckpointError(
+            f"{path / pickles[0]}: pickle weights are never loaded; save safetensors with model.save_pretrained"
+        )
+    raise CheckpointError(f"{path}: there are no weights; {WEIGHTS} or {INDEX} with its shards is needed")
+
+
+def _shards(path: Path, names: set[str]) -> list[str]:
+    weight_map = read_json(path / INDEX).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{path / INDEX}: 'weight_map' is missing or empty; save the model again")
+    shards = set(weight_map.values()) if all(isinstance(v, str) for v in weight_map.values()) else {"?"}
+    for shard in sorted(shards):
+        if not SHARD_NAME.fullmatch(shard):
+            raise CheckpointError(f"{path / INDEX}: {shard!r} is no name of a shard; save the model again")
+        if shard not in names:
+            raise CheckpointError(f"{path / INDEX}: shard {shard!r} is missing from the folder; copy all shards")
+    held = {name: shard for shard in shards for name in read_tensors(path / shard)}
+    for name in sorted(set(weight_map) | set(held)):
+        if weight_map.get(name) != held.get(name):
+            raise CheckpointError(
+                f"{path / INDEX}: tensor {name!r} is said to be in {weight_map.get(name)}, but is in "
+                f"{held.get(name)}; save the model again"
+            )
+    return sorted(shards)

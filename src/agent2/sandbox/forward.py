@@ -1,0 +1,175 @@
+"""The program that runs inside a sandbox before the agent's: opens the ports, gives up root, sets limits, runs it.
+
+    python forward.py PLAN_FD LINK_FD
+
+PLAN_FD holds one JSON object (`Plan`); over LINK_FD, a socket, it says "ready", waits for "go", and only then
+starts the command. It exits with the command's status (128 + n for signal n) and passes SIGTERM on to the
+command's process group. Bound read-only as a single file, so it imports the standard library only.
+
+Does not contain anything by itself beyond the resource limits: the namespaces are the caller's work.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import NoReturn, TypedDict
+
+PR_SET_PDEATHSIG = 1
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+LAST_CAPABILITY = 63
+BACKLOG = 128
+
+
+class Plan(TypedDict):
+    """What to do."""
+
+    command: list[str]
+    directory: str
+    ports: dict[str, str]
+    """Loopback port -> unix socket."""
+    uid: int | None
+    """User and group to become; None: stay who we are."""
+    rlimits: dict[str, int]
+    """Name below `resource.RLIMIT_` -> value, soft and hard."""
+    die_with_parent: bool
+    """Ask the kernel for SIGKILL when the parent dies (where no namespace sees to that)."""
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out the plan; returns the command's status."""
+    with os.fdopen(int(arguments[0]), encoding="utf-8") as file:
+        plan: Plan = json.load(file)
+    link = socket.socket(fileno=int(arguments[1]))
+    link.set_inheritable(False)
+    if plan["die_with_parent"]:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    listeners = [(_listen(int(port)), path) for port, path in plan["ports"].items()]
+    if plan["uid"] is not None:
+        become(plan["uid"])
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    link.sendall(b"ready")
+    if link.recv(2) != b"go":
+        return 125
+    link.close()
+    for name, value in plan["rlimits"].items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+    helper = _fork_forwarder(listeners) if listeners else None
+    for listener, _ in listeners:
+        listener.close()
+    command = _fork_command(plan)
+    signal.signal(signal.SIGTERM, lambda *_: _pass_on(command))
+    _, status = os.waitpid(command, 0)
+    if helper is not None:
+        os.kill(helper, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
+
+
+def become(uid: int) -> None:
+    """Change user and group for good: no groups, no capabilities, none to be had again.
+
+    The limit on processes is ignored for root and for who holds CAP_SYS_RESOURCE; that is why.
+    """
+    for capability in range(LAST_CAPABILITY + 1):
+        if _libc().prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break  # past the last one that this kernel knows
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _fork_command(plan: Plan) -> int:
+    child = os.fork()
+    if child:
+        return child
+    program = plan["command"][0]
+    try:
+        os.setsid()
+        if plan["die_with_parent"]:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.chdir(plan["directory"])
+        os.environ["PWD"] = plan["directory"]
+        os.execvp(program, plan["command"])
+    except OSError as error:
+        _quit(127, f"cannot start {program!r} in {plan['directory']}: {error.strerror}")
+
+
+def _fork_forwarder(listeners: list[tuple[socket.socket, str]]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        _serve(listeners)
+    except OSError as error:
+        _quit(1, f"the ports closed: {error}")
+    _quit(1, "the ports closed")
+
+
+def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
+    """Copy bytes between ports and sockets until killed."""
+    import asyncio  # here: costs more than all the rest, and only this process needs it
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def connect(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream = None
+        try:
+            behind, upstream = await asyncio.open_unix_connection(path)
+            await asyncio.gather(copy(reader, upstream), copy(behind, writer))
+        except OSError:
+            pass  # one side hung up: the other learns it from the closed connection
+        finally:
+            writer.close()
+            if upstream is not None:
+                upstream.close()
+
+    async def run() -> None:
+        for listener, path in listeners:
+            listener.setblocking(False)
+            await asyncio.start_server(lambda r, w, path=path: connect(path, r, w), sock=listener)
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+def _pass_on(command: int) -> None:
+    try:
+        os.killpg(command, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it is gone already, or has not made its group yet and dies with us
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc().prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value}) was refused")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _quit(status: int, sentence: str) -> NoReturn:
+    os.write(2, f"agent2 sandbox: {sentence}\n".encode())
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

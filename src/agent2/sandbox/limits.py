@@ -1,0 +1,188 @@
+"""Limits that the kernel keeps: resource limits of each process, and control groups where we may make them.
+
+A control group is made directly below the controller's root if that is where this process lives, or in the
+group that an administrator names in $AGENT2_CGROUP. A group that some other supervisor made for us is not ours to build
+in: there the limits fall back to RLIMIT_NPROC (hard, once the user is dropped) and to the watchdog (soft).
+
+Covers the numbers of processes and bytes of memory. Does not cover CPU time, disk bandwidth or GPU memory.
+"""
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from agent2.errors import SandboxError
+from agent2.sandbox.spec import GIB, Limits
+
+logger = logging.getLogger(__name__)
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+CGROUP_VARIABLE = "AGENT2_CGROUP"
+CONTROLLERS = ("pids", "memory")
+OWN_PROCESSES = 4
+"""Of the sandbox itself: bubblewrap twice, forward.py twice."""
+REMOVE_TRIES = 50
+
+
+def rlimits(limits: Limits, process_limit: int | None) -> dict[str, int]:
+    """Resource limits by their name below `resource.RLIMIT_`.
+
+    process_limit: None where the kernel would not count what we mean.
+    """
+    values = {
+        "FSIZE": int(limits.file_size_gib * GIB),
+        "NOFILE": limits.open_files,
+        "CORE": 0,
+    }
+    if process_limit is not None:
+        values["NPROC"] = process_limit
+    return values
+
+
+def counts_per_namespace() -> bool:
+    """Whether RLIMIT_NPROC in a user namespace counts only what runs in it (Linux 5.14 and later)."""
+    numbers = os.uname().release.split("-")[0].split(".")
+    return (int(numbers[0]), int(numbers[1])) >= (5, 14)
+
+
+def tasks_of_user(uid: int) -> int:
+    """Threads that a user runs on this host now."""
+    total = 0
+    for process in psutil.process_iter(["uids", "num_threads"]):
+        uids = process.info["uids"]
+        if uids is not None and uids.real == uid:
+            total += process.info["num_threads"] or 1
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where one controller's groups can be made."""
+
+    controller: str
+    parent: Path
+    version: int
+
+
+def hierarchies(root: Path = CGROUP_ROOT, membership: str | None = None) -> dict[str, Hierarchy | str]:
+    """For each controller, where groups can be made, or one sentence why they cannot.
+
+    root: the mounted control groups. membership: text of /proc/self/cgroup.
+    """
+    text = Path("/proc/self/cgroup").read_text() if membership is None else membership
+    own = {}
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        own.update(dict.fromkeys(names.split(","), path))
+    return {controller: _hierarchy(controller, root, own) for controller in CONTROLLERS}
+
+
+def _hierarchy(controller: str, root: Path, own: dict[str, str]) -> Hierarchy | str:
+    version = 1 if controller in own else 2
+    top = root / controller if version == 1 else root
+    group = own.get(controller, own.get("", "/"))
+    named = os.environ.get(CGROUP_VARIABLE)
+    if not (top / "cgroup.procs").exists():
+        return f"{controller} control groups are not mounted at {top}"
+    if named is None and group != "/":
+        return f"the {controller} group {group} belongs to another supervisor; name one of ours in ${CGROUP_VARIABLE}"
+    parent = top / (named or "").strip("/")
+    if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_flag & os.ST_RDONLY:
+        return f"{parent} cannot be written by this user"
+    if version == 2:
+        enabled = (parent / "cgroup.subtree_control").read_text().split()
+        if controller not in enabled:
+            return f"{parent}/cgroup.subtree_control does not enable {controller}; write +{controller} into it"
+    return Hierarchy(controller, parent, version)
+
+
+class ControlGroup:
+    """One sandbox's group in each controller that can be used."""
+
+    def __init__(self, name: str, limits: Limits, places: dict[str, Hierarchy | str]) -> None:
+        self._folders: dict[str, Path] = {}
+        for controller, place in places.items():
+            if isinstance(place, Hierarchy):
+                self._folders[controller] = self._make(name, limits, place)
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """The controllers that hold for this sandbox."""
+        return frozenset(self._folders)
+
+    def adopt(self, pids: list[int]) -> None:
+        """Move processes in; their future children follow by themselves.
+
+        Raises SandboxError if the kernel refuses one.
+        """
+        for folder in set(self._folders.values()):
+            for pid in pids:
+                try:
+                    (folder / "cgroup.procs").write_text(str(pid))
+                except OSError as error:
+                    raise SandboxError(
+                        f"{folder}: process {pid} cannot be moved in ({error.strerror}); unset ${CGROUP_VARIABLE} "
+                        "or name a group that this user may write"
+                    ) from error
+
+    def broke(self) -> str | None:
+        """The limit that the kernel had to enforce, if any."""
+        pids, memory = self._folders.get("pids"), self._folders.get("memory")
+        if memory is not None:
+            for name in ("memory.oom_control", "memory.events"):
+                if _counter(memory / name, "oom_kill"):
+                    return "memory"
+        if pids is not None and _counter(pids / "pids.events", "max"):
+            return "processes"
+        return None
+
+    def remove(self) -> None:
+        """Delete the groups; their processes must have ended."""
+        for folder in set(self._folders.values()):
+            for attempt in range(REMOVE_TRIES):
+                try:
+                    folder.rmdir()
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError as error:  # a process that was killed has not quite left yet
+                    if attempt == REMOVE_TRIES - 1:
+                        logger.warning("control group %s could not be removed: %s", folder, error.strerror)
+                    time.sleep(0.02)
+
+    def _make(self, name: str, limits: Limits, place: Hierarchy) -> Path:
+        sweep(place.parent)
+        folder = place.parent / f"agent2-{os.getpid()}-{name}"
+        folder.mkdir(exist_ok=True)
+        if place.controller == "pids":
+            (folder / "pids.max").write_text(str(limits.processes + OWN_PROCESSES))
+        else:
+            file = "memory.limit_in_bytes" if place.version == 1 else "memory.max"
+            (folder / file).write_text(str(int(limits.memory_gib * GIB)))
+            group_kill = folder / "memory.oom.group"
+            if group_kill.exists():
+                group_kill.write_text("1")
+        return folder
+
+
+def sweep(parent: Path) -> None:
+    """Delete empty groups that a killed harness left behind."""
+    for folder in parent.glob("agent2-*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            try:
+                folder.rmdir()
+            except OSError as error:
+                logger.info("left-over control group %s stays: %s", folder, error.strerror)
+
+
+def _counter(path: Path, key: str) -> int:
+    """The number after `key` in a kernel file of "key number" lines; 0 where the file does not exist."""
+    if not path.exists():
+        return 0
+    pairs = (line.split() for line in path.read_text().splitlines())
+    return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == key), 0)

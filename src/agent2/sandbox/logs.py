@@ -1,0 +1,51 @@
+"""A log file that a talkative program cannot fill: keeps the beginning and the end of what it prints."""
+
+from collections import deque
+from pathlib import Path
+
+MAX_TAIL = 256 * 1024
+
+
+class CappedLog:
+    """Writes up to a number of bytes; what does not fit is dropped from the middle, and a line says so."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._tail_limit = min(limit // 2, MAX_TAIL)
+        self._room = limit - self._tail_limit
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._dropped = 0
+        self.fault: str | None = None
+        """Why the file could not be written, if so; the program runs on."""
+
+    def write(self, data: bytes) -> None:
+        """Take in what was printed."""
+        head, rest = data[: self._room], data[self._room :]
+        if head:
+            self._room -= len(head)
+            self._put(head)
+        if rest:
+            self._tail.append(rest)
+            self._tail_size += len(rest)
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_limit:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self._dropped += gone
+
+    def close(self) -> None:
+        """Write the end and close the file."""
+        end = b"".join(self._tail)
+        extra = max(0, len(end) - self._tail_limit)
+        if self._dropped + extra:
+            self._put(f"\n[agent2: {self._dropped + extra} bytes left out here]\n".encode())
+        self._put(end[extra:])
+        self._file.close()
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self.fault = f"the log could not be written: {error.strerror}"

@@ -1,0 +1,165 @@
+"""What a sandbox is asked to run, what it promises, and how a run ended: plain records.
+
+Paths named `inside` are paths as the program sees them. Nothing here touches the host.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+
+from agent2.errors import SandboxError
+
+WORKSPACE = "/workspace"
+"""Where the workspace appears in a sandbox, and the directory in which the program starts."""
+HOME = "/home/agent"
+"""The program's home: empty, in memory, gone at the end."""
+PRIVATE = "/run/agent2"
+"""The sandbox's own folder: the forwarder and the sockets behind the ports."""
+
+GIB = 2**30
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One host file or folder that the program may see."""
+
+    host: Path
+    inside: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one program may use; `Sandbox.containment` says how strongly each number holds."""
+
+    memory_gib: float = 8.0
+    """Of all its processes together."""
+    processes: int = 512
+    """Processes and threads together."""
+    file_size_gib: float = 8.0
+    """Largest single file."""
+    disk_gib: float = 20.0
+    """All that the workspace holds."""
+    tmp_gib: float = 2.0
+    """Each of /tmp, the home folder and /dev/shm; kept in memory."""
+    log_mib: float = 64.0
+    """Kept of what the program prints: the beginning and the end."""
+    open_files: int = 4096
+    """Descriptors of one process."""
+
+    def __post_init__(self) -> None:
+        """Raises SandboxError for a limit that is not positive."""
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if not value > 0:
+                raise SandboxError(f"limit {name} is {value}; give a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """One program to run."""
+
+    command: tuple[str, ...]
+    """Program and arguments; the program is looked up in the inside PATH."""
+    workspace: Path
+    """Host folder; all that the program may write and that outlives it."""
+    log: Path
+    """Host file for what the program prints; replaced."""
+    mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the few variables that every sandbox sets (`BASE_ENVIRONMENT`); nothing is inherited."""
+    ports: Mapping[int, Path] = field(default_factory=dict)
+    """Loopback port inside -> unix socket on the host; the only ways out. The socket must exist already."""
+    limits: Limits = field(default_factory=Limits)
+    python: bool = True
+    """Bind the running interpreter, its packages and this package, read-only, and put them first in PATH."""
+    hidden: tuple[Path, ...] = ()
+    """Host paths that must stay out of reach: a mount that would show one is refused."""
+
+
+class Strength(StrEnum):
+    """How far a limit can be trusted."""
+
+    HARD = "hard"
+    """The kernel refuses; the program cannot pass it."""
+    SOFT = "soft"
+    """Checked every now and then; a fast program passes it for a moment and is then stopped."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Containment:
+    """One promise of a sandbox, for the report."""
+
+    what: str
+    strength: Strength
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxExit:
+    """How a program ended."""
+
+    code: int
+    """Its exit status; 128 + n when signal n ended it."""
+    broke: str | None
+    """The limit it ran into: memory, disk, processes or file size; None if it met none."""
+    reason: str
+    """One sentence."""
+
+
+BASE_ENVIRONMENT: Mapping[str, str] = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    "LOGNAME": "agent",
+    "SHELL": "/bin/sh",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+}
+"""Set in every sandbox, beside PATH and PWD; a spec may override them."""
+
+
+def check_spec(spec: SandboxSpec) -> None:
+    """Refuse what no back end can run as asked.
+
+    Raises SandboxError naming the part that is wrong.
+    """
+    if not spec.command:
+        raise SandboxError("the sandbox was given an empty command; name a program")
+    if not spec.workspace.is_dir():
+        raise SandboxError(f"workspace {spec.workspace} is no folder; create it before the program starts")
+    for mount in spec.mounts:
+        _check_mount(mount, spec.hidden)
+    for port, socket in spec.ports.items():
+        if not 1024 <= port <= 65535:
+            raise SandboxError(f"port {port} cannot be offered inside; choose one of 1024-65535")
+        if not socket.is_socket():
+            raise SandboxError(f"port {port}: {socket} is no unix socket; start its server before the program")
+    for name, value in spec.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise SandboxError(f"environment variable {name!r} is not usable; mend its name or value")
+
+
+def refuse_hidden(host: Path, hidden: tuple[Path, ...]) -> None:
+    """Refuse to show `host` if a hidden path lies in it.
+
+    Raises SandboxError.
+    """
+    shown = host.resolve()
+    for secret in hidden:
+        if secret.resolve().is_relative_to(shown):
+            raise SandboxError(f"binding {shown} would show {secret} to the program; move one of them elsewhere")
+
+
+def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:
+    inside = PurePosixPath(mount.inside)
+    if not inside.is_absolute() or ".." in inside.parts or len(inside.parts) < 2:
+        raise SandboxError(f"mount {mount.host}: {mount.inside!r} is no absolute path inside; write it as /name")
+    for taken in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
+        if inside.is_relative_to(taken):
+            raise SandboxError(f"mount {mount.host}: {mount.inside} lies in {taken}, which is taken; choose another")
+    if not mount.host.exists():
+        raise SandboxError(f"mount {mount.inside}: {mount.host} does not exist; create it first")
+    refuse_hidden(mount.host, hidden)

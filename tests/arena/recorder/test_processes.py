@@ -1,0 +1,58 @@
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agent2.arena.eventlog import EventLog, read_events
+from agent2.arena.recorder.processes import ProcessRecorder
+from agent2.arena.recorder.ticker import Ticker
+
+
+def test_a_child_process_is_seen_with_its_command_and_written_when_it_ends(tmp_path):
+    recorder = ProcessRecorder(os.getpid(), EventLog(tmp_path / "p.jsonl"))
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    try:
+        time.sleep(0.2)
+        recorder.sample()
+    finally:
+        child.kill()
+        child.wait()
+    recorder.sample()
+    recorder.stop()
+    rows = [row for row in read_events(tmp_path / "p.jsonl").rows if row["pid"] == child.pid]
+    assert len(rows) == 1
+    assert rows[0]["command"][-1] == "import time; time.sleep(30)"
+    assert rows[0]["max_rss_bytes"] > 0
+
+
+def test_a_root_process_that_is_gone_is_no_error(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    recorder = ProcessRecorder(child.pid, EventLog(tmp_path / "p.jsonl"))
+    recorder.sample()
+    recorder.stop()
+    assert read_events(tmp_path / "p.jsonl").rows == []
+
+
+def test_a_ticker_calls_until_it_is_stopped():
+    calls = []
+    ticker = Ticker(lambda: calls.append(1), 0.01)
+    time.sleep(0.2)
+    assert ticker.stop() is None
+    seen = len(calls)
+    assert seen >= 2
+    time.sleep(0.05)
+    assert len(calls) == seen
+
+
+def test_an_error_in_a_ticker_is_handed_over_not_swallowed():
+    def fail():
+        raise ValueError("broken")
+
+    ticker = Ticker(fail, 0.01)
+    time.sleep(0.1)
+    error = ticker.stop()
+    with pytest.raises(ValueError, match="broken"):
+        raise error

@@ -1,0 +1,66 @@
+import pytest
+from pydantic import Field
+
+from agent2.config import StrictModel, load_yaml, parse_yaml
+from agent2.errors import ConfigError
+
+
+class Inner(StrictModel):
+    depth: int = 1
+
+
+class Outer(StrictModel):
+    name: str
+    inner: Inner = Field(default_factory=Inner)
+    parts: list[Inner] = Field(default_factory=list)
+
+
+def test_unknown_key_is_named_with_line_and_nearest_name():
+    with pytest.raises(ConfigError, match=r"file\.yaml:2: unknown key 'nmae'; did you mean 'name'\?"):
+        parse_yaml("name: a\nnmae: b\n", Outer, "file.yaml")
+
+
+def test_unknown_key_inside_a_list_is_named_with_its_own_line():
+    with pytest.raises(ConfigError, match=r"f:4: unknown key 'parts\.1\.dept'; did you mean 'depth'\?"):
+        parse_yaml("name: a\nparts:\n- depth: 1\n- dept: 2\n", Outer, "f")
+
+
+def test_wrong_value_is_named_with_line_and_what_was_given():
+    with pytest.raises(ConfigError, match=r"f:3: inner\.depth: .*integer.*'deep'"):
+        parse_yaml("name: a\ninner:\n  depth: deep\n", Outer, "f")
+
+
+def test_missing_key_is_named():
+    with pytest.raises(ConfigError, match="key 'name' is missing; add it"):
+        parse_yaml("inner: {depth: 2}\n", Outer, "f")
+
+
+def test_broken_yaml_is_named_with_its_line():
+    with pytest.raises(ConfigError, match=r"f:2: not valid YAML"):
+        parse_yaml("name: a\n  bad: [\n", Outer, "f")
+
+
+def test_a_list_at_the_top_is_refused():
+    with pytest.raises(ConfigError, match="holds a list, a mapping of keys is needed"):
+        parse_yaml("- a\n", Outer, "f")
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_yaml(tmp_path / "none.yaml", Outer)
+
+
+def test_overrides_replace_nested_values():
+    record = parse_yaml("name: a\n", Outer, "f", ["inner.depth=7", "name=b"])
+    assert (record.name, record.inner.depth) == ("b", 7)
+
+
+def test_override_of_an_unknown_key_is_refused():
+    with pytest.raises(ConfigError, match=r"unknown key 'inner\.dpth'; did you mean 'depth'\?"):
+        parse_yaml("name: a\n", Outer, "f", ["inner.dpth=7"])
+
+
+@pytest.mark.parametrize("override", ["name", "=3", "name.x=3"])
+def test_malformed_override_says_how_to_write_it(override):
+    with pytest.raises(ConfigError, match="--set"):
+        parse_yaml("name: a\n", Outer, "f", [override])

@@ -1,0 +1,18 @@
+from agent2.errors import FAULT_POLICY, Fault, unknown_name
+
+
+def test_every_fault_has_exactly_one_policy():
+    assert set(FAULT_POLICY) == set(Fault)
+
+
+def test_only_the_models_own_faults_count_against_it():
+    assert [fault for fault, policy in FAULT_POLICY.items() if policy.counts_against_model] == [Fault.MODEL]
+
+
+def test_unknown_name_offers_the_nearest():
+    message = str(unknown_name("task", "arithmetik", ["arithmetic", "household"], "--task"))
+    assert message == "--task: unknown task 'arithmetik'; did you mean 'arithmetic'?"
+
+
+def test_unknown_name_lists_all_when_none_is_near():
+    assert "known: arithmetic, household" in str(unknown_name("task", "zzz", ["household", "arithmetic"]))
