@@ -108,9 +108,7 @@ def make_metrics(
     file: str, values: Sequence[Mapping[str, float]], at: float = 10.0, period: float = 5.0
 ) -> list[MetricPoint]:
     """A training log, one line every `period` seconds."""
-    return [
-        MetricPoint(START + at + place * period, file, place * 10, dict(row)) for place, row in enumerate(values)
-    ]
+    return [MetricPoint(START + at + place * period, file, place * 10, dict(row)) for place, row in enumerate(values)]
 
 
 def make_evidence(**changes: Any) -> TrialEvidence:

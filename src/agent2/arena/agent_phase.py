@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent2 import installation
 from agent2.arena.agents import Agent
-from agent2.arena.assignment import GRADING_PORT, InsidePaths, TrialConfig, environment
+from agent2.arena.assignment import InsidePaths, TrialConfig, environment
 from agent2.arena.budget import Deadline
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
@@ -19,7 +20,9 @@ from agent2.arena.recorder.metrics import find_metrics
 from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
-from agent2.sandbox.spec import Limits, Mount, Sandbox, SandboxExit, SandboxProcess, SandboxSpec
+from agent2.sandbox.backends import Sandbox
+from agent2.sandbox.process import SandboxProcess
+from agent2.sandbox.spec import Limits, Mount, SandboxExit, SandboxSpec
 
 PROCESS_PERIOD_S = 1.0
 REVISION_PERIOD_S = 5.0
@@ -46,13 +49,14 @@ def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Pat
     """All that the sandbox may show the agent; what is not named here does not exist for it."""
     passed = {name: os.environ[name] for name in agent.spec.pass_environment if name in os.environ}
     return SandboxSpec(
-        command=tuple(part.replace("/agent/", f"{inside.agent}/") for part in agent.spec.command),
+        command=tuple(agent.spec.command),
         workspace=paths.workspace,
-        mounts=(Mount(agent.folder, inside.agent), Mount(base, inside.base_model)),
+        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model")),
         environment={**passed, **agent.spec.environment, **environment(config, inside)},
-        ports={GRADING_PORT: paths.grader_socket},
+        ports={inside.grading_port: paths.grader_socket},
         limits=limits_of(config),
         log=paths.agent_log,
+        hidden=(installation.home() / "secret", paths.grader_db, paths.events),
     )
 
 

@@ -6,7 +6,6 @@ Everything here is visible to the agent: no hidden item, no host path and no sec
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 
 import jinja2
 from pydantic import Field
@@ -15,8 +14,6 @@ from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.config import StrictModel
 from agent2.records import JsonValue, SamplingSettings
 
-GRADING_PORT = 8000
-"""Loopback port of the grading API inside the sandbox."""
 MODE_RULE = "Any training route is allowed."
 
 
@@ -52,7 +49,13 @@ class InsidePaths:
     workspace: str
     base_model: str
     agent: str
-    grading_url: str
+    grading_port: int
+    """Loopback port of the grading API."""
+
+    @property
+    def grading_url(self) -> str:
+        """Of the grading API."""
+        return f"http://127.0.0.1:{self.grading_port}"
 
     @property
     def data(self) -> str:
@@ -63,9 +66,6 @@ class InsidePaths:
     def output(self) -> str:
         """The agent's checkpoints."""
         return f"{self.workspace}/output"
-
-
-SANDBOXED = InsidePaths("/workspace", "/model", "/agent", f"http://127.0.0.1:{GRADING_PORT}")
 
 
 def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:
@@ -131,8 +131,3 @@ def assignment_text(config: TrialConfig, inside: InsidePaths, sampling: Sampling
         "mode_rule": MODE_RULE,
     }
     return engine.from_string(template).render(fields)
-
-
-def unsandboxed(workspace: Path, base_model: Path, agent: Path, port: int) -> InsidePaths:
-    """The paths when there is no sandbox: those of the host."""
-    return InsidePaths(str(workspace), str(base_model), str(agent), f"http://127.0.0.1:{port}")

@@ -4,8 +4,6 @@ With trial.json it is enough to run the trial again and to see what differs. The
 named by a digest, never told.
 """
 
-import importlib.metadata
-import platform
 import subprocess
 from pathlib import Path
 
@@ -13,10 +11,9 @@ from agent2 import __version__, installation
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import TrialConfig
 from agent2.arena.scoring import Exam
+from agent2.evaluation.lock import software_lock
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import JsonValue, Split, digest_of
-
-LIBRARIES = ("torch", "transformers", "trl", "peft", "tokenizers", "safetensors", "numpy")
 
 
 def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
@@ -25,9 +22,7 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
     return {
         "agent2": __version__,
         "git_commit": _git_commit(),
-        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
-        "python": platform.python_version(),
-        "machine": {"system": platform.system(), "processor": platform.machine()},
+        "software": software_lock(),
         "config_digest": digest_of(config.model_dump(mode="json", exclude={"trial_id", "containment"})),
         "agent_digest": agent.digest,
         "base_model": {

@@ -16,7 +16,8 @@ from agent2 import __version__, installation
 from agent2.arena.evidence import NoiseBand, PairedGain, SplitScore, SubmissionRecord, SubmissionState
 from agent2.arena.paths import TrialPaths
 from agent2.arena.tasks import TaskSpec
-from agent2.cards.reader import iter_rollouts, read_summary
+from agent2.cards.aggregate import counted_value
+from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.errors import NotEnoughData
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import Benchmark, Item, Split, derive_seed, digest_of
@@ -119,12 +120,15 @@ def measure_noise(card: Path) -> NoiseBand:
     Covers item resampling and sampling seeds; the spread over training seeds is another thing and is
     reported by sweeps. Items with a missing attempt are left out.
     """
-    by_item: dict[str, list[float | None]] = {}
+    rule = read_header(card).reporting
+    by_item: dict[str, dict[int, float]] = {}
     for scored in iter_rollouts(card):
-        by_item.setdefault(scored.rollout.item_id, []).append(scored.score.value)
+        value = counted_value(scored, rule)
+        if value is not None:
+            by_item.setdefault(scored.rollout.item_id, {})[scored.rollout.attempt] = value
     n_attempts = max((len(values) for values in by_item.values()), default=0)
-    complete = [v for v in by_item.values() if len(v) == n_attempts and None not in v]
-    scores_RI = np.array(complete, dtype=float).T
+    complete = [[values[a] for a in sorted(values)] for values in by_item.values() if len(values) == n_attempts]
+    scores_RI = np.array(complete, dtype=float).T  # sampling seeds x items
     band = noise_band(scores_RI, np.random.default_rng(derive_seed("noise band")))
     return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates)
 

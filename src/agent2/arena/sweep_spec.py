@@ -27,7 +27,11 @@ class PlannedTrial(StrictModel):
 
     trial_id: str
     task: str
+    """As written in the file: a name or a path."""
     agent: str
+    """As written in the file: a name or a folder."""
+    task_name: str
+    agent_name: str
     seed: int
 
 
@@ -39,7 +43,14 @@ def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
     tasks = {name: load_task(name).name for name in spec.tasks}
     agents = {name: load_agent(name).spec.name for name in spec.agents}
     return [
-        PlannedTrial(trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}", task=task, agent=agent, seed=seed)
+        PlannedTrial(
+            trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}",
+            task=task,
+            agent=agent,
+            task_name=tasks[task],
+            agent_name=agents[agent],
+            seed=seed,
+        )
         for seed in spec.seeds
         for task in spec.tasks
         for agent in spec.agents

@@ -44,7 +44,9 @@ def check_task(task: TaskSpec) -> list[Finding]:
     return [
         _bracket("ceiling: an oracle scores 1 on every item", first, lambda mean: mean == 1.0),
         _bracket("floor: an empty answer scores near 0", null, lambda mean: mean <= FLOOR_AT_MOST),
-        Finding("replay: same prompts and verdicts again", _verdicts(first) == _verdicts(second), f"{len(first)} rollouts"),
+        Finding(
+            "replay: same prompts and verdicts again", _verdicts(first) == _verdicts(second), f"{len(first)} rollouts"
+        ),
         _disjoint(items),
         *(_secret_decides(exam, items[split], split) for split in sorted(HIDDEN_SPLITS)),
     ]

@@ -13,6 +13,8 @@ counts for nobody. The report is not written here: it is computed from the folde
 import fcntl
 import os
 import secrets
+import shutil
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,12 +28,15 @@ import yaml
 from agent2 import installation
 from agent2.arena.agent_phase import AgentOutcome, limits_of, run_agent, sandbox_spec
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import GRADING_PORT, SANDBOXED, InsidePaths, TrialConfig, assignment_json, unsandboxed
+from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.budget import Deadline
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
-from agent2.arena.grader.api import serve
+from agent2.arena.grader.api import ApiFacts, make_app
+from agent2.arena.grader.evaluator import ChildEvaluator
+from agent2.arena.grader.examiner import GraderSettings
+from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.lock import lock_record
 from agent2.arena.paths import TrialPaths
@@ -54,9 +59,14 @@ from agent2.benchmarks import load_benchmark
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
-from agent2.records import Split
-from agent2.sandbox.backends import find_sandbox
-from agent2.sandbox.spec import Sandbox
+from agent2.records import HIDDEN_SPLITS, Split
+from agent2.sandbox.backends import Sandbox, find_sandbox
+
+DRAIN_S = 24 * 3600.0
+"""Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
+GRADING_PORT = 8000
+"""Loopback port of the grading API inside a sandbox."""
+UNSANDBOXED = "none"
 
 
 class Steps(Protocol):
@@ -103,7 +113,7 @@ def new_trial(
         paths.root.mkdir(parents=True)
     except FileExistsError as error:
         raise ConfigError(f"{paths.root}: exists already; choose another --trial-id, or --resume it") from error
-    _write_json(paths.trial_json, config.model_dump(mode="json"))
+    write_json(paths.trial_json, config.model_dump(mode="json"))
     return paths.root
 
 
@@ -146,12 +156,14 @@ class _Trial:
 
 def _play(paths: TrialPaths, steps: Steps) -> None:
     with _only_harness(paths), _opened(paths, steps) as trial:
-        grader = _make_grader(trial)
-        try:
-            _agent_phase(trial, grader)
-            _final_phase(trial, grader)
-        finally:
-            grader.stop()
+        with _grading(trial, _over()) as grader:
+            base = _base_score(trial, grader, Split.TEST_PUBLIC)
+        _agent_phase(trial, base)
+        with _grading(trial, _over()) as grader:
+            steps("evaluating submissions")
+            grader.drain(DRAIN_S)
+            trial.log.append("graded")
+            _final_phase(trial, grader, base)
         trial.log.append("finished")
 
 
@@ -172,13 +184,13 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
     agent, sandbox = load_agent(config.agent), find_sandbox(config.sandbox)
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     steps("base model")
-    base = inspect_checkpoint(ensure_base_model(config.base_model, lambda message: steps("base model: " + message)))
-    inside = SANDBOXED
-    if sandbox.name == "none":
-        inside = unsandboxed(paths.workspace, base.path, agent.folder, GRADING_PORT)
-    if not paths.workspace.exists():
+    base = inspect_checkpoint(ensure_base_model(config.base_model))
+    inside = _inside(sandbox, paths, base.path, agent)
+    if not paths.lock_json.exists():
+        if paths.workspace.exists():
+            shutil.rmtree(paths.workspace)  # begun by a harness that died before the agent started
         create_workspace(paths.workspace, config, exam.benchmark, inside)
-        _write_json(paths.lock_json, lock_record(config, agent, base, exam))
+        write_json(paths.lock_json, lock_record(config, agent, base, exam))
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     log = EventLog(paths.trial_log)
     try:
@@ -188,62 +200,89 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
         log.close()
 
 
-def _make_grader(trial: _Trial) -> Grader:
-    return Grader(
-        paths=trial.paths,
-        exam_items=trial.exam.items,
-        benchmark=trial.exam.benchmark,
-        base=trial.base,
-        max_submissions=trial.config.budget.submissions,
-        evaluation_timeout_s=trial.config.evaluation_timeout_s,
-        threads=trial.config.threads,
-        on_submit=trial.revisions.capture,
+def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
+    """The paths that the agent is told; without a sandbox they are those of the host."""
+    port = GRADING_PORT if sandbox.name != UNSANDBOXED else _free_port()
+    return InsidePaths(
+        workspace=sandbox.visible_path(paths.workspace, "/workspace"),
+        base_model=sandbox.visible_path(base, "/model"),
+        agent=sandbox.visible_path(agent.folder, "/agent"),
+        grading_port=port,
     )
 
 
-def _agent_phase(trial: _Trial, grader: Grader) -> None:
-    """Score the base in public, let the agent work, grade all that was accepted."""
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _over() -> Deadline:
+    """The deadline of a grader that takes nothing in."""
+    return Deadline(time.time(), 0.0)
+
+
+@contextmanager
+def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
+    """A working grader; what an earlier one accepted and did not score comes first."""
+    config = trial.config
+    settings = GraderSettings(
+        paths=trial.paths,
+        base=trial.base.path,
+        benchmark=config.task.benchmark,
+        items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
+        deadline=deadline,
+        max_submissions=config.budget.submissions,
+        threads=config.threads,
+    )
+    grader = Grader(settings, ChildEvaluator(config.evaluation_timeout_s), trial.revisions.capture)
+    grader.start()
+    try:
+        yield grader
+    finally:
+        grader.stop()
+
+
+def _agent_phase(trial: _Trial, base: SplitScore) -> None:
+    """Let the agent work, unless it has; an open phase of a harness that died is closed as interrupted."""
     events = read_events(trial.paths.trial_log)
-    _base_score(trial, grader, Split.TEST_PUBLIC)
-    if events.last("agent_ended") is None:
-        started = events.last("agent_started")
-        if started is None:
-            outcome = _run_agent(trial, grader)
-        else:
-            grader.open(Deadline(float(started["t"]), 0.0))
-            reason = "the harness died while the agent worked; the phase was closed on resume"
-            outcome = AgentOutcome(AgentEnd.INTERRUPTED, None, reason)
-        trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
-    trial.steps("evaluating submissions")
-    grader.drain()
-    trial.log.append("graded")
+    if events.last("agent_ended") is not None:
+        return
+    if events.last("agent_started") is None:
+        outcome = _run_agent(trial, base)
+    else:
+        outcome = AgentOutcome(AgentEnd.INTERRUPTED, None, "the harness died while the agent worked")
+    trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
 
 
-def _run_agent(trial: _Trial, grader: Grader) -> AgentOutcome:
+def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
     trial.sandbox.prepare_workspace(trial.paths.workspace)
-    spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
-    deadline = Deadline(time.time(), trial.config.budget.wall_clock_s)
-    grader.open(deadline)
     assignment = assignment_json(trial.config, trial.inside, trial.exam.benchmark.sampling)
-    trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at)
-    with serve(grader, trial.paths.grader_socket, assignment):
-        total = round(deadline.wall_clock_s)
-        return run_agent(
-            trial.sandbox,
-            spec,
-            trial.paths,
-            trial.revisions,
-            deadline,
-            lambda left: trial.steps(f"agent {trial.agent.spec.name}", total - round(left), total),
-        )
+    facts = ApiFacts(task=trial.config.task.name, workspace=trial.inside.workspace, assignment=assignment)
+    deadline = Deadline(time.time(), trial.config.budget.wall_clock_s)
+    total = round(deadline.wall_clock_s)
+    with _grading(trial, deadline) as grader:
+        grader.baseline = base
+        trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at)
+        server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
+        try:
+            return run_agent(
+                trial.sandbox,
+                sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside),
+                trial.paths,
+                trial.revisions,
+                deadline,
+                lambda left: trial.steps(f"agent {trial.agent.spec.name}", total - round(left), total),
+            )
+        finally:
+            server.stop()
 
 
-def _final_phase(trial: _Trial, grader: Grader) -> None:
+def _final_phase(trial: _Trial, grader: Grader, base_public: SplitScore) -> None:
     """Score the chosen checkpoint and the base on private items, and measure the noise band."""
-    base_public = _base_score(trial, grader, Split.TEST_PUBLIC)
     _base_score(trial, grader, Split.TEST_PRIVATE)
     _noise(trial, grader)
-    submissions = grader.submissions()
+    submissions = grader.all()
     final = choose_final(submissions, base_public)
     base_card = trial.paths.card("base", Split.TEST_PRIVATE)
     score: SplitScore | None = None
@@ -251,12 +290,11 @@ def _final_phase(trial: _Trial, grader: Grader) -> None:
     if final is not None:
         trial.steps("final checkpoint on test_private")
         card = trial.paths.card("final", Split.TEST_PRIVATE)
-        grader.evaluate_card(
-            trial.paths.snapshot(final.number), Split.TEST_PRIVATE, card, name=f"submission {final.number}"
-        )
-        score, gain = split_score(card, trial.paths.root), paired_gain(base_card, card)
-    elif any(s.score is not None for s in submissions):
-        gain = paired_gain(base_card, base_card)
+        path = trial.paths.snapshot(final.number)
+        score = grader.evaluate_checkpoint(path, Split.TEST_PRIVATE, card, name=f"submission-{final.number}")
+        gain = paired_gain(base_card, card)
+    elif any(submission.score is not None for submission in submissions):
+        gain = paired_gain(base_card, base_card)  # the base itself is the result
     trial.log.append(
         "final_scored",
         split=Split.TEST_PRIVATE.value,
@@ -269,18 +307,15 @@ def _final_phase(trial: _Trial, grader: Grader) -> None:
 def _base_score(trial: _Trial, grader: Grader, split: Split) -> SplitScore:
     """The base model's score on a split, from the trial's own card, the cache, or a fresh evaluation."""
     card = trial.paths.card("base", split)
-    if not _is_logged(trial, split):
+    if not _is_scored(trial, split):
         trial.steps(f"base model on {split.value}")
         _cached_evaluation(trial, grader, split, card, attempts=trial.exam.benchmark.attempts)
         score = split_score(card, trial.paths.root)
         trial.log.append("base_scored", split=split.value, score=asdict(score))
-    score = split_score(card, trial.paths.root)
-    if split is Split.TEST_PUBLIC:
-        grader.set_baseline(score)
-    return score
+    return split_score(card, trial.paths.root)
 
 
-def _is_logged(trial: _Trial, split: Split) -> bool:
+def _is_scored(trial: _Trial, split: Split) -> bool:
     rows = read_events(trial.paths.trial_log).rows
     return any(row["event"] == "base_scored" and row["split"] == split.value for row in rows)
 
@@ -297,12 +332,12 @@ def _cached_evaluation(trial: _Trial, grader: Grader, split: Split, card: Path, 
     key = card_key(trial.exam, trial.base, split, attempts)
     if fetch_cached(key, card):
         return
-    grader.evaluate_card(trial.base.path, split, card, name="base model", attempts=attempts)
+    grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
     keep_cached(key, card)
 
 
-def _write_json(path: Path, value: object) -> None:
-    """Whole or not at all."""
+def write_json(path: Path, value: object) -> None:
+    """Write a machine-read file whole or not at all."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     draft.replace(path)

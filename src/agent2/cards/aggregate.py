@@ -40,7 +40,7 @@ class Tally:
     def __init__(self, rule: ReportingRule) -> None:
         self.n_rollouts = 0
         self._rule = rule
-        self._values: dict[str, dict[int, float | None]] = {}
+        self._values: dict[tuple[str, int], float | None] = {}
         self._seconds: list[float] = []
         self._faults: dict[str, int] = {}
         self._drops: list[Drop] = []
@@ -51,21 +51,21 @@ class Tally:
 
     def has(self, item_id: str, attempt: int) -> bool:
         """Whether this attempt was added already."""
-        return attempt in self._values.get(item_id, ())
+        return (item_id, attempt) in self._values
 
     def done(self) -> set[tuple[str, int]]:
         """Every (item, attempt) added so far."""
-        return {(item_id, attempt) for item_id, values in self._values.items() for attempt in values}
+        return set(self._values)
 
     def add(self, record: ScoredRollout) -> None:
         """Count one rollout. Raises CardError, and counts nothing, if its attempt was added already."""
         rollout = record.rollout
-        values = self._values.setdefault(rollout.item_id, {})
-        if rollout.attempt in values:
+        key = (rollout.item_id, rollout.attempt)
+        if key in self._values:
             raise CardError(
                 f"item {rollout.item_id!r} attempt {rollout.attempt} is in the card already; each attempt is one line"
             )
-        value = values[rollout.attempt] = counted_value(record, self._rule)
+        value = self._values[key] = counted_value(record, self._rule)
         self.n_rollouts += 1
         self._n_turns += len(rollout.turns)
         self._n_retries += rollout.retries
@@ -81,7 +81,14 @@ class Tally:
 
     def summary(self) -> CardSummary:
         """The numbers so far."""
-        item_scores = {item_id: _mean_of_scored(self._values[item_id]) for item_id in sorted(self._values)}
+        by_item: dict[str, list[float]] = {}
+        for (item_id, _), value in self._values.items():
+            scores = by_item.setdefault(item_id, [])
+            if value is not None:
+                scores.append(value)
+        item_scores = {
+            item_id: math.fsum(scores) / len(scores) if scores else None for item_id, scores in sorted(by_item.items())
+        }
         scored = [value for value in item_scores.values() if value is not None]
         estimate = self._estimate(scored)
         return CardSummary(
@@ -91,7 +98,7 @@ class Tally:
             method=estimate.method if estimate else "no item has a score",
             n_items=len(scored),
             n_rollouts=self.n_rollouts,
-            n_missing=sum(value is None for values in self._values.values() for value in values.values()),
+            n_missing=sum(value is None for value in self._values.values()),
             items_missing=[item_id for item_id, value in item_scores.items() if value is None],
             item_scores=item_scores,
             faults=dict(sorted(self._faults.items())),
@@ -124,8 +131,3 @@ def _counted(value: float | None, counting: Counting) -> float | None:
     if counting is Counting.MISSING:
         return None
     return 0.0 if counting is Counting.ZERO else value
-
-
-def _mean_of_scored(values: dict[int, float | None]) -> float | None:
-    scored = [value for value in values.values() if value is not None]
-    return math.fsum(scored) / len(scored) if scored else None

@@ -7,7 +7,8 @@ A card's folder:
     rollouts.jsonl.zst   when closed: the same lines in zstd frames; `zstdcat` reads it too
 
 The header says under which protocol and reporting rule the numbers hold, so that a reader can compute them
-again, or under another rule. Does NOT protect against someone who rewrites data and digests together.
+again, or under another rule. `card.json` says which of the two files counts: a kill while closing can leave
+the other one beside it. Does NOT protect against someone who rewrites data and digests together.
 """
 
 from collections.abc import Mapping, Sequence

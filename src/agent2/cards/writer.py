@@ -168,20 +168,22 @@ class CardWriter:
             self.release()
 
     def _write(self, line: bytes) -> None:
-        """Hand a line to the kernel; on failure cut off what was taken of it."""
+        """Hand a line to the kernel, and to the disk when it is time; on failure cut it off again."""
+        now = time.monotonic()
+        first_unsynced = now if self._unsynced_since is None else self._unsynced_since
         try:
             taken = os.write(self._descriptor, line)
             while taken < len(line):
                 taken += os.write(self._descriptor, line[taken:])
+            if now - first_unsynced >= FSYNC_EVERY_S:
+                os.fsync(self._descriptor)
+                self._unsynced_since = None
+            else:
+                self._unsynced_since = first_unsynced
         except OSError as error:
             os.ftruncate(self._descriptor, self._n_bytes)
             raise folder.disk_error(self._rollouts, len(line), error) from error
         self._n_bytes += taken
-        now = time.monotonic()
-        if self._unsynced_since is None:
-            self._unsynced_since = now
-        elif now - self._unsynced_since >= FSYNC_EVERY_S:
-            self._sync()
 
     def _sync(self) -> None:
         try:

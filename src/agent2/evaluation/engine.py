@@ -263,7 +263,7 @@ def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
         score = scorer.score(item, rollout)
     except Exception as error:
         # The boundary that records a judge fault on the card: one broken verdict must not cost the others.
-        logger.exception("scorer %s failed on item %s", scorer.name, item.id)
+        logger.info("scorer %s failed on item %s", scorer.name, item.id, exc_info=True)
         return Score(None, f"scorer {scorer.name} raised {type(error).__name__}: {error}", Fault.JUDGE)
     value = score.value
     if (value is None) != (score.fault is not None):

@@ -142,6 +142,11 @@ def chat_template_digest(path: Path) -> str:
             raise CheckpointError(f"{separate}: the chat template is not UTF-8 text; save it again") from error
     elif (path / TOKENIZER_CONFIG).is_file():
         template = read_json(path / TOKENIZER_CONFIG).get("chat_template")
+    return template_digest(template)
+
+
+def template_digest(template: object) -> str:
+    """SHA-256 (hex) of a chat template: a text, or several by name; `NO_CHAT_TEMPLATE` for None."""
     if template is None:
         return NO_CHAT_TEMPLATE
     text = template if isinstance(template, str) else json.dumps(template, sort_keys=True)

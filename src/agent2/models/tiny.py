@@ -6,14 +6,14 @@ probe reaches the recipe's target, never at a fixed step: small models learn in 
 that is right on one machine is far off on another.
 
 Promises: the same recipe, corpus, probe and number of threads give the same weights, bit for bit, on one
-machine and one version of torch. Does NOT promise equal weights across machines (float order differs), and
+machine and one version of torch. Weight matrices are trained with Muon, which needs a third of AdamW's
+steps here; the rest with AdamW. Does NOT promise equal weights across machines (float order differs), and
 such a model is NOT a stand-in for a pre-trained one: it knows what its corpus holds and nothing else.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -23,6 +23,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BuildReport, ProbePoint, TinyRecipe
 
 PAD, SYSTEM, USER, ASSISTANT, END = "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"
 
@@ -39,50 +40,6 @@ Probe = Callable[[PreTrainedModel, PreTrainedTokenizerFast], float]
 """Measures a model while it is in evaluation mode; 0 to 1, higher is better. Must not train it."""
 
 _NO_LABEL = -100
-
-
-@dataclass(frozen=True, slots=True)
-class TinyRecipe:
-    """All that the weights depend on, the corpus and the probe aside."""
-
-    target: float
-    """Training stops when the probe says at least this."""
-    hidden_size: int = 128
-    n_layers: int = 2
-    n_heads: int = 4
-    feed_forward_size: int = 384
-    max_vocabulary: int = 320
-    context_tokens: int = 256
-    batch_size: int = 256
-    learning_rate: float = 2e-3
-    warmup_steps: int = 30
-    probe_every_steps: int = 20
-    max_steps: int = 2000
-    """More than this without reaching the target is an error."""
-    seed: int = 0
-    threads: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProbePoint:
-    """One reading of the probe."""
-
-    step: int
-    score: float
-    loss: float
-    """Mean loss in nats a token since the last reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """How a build went."""
-
-    n_parameters: int
-    steps: int
-    score: float
-    """The probe's last reading, at or above the target."""
-    seconds: float
-    history: Sequence[ProbePoint]
 
 
 def build_tiny(recipe: TinyRecipe, corpus: Sequence[tuple[str, str]], probe: Probe, out_dir: Path) -> BuildReport:
@@ -113,7 +70,10 @@ def build_tokenizer(corpus: Sequence[tuple[str, str]], recipe: TinyRecipe) -> Pr
     """A byte-level BPE tokenizer trained on the corpus; every digit is a token, any text can be encoded."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -140,7 +100,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, recipe: TinyRecipe) -> Llama
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden_size,
-        rope_theta=__import__("os").environ.get("TH") and float(__import__("os").environ["TH"]) or 10000.0, intermediate_size=recipe.feed_forward_size,
+        intermediate_size=recipe.feed_forward_size,
         num_hidden_layers=recipe.n_layers,
         num_attention_heads=recipe.n_heads,
         num_key_value_heads=recipe.n_heads,
@@ -168,15 +128,21 @@ def _train(
     recipe: TinyRecipe,
 ) -> list[ProbePoint]:
     """Steps of AdamW on the answers, until the probe is satisfied."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
+    optimizers = _optimizers(model, recipe)
+    schedules = [
+        torch.optim.lr_scheduler.LinearLR(
+            optimizer, start_factor=1 / recipe.warmup_steps, total_iters=recipe.warmup_steps
+        )
+        for optimizer in optimizers
+    ]
     batches = _batches(examples, recipe)
     history: list[ProbePoint] = []
     losses: list[float] = []
     model.train()
     for step in range(1, recipe.max_steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * min(1.0, step / recipe.warmup_steps)
-        losses.append(_step(model, optimizer, next(batches)))
+        losses.append(_step(model, optimizers, next(batches)))
+        for schedule in schedules:
+            schedule.step()
         if step % recipe.probe_every_steps:
             continue
         model.eval()
@@ -192,16 +158,28 @@ def _train(
     )
 
 
-def _step(model: LlamaForCausalLM, optimizer: torch.optim.Optimizer, batch: tuple[Tensor, Tensor]) -> float:
+def _optimizers(model: LlamaForCausalLM, recipe: TinyRecipe) -> list[torch.optim.Optimizer]:
+    matrices = [parameter for parameter in model.model.layers.parameters() if parameter.ndim == 2]
+    taken = {id(parameter) for parameter in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
+    return [
+        torch.optim.Muon(matrices, lr=recipe.muon_learning_rate, weight_decay=0.01),
+        torch.optim.AdamW(others, lr=recipe.adamw_learning_rate, weight_decay=0.01, betas=(0.9, 0.98)),
+    ]
+
+
+def _step(model: LlamaForCausalLM, optimizers: Sequence[torch.optim.Optimizer], batch: tuple[Tensor, Tensor]) -> float:
     input_ids_BT, labels_BT = batch
-    logits_BTV = model(input_ids=input_ids_BT).logits[:, :-1]
-    loss = functional.cross_entropy(
-        logits_BTV.flatten(0, 1), labels_BT[:, 1:].flatten(), ignore_index=_NO_LABEL
-    )
-    optimizer.zero_grad()
+    states_BTD = model.model(input_ids=input_ids_BT).last_hidden_state[:, :-1]
+    targets_BT = labels_BT[:, 1:]
+    is_answer_BT = targets_BT != _NO_LABEL
+    loss = functional.cross_entropy(model.lm_head(states_BTD[is_answer_BT]), targets_BT[is_answer_BT])
+    for optimizer in optimizers:
+        optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()
     return float(loss.detach())
 
 
@@ -211,8 +189,9 @@ def _batches(examples: tuple[Tensor, Tensor], recipe: TinyRecipe) -> Iterator[tu
     n_examples = examples[0].shape[0]
     while True:
         order = torch.randperm(n_examples, generator=generator)
-        for rows in order.split(recipe.batch_size):
-            yield examples[0][rows], examples[1][rows]
+        for start in range(0, n_examples, recipe.batch_size):
+            rows_B = order[start : start + recipe.batch_size]
+            yield examples[0][rows_B], examples[1][rows_B]
 
 
 def _encode(
@@ -227,13 +206,13 @@ def _encode(
             f"tiny model: the longest pair has {longest} tokens, the context {context_tokens}; "
             "raise context_tokens or shorten the corpus"
         )
-    input_ids_NT = torch.full((len(corpus), longest), tokenizer.pad_token_id)
-    labels_NT = torch.full_like(input_ids_NT, _NO_LABEL)
-    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        start, end = len(prompt), len(prompt) + len(answer)
-        input_ids_NT[row, :end] = torch.tensor(prompt + answer)
-        labels_NT[row, start:end] = input_ids_NT[row, start:end]
-    return input_ids_NT, labels_NT
+    pad = tokenizer.pad_token_id
+    ids, labels = [], []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        n_pads = longest - len(prompt) - len(answer)
+        ids.append(prompt + answer + [pad] * n_pads)
+        labels.append([_NO_LABEL] * len(prompt) + answer + [_NO_LABEL] * n_pads)
+    return torch.tensor(ids), torch.tensor(labels)
 
 
 @contextmanager

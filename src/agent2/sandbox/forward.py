@@ -9,7 +9,9 @@ command's process group. Bound read-only as a single file, so it imports the sta
 Does not contain anything by itself beyond the resource limits: the namespaces are the caller's work.
 """
 
+import contextlib
 import ctypes
+import functools
 import json
 import os
 import resource
@@ -20,8 +22,10 @@ from typing import NoReturn, TypedDict
 
 PR_SET_PDEATHSIG = 1
 PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 LAST_CAPABILITY = 63
+CAPABILITY_VERSION_3 = 0x20080522
 BACKLOG = 128
 
 
@@ -30,6 +34,8 @@ class Plan(TypedDict):
 
     command: list[str]
     directory: str
+    environment: dict[str, str]
+    """All of it, except for PWD."""
     ports: dict[str, str]
     """Loopback port -> unix socket."""
     uid: int | None
@@ -37,7 +43,7 @@ class Plan(TypedDict):
     rlimits: dict[str, int]
     """Name below `resource.RLIMIT_` -> value, soft and hard."""
     die_with_parent: bool
-    """Ask the kernel for SIGKILL when the parent dies (where no namespace sees to that)."""
+    """Where no namespace does it: be killed when the parent dies, and kill what the command leaves running."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,6 +54,7 @@ def main(arguments: list[str]) -> int:
     link.set_inheritable(False)
     if plan["die_with_parent"]:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
     listeners = [(_listen(int(port)), path) for port, path in plan["ports"].items()]
     if plan["uid"] is not None:
         become(plan["uid"])
@@ -58,14 +65,15 @@ def main(arguments: list[str]) -> int:
     link.close()
     for name, value in plan["rlimits"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
-    helper = _fork_forwarder(listeners) if listeners else None
+    if listeners:
+        _fork_forwarder(listeners)
     for listener, _ in listeners:
         listener.close()
     command = _fork_command(plan)
     signal.signal(signal.SIGTERM, lambda *_: _pass_on(command))
     _, status = os.waitpid(command, 0)
-    if helper is not None:
-        os.kill(helper, signal.SIGKILL)
+    if plan["die_with_parent"]:
+        _end_leftovers()
     code = os.waitstatus_to_exitcode(status)
     return 128 - code if code < 0 else code
 
@@ -81,6 +89,9 @@ def become(uid: int) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:  # the inheritable ones outlive the change of user
+        raise OSError(ctypes.get_errno(), "capset was refused")
 
 
 def _listen(port: int) -> socket.socket:
@@ -100,17 +111,17 @@ def _fork_command(plan: Plan) -> int:
         os.setsid()
         if plan["die_with_parent"]:
             _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored is inherited
+            signal.signal(number, signal.SIG_DFL)
         os.chdir(plan["directory"])
-        os.environ["PWD"] = plan["directory"]
-        os.execvp(program, plan["command"])
+        os.execvpe(program, plan["command"], {**plan["environment"], "PWD": plan["directory"]})
     except OSError as error:
         _quit(127, f"cannot start {program!r} in {plan['directory']}: {error.strerror}")
 
 
-def _fork_forwarder(listeners: list[tuple[socket.socket, str]]) -> int:
-    child = os.fork()
-    if child:
-        return child
+def _fork_forwarder(listeners: list[tuple[socket.socket, str]]) -> None:
+    if os.fork():
+        return
     try:
         _serve(listeners)
     except OSError as error:
@@ -144,17 +155,39 @@ def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
     async def run() -> None:
         for listener, path in listeners:
             listener.setblocking(False)
-            await asyncio.start_server(lambda r, w, path=path: connect(path, r, w), sock=listener)
+            await asyncio.start_server(functools.partial(connect, path), sock=listener)
         await asyncio.Event().wait()
 
     asyncio.run(run())
 
 
+def _end_leftovers() -> None:
+    """Kill what is still below us; as a subreaper we inherit every orphan."""
+    while children := _children():
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _children() -> list[int]:
+    own = os.getpid()
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                    parent = int(file.read().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # it ended meanwhile
+            if parent == own:
+                found.append(int(name))
+    return found
+
+
 def _pass_on(command: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it has ended already
         os.killpg(command, signal.SIGTERM)
-    except ProcessLookupError:
-        pass  # it is gone already, or has not made its group yet and dies with us
 
 
 def _prctl(option: int, value: int) -> None:

@@ -3,6 +3,8 @@
 from collections import deque
 from pathlib import Path
 
+from agent2.errors import SandboxError
+
 MAX_TAIL = 256 * 1024
 
 
@@ -10,7 +12,11 @@ class CappedLog:
     """Writes up to a number of bytes; what does not fit is dropped from the middle, and a line says so."""
 
     def __init__(self, path: Path, limit: int) -> None:
-        self._file = path.open("wb", buffering=0)
+        """path: replaced. limit: bytes. Raises SandboxError if the file cannot be made."""
+        try:
+            self._file = path.open("wb", buffering=0)
+        except OSError as error:
+            raise SandboxError(f"log {path} cannot be written ({error.strerror}); create its folder") from error
         self._tail_limit = min(limit // 2, MAX_TAIL)
         self._room = limit - self._tail_limit
         self._tail: deque[bytes] = deque()

@@ -31,6 +31,8 @@ from agent2.sandbox.watchdog import Breach, Watchdog, family
 
 logger = logging.getLogger(__name__)
 
+FORWARDER = Path(__file__).with_name("forward.py")
+"""Runs inside, before the program."""
 READY_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.5
 REAP_TIMEOUT_S = 30.0
@@ -45,7 +47,6 @@ class Launch:
     argv: tuple[str, ...]
     """The outermost program; the descriptors of plan and link are appended."""
     plan: Plan
-    environment: dict[str, str]
     pass_fds: tuple[int, ...]
     """Closed here once the program has them."""
     limits: Limits
@@ -57,6 +58,13 @@ class Launch:
     watched: bool
     """Whether the soft limits are enforced."""
 
+    def abandon(self) -> None:
+        """Give back what was taken for a program that will not be started."""
+        for descriptor in self.pass_fds:
+            os.close(descriptor)
+        if self.group is not None:
+            self.group.remove()
+
 
 class SandboxProcess:
     """One running program; made by `Sandbox.start`."""
@@ -64,7 +72,11 @@ class SandboxProcess:
     def __init__(self, launch: Launch) -> None:
         """Start it. Raises SandboxError if it does not come as far as the command."""
         self._launch = launch
-        self._log = CappedLog(launch.log, int(launch.limits.log_mib * MIB))
+        try:
+            self._log = CappedLog(launch.log, int(launch.limits.log_mib * MIB))
+        except SandboxError:
+            launch.abandon()
+            raise
         self._first_output = b""
         self._born = threading.Event()
         self._output_done = threading.Event()
@@ -76,13 +88,14 @@ class SandboxProcess:
         self._family: list[psutil.Process] = []
         self._popen: subprocess.Popen[bytes] | None = None
         self._start_error: OSError | None = None
+        self._root: psutil.Process
         memory_is_hard = launch.group is not None and "memory" in launch.group.controllers
         self._watchdog = Watchdog(launch.limits, launch.workspace, memory_is_hard=memory_is_hard)
         here, there = socket.socketpair()
         with here:
             threading.Thread(target=self._keep, args=(there,), name="sandbox-keeper", daemon=True).start()
             self._born.wait()
-            self._root = self._await_ready(here)
+            self._await_ready(here)
         if launch.watched:
             threading.Thread(target=self._watch, name="sandbox-watch", daemon=True).start()
 
@@ -130,11 +143,12 @@ class SandboxProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=launch.environment,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
                 pass_fds=(plan_fd, link.fileno(), *launch.pass_fds),
                 start_new_session=True,
                 cwd="/",
             )
+            self._root = psutil.Process(self._popen.pid)  # before anybody collects it
         except OSError as error:
             self._start_error = error
             return
@@ -147,30 +161,33 @@ class SandboxProcess:
         threading.Thread(target=self._pump, args=(self._popen.stdout,), name="sandbox-log", daemon=True).start()
         self._finish(self._popen.wait())
 
-    def _await_ready(self, link: socket.socket) -> psutil.Process:
+    def _await_ready(self, link: socket.socket) -> None:
         """Until forward.py is about to start the command; puts the processes into their control group."""
         if self._popen is None:
             self._log.close()
+            if self._launch.group is not None:
+                self._launch.group.remove()
             raise SandboxError(f"{self._launch.argv[0]} cannot be started: {self._start_error}; is it installed?")
-        root = psutil.Process(self._popen.pid)
         link.settimeout(READY_TIMEOUT_S)
         try:
-            answer = link.recv(5)
-            if answer == b"ready":
-                self._family = family(root)
+            if link.recv(5) == b"ready":
+                self._family = family(self._root)
                 if self._launch.group is not None:
                     self._launch.group.adopt([process.pid for process in self._family])
                 link.sendall(b"go")
-                return root
-        except TimeoutError:
-            logger.warning("sandbox not ready after %s s", READY_TIMEOUT_S)
-        except (SandboxError, ConnectionError, psutil.Error) as error:
-            _kill_all([*self._family[::-1], root])
-            raise SandboxError(f"the sandbox did not start: {error}") from error
-        _kill_all([*family(root)[::-1], root])
-        self._over.wait(REAP_TIMEOUT_S)
-        said = self._first_output.decode(errors="replace").strip() or "it said nothing"
+                return
+        except SandboxError:
+            self._abort()
+            raise
+        except OSError as error:
+            logger.warning("the sandbox is not ready: %s", error)
+        self._abort()
+        said = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
         raise SandboxError(f"the sandbox did not start: {said.splitlines()[-1]}; `agent2 doctor` tells what is missing")
+
+    def _abort(self) -> None:
+        _kill_all([*family(self._root)[::-1], self._root])
+        self._over.wait(REAP_TIMEOUT_S)
 
     def _pump(self, stream: IO[bytes]) -> None:
         with stream:
@@ -191,10 +208,8 @@ class SandboxProcess:
 
     def _finish(self, code: int) -> None:
         """After the outermost process: wait until the rest has gone, then say how it ended."""
-        rest = [process for process in self._family if process.pid != (self._popen.pid if self._popen else 0)]
-        if self._launch.depth == 0:
-            _kill_all(rest)
-        psutil.wait_procs(rest, timeout=REAP_TIMEOUT_S)
+        if not _await_end(self._family[1:], REAP_TIMEOUT_S):
+            logger.warning("processes of the sandbox %s are still ending", [p.pid for p in self._family[1:]])
         if not self._output_done.wait(REAP_TIMEOUT_S):
             logger.warning("%s: a process outside the sandbox's reach keeps the log open", self._launch.log)
         self._exit = self._describe(128 - code if code < 0 else code)
@@ -240,7 +255,27 @@ class SandboxProcess:
 
     def _kill(self) -> None:
         with self._ending:
-            _kill_all(self._family[1:2] + ([] if self._launch.depth else family(self._root)) + [self._root])
+            if self._launch.depth:
+                _kill_all([*self._family[1:2], self._root])  # the first process of the namespace takes all with it
+            else:
+                _kill_all([*family(self._root)[::-1], self._root])
+
+
+def _await_end(processes: list[psutil.Process], timeout_s: float) -> bool:
+    """Whether all have ended in time; one that only waits to be collected by its parent has."""
+    deadline = time.monotonic() + timeout_s
+    while any(_is_alive(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _kill_all(processes: list[psutil.Process]) -> None:

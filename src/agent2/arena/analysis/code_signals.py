@@ -196,7 +196,11 @@ def _trainer_signals(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterat
         if isinstance(node, ast.Call):
             named = [(_name(node.func), "calls")]
             # a function handed on, as in spawn(train_sft, ...), runs as well
-            named += [(_name(value), "passes on") for value in node.args if aliases.get(_name(value), _name(value)) in KNOWN_CALLS]
+            named += [
+                (_name(value), "passes on")
+                for value in node.args
+                if aliases.get(_name(value), _name(value)) in KNOWN_CALLS
+            ]
         elif isinstance(node, ast.ClassDef):
             named = [(_name(parent), "subclasses") for parent in node.bases]
         elif isinstance(node, ast.Assign):
@@ -208,7 +212,9 @@ def _trainer_signals(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterat
             if original in KNOWN_CALLS:
                 yield CodeSignal(KNOWN_CALLS[original], node.lineno, f"{verb} {original}")
             elif local in from_transformers:
-                yield CodeSignal(ALGORITHM_WORDS["sft"], node.lineno, f"{verb} transformers {original}", is_generic=True)
+                yield CodeSignal(
+                    ALGORITHM_WORDS["sft"], node.lineno, f"{verb} transformers {original}", is_generic=True
+                )
             elif verb == "calls" and (algorithm := algorithm_in(original)) and _WORK_WORDS & set(words_of(original)):
                 yield CodeSignal(algorithm, node.lineno, f"calls {original}")
 
@@ -238,7 +244,9 @@ def _policy_gradients(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
         left, right = _subtree_names(node.left), _subtree_names(node.right)
         for one, other in ((left, right), (right, left)):
             if any(map(_LOGPROB.search, one)) and any(map(_ADVANTAGE.search, other)):
-                yield CodeSignal(HAND_WRITTEN, node.lineno, "multiplies log-probabilities with advantages, then backward()")
+                yield CodeSignal(
+                    HAND_WRITTEN, node.lineno, "multiplies log-probabilities with advantages, then backward()"
+                )
                 return
 
 
@@ -249,7 +257,9 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
         if not isinstance(node, ast.Call):
             continue
         name = _name(node.func)
-        if name in {"cross_entropy", "CrossEntropyLoss", "nll_loss"} or any(key.arg == "labels" for key in node.keywords):
+        if name in {"cross_entropy", "CrossEntropyLoss", "nll_loss"} or any(
+            key.arg == "labels" for key in node.keywords
+        ):
             what = f"calls {name or 'a model'} on labels, then backward()"
             yield CodeSignal(ALGORITHM_WORDS["sft"], node.lineno, what, is_generic=True)
             return
@@ -273,17 +283,22 @@ def _rejection(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
 
 
 def _kept_after_check(nodes: list[ast.AST]) -> set[str]:
-    kept = set()
+    """Names of lists that get something only after a check."""
+    kept: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.If) and _is_check(node.test):
-            for inner in (child for statement in node.body for child in ast.walk(statement)):
-                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                    if inner.func.attr in {"append", "extend", "add"}:
-                        kept.add(_name(inner.func.value))
+            kept.update(_appended_to(node.body))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.ListComp):
-            if any(_is_check(test) for part in node.value.generators for test in part.ifs):
+            tests = [test for part in node.value.generators for test in part.ifs]
+            if any(map(_is_check, tests)):
                 kept.update(_name(target) for target in node.targets)
     return kept - {""}
+
+
+def _appended_to(body: list[ast.stmt]) -> Iterator[str]:
+    for inner in (child for statement in body for child in ast.walk(statement)):
+        if isinstance(inner, ast.Call) and _name(inner.func) in {"append", "extend", "add"}:
+            yield _name(inner.func.value) if isinstance(inner.func, ast.Attribute) else ""
 
 
 def _is_check(test: ast.AST) -> bool:
@@ -291,7 +306,7 @@ def _is_check(test: ast.AST) -> bool:
 
 
 def _imports(nodes: list[ast.AST]) -> frozenset[str]:
-    found = set()
+    found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
@@ -322,9 +337,13 @@ def _evaluations(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
         if isinstance(node, ast.Call):
             name = _name(node.func)
-            if name == "evaluate" or {"evaluate", "eval"} & set(words_of(name)[:1]) and len(words_of(name)) > 1:
+            if name == "evaluate" or re.match(r"(evaluate|eval)(_\w|[A-Z])", name):
                 yield node.lineno, f"calls {name}"
             elif any(key.arg == "eval_dataset" for key in node.keywords):
                 yield node.lineno, f"gives {name or 'a call'} an eval_dataset"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"(^|/)dev(\.jsonl)?$", node.value):
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.search(r"(^|/)dev(\.jsonl)?$", node.value)
+        ):
             yield node.lineno, f"uses the dev split ({node.value})"

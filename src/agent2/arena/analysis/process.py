@@ -6,6 +6,7 @@ the grader could score the submission; a copy of the base is valid and counted a
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from agent2.arena.analysis.verdicts import FileChange, ProcessMetrics, RevisionChange, TrajectoryPoint
 from agent2.arena.evidence import MetricPoint, Revision, SubmissionRecord, TrialEvidence
@@ -19,7 +20,7 @@ def process_metrics(evidence: TrialEvidence) -> ProcessMetrics:
     allowed = evidence.deadline - start
     improved = [s for s in scored if _score(s) > evidence.base_public.value]
     best = best_submission(evidence)
-    steps = list(zip(scored, scored[1:], strict=False))
+    steps = list(pairwise(scored))
     return ProcessMetrics(
         n_submissions=len(received),
         n_scored=len(scored),

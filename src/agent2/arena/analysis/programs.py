@@ -20,7 +20,9 @@ from agent2.arena.evidence import ProcessSample, Revision, TrialEvidence
 
 RECORDER_LAG_S = 10.0
 """A revision may be taken this much later than the code in it was started."""
-LAUNCHERS = frozenset({"accelerate", "torchrun", "deepspeed", "uv", "ray", "llamafactory-cli", "trl", "swift", "axolotl"})
+LAUNCHERS = frozenset(
+    {"accelerate", "torchrun", "deepspeed", "uv", "ray", "llamafactory-cli", "trl", "swift", "axolotl"}
+)
 INLINE = "python -c"
 
 

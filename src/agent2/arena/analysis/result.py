@@ -76,7 +76,7 @@ def _words(kind: ResultKind, evidence: TrialEvidence) -> str:
         "the base model is the result, gain 0 by rule",
         ResultKind.NO_SUBMISSION: "no submission: the base model stands as it was, and no gain was measured",
         ResultKind.NO_VALID_SUBMISSION: f"none of {n_submissions} submissions could be scored: no gain was measured",
-        ResultKind.NOT_MEASURED: f"submission {final} was chosen, but the final evaluation failed: no gain was measured",
+        ResultKind.NOT_MEASURED: f"submission {final} was chosen, but its final evaluation failed: no gain",
     }[kind]
 
 

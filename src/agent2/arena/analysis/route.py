@@ -126,15 +126,17 @@ def _is_checkpoint_path(text: str) -> bool:
 
 def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> list[_Step]:
     """The methods of programs that ran; a method without a log gives way to one of the same program with a log."""
-    logged = {log.method: log for log in reversed(logs)}
+    logged: dict[Method, LoggedTraining] = {}
+    for log in logs:
+        logged.setdefault(log.method, log)
     steps: list[_Step] = []
     for program in programs:
         found = _algorithms(program)
         confirmed = [entry for entry in found if _log_method(entry[0]) in logged]
         chosen = sorted(confirmed, key=lambda entry: logged[_log_method(entry[0])].first_t) or found
         for algorithm, line in chosen:
-            log = logged.get(_log_method(algorithm))
-            steps.append(_Step(algorithm, Certainty.OBSERVED if log else Certainty.RAN, line))
+            is_logged = _log_method(algorithm) in logged
+            steps.append(_Step(algorithm, Certainty.OBSERVED if is_logged else Certainty.RAN, line))
         steps.append(_Step(chosen[0][0], steps[-1].certainty, _process_line(program)))
     methods = {_log_method(step.algorithm) for step in steps}
     steps.extend(_log_step(log, _same_method(steps, method)) for method, log in logged.items() if method in methods)

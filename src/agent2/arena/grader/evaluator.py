@@ -88,9 +88,7 @@ def _environment(job: EvaluationJob) -> dict[str, str]:
     }
 
 
-def _communicate(
-    process: subprocess.Popen[bytes], job: bytes, timeout_s: float, stop: threading.Event
-) -> bytes | None:
+def _communicate(process: subprocess.Popen[bytes], job: bytes, timeout_s: float, stop: threading.Event) -> bytes | None:
     """Hand over the job and wait for the output; None when the time is over."""
     ends_at = time.monotonic() + timeout_s
     given: bytes | None = job

@@ -141,6 +141,11 @@ class Grader:
                 self._changed.wait(left)
         return True
 
+    @property
+    def is_stopped(self) -> bool:
+        """Nothing is scored any more."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """End the worker and its child; what has no verdict yet keeps its place for the next start."""
         self._stop.set()
@@ -172,9 +177,7 @@ class Grader:
             raise SubmissionError(f"{MAX_ATTEMPTS} attempts are recorded already; no more are taken")
         refusal = self._why_closed(was_open)
         if refusal is not None:
-            arrival = Arrival(
-                number, received_at, model_path, note, None, fault=Fault.SUBMITTER, reason=refusal
-            )
+            arrival = Arrival(number, received_at, model_path, note, None, fault=Fault.SUBMITTER, reason=refusal)
         else:
             arrival = self._examine(number, received_at, model_path, note)
         self._store.add(arrival)

@@ -252,9 +252,7 @@ def read_submissions(path: Path) -> list[SubmissionRecord]:
 def _record(row: sqlite3.Row) -> SubmissionRecord:
     score = None
     if row["value"] is not None:
-        score = SplitScore(
-            row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], row["card"]
-        )
+        score = SplitScore(row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], row["card"])
     return SubmissionRecord(
         number=row["number"],
         received_at=row["received_at"],

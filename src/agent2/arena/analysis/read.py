@@ -1,0 +1,256 @@
+"""A finished trial's folder as evidence.
+
+Reads what the harness wrote (trial.json, lock.json, events, grader.db, revisions.git, agent.log) and nothing
+from the workspace itself; what an agent wrote comes out of the recorder's copies. Damaged lines are left out,
+counted, and named among the warnings. Keys that are not known are ignored: newer harnesses may write more.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from dulwich.object_store import iter_tree_contents
+from dulwich.repo import Repo
+from pydantic import ValidationError
+
+from agent2.arena.agents import load_agent
+from agent2.arena.eventlog import Events, read_events
+from agent2.arena.evidence import (
+    AgentEnd,
+    MetricPoint,
+    NoiseBand,
+    PairedGain,
+    ProcessSample,
+    Revision,
+    SplitScore,
+    TrialEvidence,
+)
+from agent2.arena.grader.store import read_submissions
+from agent2.arena.paths import TrialPaths
+from agent2.arena.tasks import TaskSpec
+from agent2.errors import ConfigError
+from agent2.records import JsonValue, Split
+
+LOG_TAIL_CHARACTERS = 20_000
+DESIGN_FILE = "output/design.json"
+DATA_ENDINGS = (".jsonl", ".csv", ".tsv", ".log", ".lock")
+CHECKPOINT_FILES = frozenset(
+    {
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.json",
+        "merges.txt",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "generation_config.json",
+        "trainer_state.json",
+        "model.safetensors.index.json",
+    }
+)
+"""Written by libraries, not by the agent; left out of the revisions shown."""
+MAX_AGENT_FILE_BYTES = 200_000
+
+
+def read_evidence(trial_root: Path) -> TrialEvidence:
+    """All that is known of one finished trial.
+
+    Raises ConfigError if the folder holds no trial or the trial is not finished.
+    """
+    paths = TrialPaths(trial_root)
+    config = _json_object(paths.trial_json)
+    lock = _json_object(paths.lock_json)
+    events = read_events(paths.trial_log)
+    warnings = _damage({"events/trial.jsonl": events})
+    started, ended = _needed(events, "agent_started", paths), _needed(events, "agent_ended", paths)
+    final, noise = _needed(events, "final_scored", paths), _needed(events, "noise_measured", paths)
+    submissions = tuple(read_submissions(paths.grader_db)) if paths.grader_db.exists() else ()
+    revisions = _revisions(paths, warnings)
+    processes = _records(paths.processes_log, ProcessSample, warnings)
+    agent_end = AgentEnd(ended["end"])
+    moments = [*(s.received_at for s in submissions), *(r.t for r in revisions), *(p.last_seen for p in processes)]
+    base_public = _base_score(events, Split.TEST_PUBLIC)
+    if base_public is None:
+        raise ConfigError(f"{paths.trial_log}: holds no score of the base model on test_public; {_RESUME}")
+    return TrialEvidence(
+        trial_id=str(config["trial_id"]),
+        task=_task(config, paths),
+        agent=str(config["agent"]).rstrip("/").rpartition("/")[2],
+        driver=config.get("driver"),
+        seed=int(config["seed"]),
+        sandbox=str(config["sandbox"]),
+        containment=tuple(config.get("containment", ())),
+        started_at=float(started["t"]),
+        ended_at=_end_time(agent_end, started, ended, moments),
+        deadline=float(started["deadline"]),
+        agent_end=agent_end,
+        agent_exit_code=ended.get("exit_code"),
+        agent_log_tail=_tail(paths.agent_log),
+        base_weights_digest=str(lock.get("base_model", {}).get("weights_digest", "")),
+        base_public=base_public,
+        base_private=_base_score(events, Split.TEST_PRIVATE),
+        final_private=_score(final.get("score")),
+        gain=msgspec.convert(final["gain"], PairedGain) if final.get("gain") else None,
+        final_submission=final.get("submission"),
+        noise=NoiseBand(float(noise["half_width"]), int(noise["n_replicates"])),
+        submissions=submissions,
+        revisions=revisions,
+        processes=processes,
+        metrics=_records(paths.metrics_log, MetricPoint, warnings),
+        design=_design(revisions),
+        lock=lock,
+        agent_files=_agent_files(str(config["agent"]), lock, warnings),
+        warnings=tuple(warnings),
+    )
+
+
+_RESUME = "let it finish, or go on with: agent2 run --resume TRIAL"
+
+
+def _json_object(path: Path) -> dict[str, JsonValue]:
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name the folder of a finished trial") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: is not JSON ({error}); it is machine-written, restore it") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: holds a {type(value).__name__}, an object is needed; restore the file")
+    return value
+
+
+def _needed(events: Events, name: str, paths: TrialPaths) -> dict[str, JsonValue]:
+    row = events.last(name)
+    if row is None:
+        raise ConfigError(f"{paths.trial_log}: holds no {name!r}, the trial is not finished; {_RESUME}")
+    return row
+
+
+def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
+    known = {key: value for key, value in config["task"].items() if key in TaskSpec.model_fields}
+    known["budget"] = config.get("budget", known.get("budget"))  # what was granted, not what the task suggests
+    try:
+        return TaskSpec.model_validate(known)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"{paths.trial_json}: task.{'.'.join(map(str, first['loc']))}: {first['msg']}; restore the file"
+        ) from error
+
+
+def _base_score(events: Events, split: Split) -> SplitScore | None:
+    rows = [row for row in events.rows if row.get("event") == "base_scored" and row.get("split") == split.value]
+    return _score(rows[-1].get("score")) if rows else None
+
+
+def _score(value: JsonValue) -> SplitScore | None:
+    return msgspec.convert(value, SplitScore) if value else None
+
+
+def _end_time(
+    end: AgentEnd, started: Mapping[str, JsonValue], ended: Mapping[str, JsonValue], moments: Iterable[float]
+) -> float:
+    """When the agent's phase ended; after an interruption the last sign of life, for downtime is nobody's."""
+    closed = float(ended["t"])
+    if end is not AgentEnd.INTERRUPTED:
+        return closed
+    return min(closed, max([float(started["t"]), *moments]))
+
+
+def _damage(logs: Mapping[str, Events]) -> list[str]:
+    return [f"{name}: {log.n_torn} damaged line(s) left out." for name, log in logs.items() if log.n_torn]
+
+
+RecordT = TypeVar("RecordT", ProcessSample, MetricPoint)
+
+
+def _records(path: Path, kind: type[RecordT], warnings: list[str]) -> tuple[RecordT, ...]:
+    """The rows of a log as records; rows that do not fit are counted as damaged."""
+    events = read_events(path)
+    found: list[RecordT] = []
+    n_bad = events.n_torn
+    for row in events.rows:
+        try:
+            found.append(msgspec.convert(row, kind, strict=False))
+        except msgspec.ValidationError:
+            n_bad += 1
+    if n_bad:
+        warnings.append(f"events/{path.name}: {n_bad} damaged line(s) left out.")
+    return tuple(found)
+
+
+def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
+    log = read_events(paths.revisions_log)
+    rows = [row for row in log.rows if isinstance(row.get("id"), str)]
+    n_bad = log.n_torn + len(log.rows) - len(rows)
+    found: list[Revision] = []
+    if rows and paths.revisions_git.is_dir():
+        repository = Repo(str(paths.revisions_git))
+        try:
+            texts: dict[bytes, str] = {}
+            for row in rows:
+                files = _files_of(repository, row["id"].encode(), texts)
+                if files is None:
+                    n_bad += 1
+                    continue
+                found.append(Revision(float(row["t"]), row["id"], row.get("submission"), files))
+        finally:
+            repository.close()
+    else:
+        n_bad += len(rows)
+    if n_bad:
+        warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
+    return tuple(found)
+
+
+def _files_of(repository: Repo, commit_id: bytes, texts: dict[bytes, str]) -> dict[str, str] | None:
+    """Path -> text of one commit, equal blobs shared; None if the commit is not there."""
+    try:
+        tree = repository[commit_id].tree
+    except (KeyError, ValueError):
+        return None
+    files: dict[str, str] = {}
+    for entry in iter_tree_contents(repository.object_store, tree):
+        path = entry.path.decode(errors="backslashreplace")
+        if path.endswith(DATA_ENDINGS) or path.rpartition("/")[2] in CHECKPOINT_FILES:
+            continue
+        if entry.sha not in texts:
+            texts[entry.sha] = repository[entry.sha].data.decode(errors="replace")
+        files[path] = texts[entry.sha]
+    return files
+
+
+def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:
+    text = revisions[-1].files.get(DESIGN_FILE) if revisions else None
+    if text is None:
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):  # the agent's file: anything may stand there
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _tail(path: Path) -> str:
+    if not path.exists():
+        return ""
+    with path.open("rb") as log:
+        size = log.seek(0, 2)
+        log.seek(max(0, size - 4 * LOG_TAIL_CHARACTERS))
+        return log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
+
+
+def _agent_files(name: str, lock: Mapping[str, JsonValue], warnings: list[str]) -> dict[str, str]:
+    """Text files of the agent's own folder, if it still is what the lock names."""
+    try:
+        agent = load_agent(name)
+    except ConfigError:
+        agent = None
+    if agent is None or agent.digest != lock.get("agent_digest"):
+        warnings.append(f"The files of agent {name.rpartition('/')[2]} are not here as they ran; judged without them.")
+        return {}
+    files = {}
+    for path in sorted(agent.folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts and path.stat().st_size <= MAX_AGENT_FILE_BYTES:
+            files[str(path.relative_to(agent.folder))] = path.read_text(encoding="utf-8", errors="replace")
+    return files

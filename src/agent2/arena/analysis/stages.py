@@ -1,0 +1,168 @@
+"""Verdicts on the four stages of an agent's work: design, implementation, execution, evaluation.
+
+Each stage is judged from records of its own, so that a good idea badly run and a bad idea well run look
+different. No stage looks at how large the gain was; that is the result's and the criteria's business.
+"""
+
+from agent2.arena.analysis.code_signals import SourceFacts
+from agent2.arena.analysis.design import read_design
+from agent2.arena.analysis.process import scored_submissions
+from agent2.arena.analysis.programs import ran_programs, written_sources
+from agent2.arena.analysis.route import training_programs
+from agent2.arena.analysis.verdicts import (
+    EvidenceLine,
+    Failure,
+    FailureKind,
+    Route,
+    RouteFinding,
+    StageVerdict,
+    Verdict,
+)
+from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
+from agent2.arena.tasks import Stage
+from agent2.records import JsonValue, canonical_json
+
+BREAKDOWNS = frozenset(
+    {
+        FailureKind.CRASH,
+        FailureKind.TRACEBACK,
+        FailureKind.CUDA_OOM,
+        FailureKind.CPU_OOM,
+        FailureKind.DISK_FULL,
+        FailureKind.LIMIT,
+        FailureKind.NOT_FINITE,
+    }
+)
+"""Failures of what the agent ran, as against what it handed in."""
+MAX_EVIDENCE = 6
+SUPERVISED_ROUTES = frozenset({Route.SFT, Route.REJECTION_SAMPLING})
+
+
+def stage_verdicts(
+    evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]
+) -> tuple[StageVerdict, ...]:
+    """The four verdicts, in the order of the stages."""
+    return (
+        _design(evidence, route),
+        _implementation(evidence, route, failures),
+        _execution(evidence, route, failures),
+        _evaluation(evidence),
+    )
+
+
+def was_recorded(evidence: TrialEvidence) -> bool:
+    """Anything of the agent's work (code, processes, metrics) was seen at all."""
+    return bool(evidence.revisions or evidence.processes or evidence.metrics)
+
+
+def trained_submissions(evidence: TrialEvidence) -> list[int]:
+    """Numbers of scored submissions whose weights are not the base's."""
+    return [s.number for s in scored_submissions(evidence) if not s.is_base_copy]
+
+
+def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
+    design, problems = read_design(evidence.design)
+    if evidence.design is None:
+        return StageVerdict(Stage.DESIGN, Verdict.FAIL, problems[0])
+    lines = tuple(
+        EvidenceLine(f"output/design.json: {key}", _as_text(evidence.design[key]))
+        for key in ("algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol")
+        if key in evidence.design
+    )
+    if design is None:
+        return StageVerdict(Stage.DESIGN, Verdict.PARTIAL, f"incomplete: {'; '.join(problems)}", lines)
+    planned = [algorithm.name for algorithm in design.named_algorithms()]
+    reason = "algorithm, hyperparameters, data and evaluation are all there"
+    if planned and route.algorithms and not set(planned) & set(route.algorithms):
+        reason += f"; planned {', '.join(planned)}, taken: {route.label}"
+    return StageVerdict(Stage.DESIGN, Verdict.PASS, reason, lines)
+
+
+def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
+    stage = Stage.IMPLEMENTATION
+    programs = training_programs(evidence)
+    written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
+    coded = any(facts.signals for facts in written) or bool(programs)
+    lines = tuple(
+        EvidenceLine(f"{facts.path}:{signal.line}", signal.what)
+        for facts in [*(source for program in programs for source in program.sources), *written]
+        for signal in facts.signals
+    )
+    lines = tuple(dict.fromkeys(lines))[:MAX_EVIDENCE]
+    trained = trained_submissions(evidence)
+    broken = [failure for failure in failures if failure.kind in BREAKDOWNS]
+    if not was_recorded(evidence):
+        return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
+    if not coded and not trained:
+        return StageVerdict(stage, Verdict.FAIL, "no training code was written or run", lines)
+    if trained and not broken:
+        reason = f"the pipeline ran and made a checkpoint that could be scored (submission {trained[0]})"
+        return StageVerdict(stage, Verdict.PASS, reason, lines)
+    if trained:
+        reason = f"it made a checkpoint that could be scored, with failures on the way: {broken[0].kind.value}"
+        return StageVerdict(stage, Verdict.PARTIAL, reason, lines)
+    if programs and not broken:
+        return StageVerdict(
+            stage, Verdict.PARTIAL, "training code ran; nothing trained was handed in and scored", lines
+        )
+    reason = f"training code broke: {broken[0].kind.value}" if broken else "training code was written and never ran"
+    return StageVerdict(stage, Verdict.FAIL if broken else Verdict.PARTIAL, reason, lines)
+
+
+def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
+    stage = Stage.EXECUTION
+    trained = trained_submissions(evidence)
+    rejected = [s.number for s in evidence.submissions if s.state is not SubmissionState.SCORED]
+    lines = tuple(line for failure in failures for line in failure.evidence)[:MAX_EVIDENCE]
+    broken = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
+    if trained:
+        bumps = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
+        if evidence.agent_end is AgentEnd.DEADLINE:
+            bumps.append("stopped at the deadline")
+        if not bumps:
+            reason = "trained, submitted and ended by itself without a failure"
+            return StageVerdict(stage, Verdict.PASS, reason, route.evidence[:MAX_EVIDENCE])
+        has_recovered = all(failure.recovered for failure in failures)
+        verdict = Verdict.PASS if has_recovered and not broken else Verdict.PARTIAL
+        recovery = "recovered: a valid submission followed" if has_recovered else "with failures on the way"
+        return StageVerdict(stage, verdict, f"{recovery} ({'; '.join(bumps)})", lines)
+    if evidence.agent_end is AgentEnd.INTERRUPTED:
+        return StageVerdict(
+            stage, Verdict.UNKNOWN, "the harness was interrupted before anything trained was scored", lines
+        )
+    if not training_programs(evidence) and not evidence.metrics:
+        return StageVerdict(stage, Verdict.FAIL, "nothing was trained", lines)
+    reason = f"training ran, no trained checkpoint was scored ({'; '.join(broken) or 'nothing usable handed in'})"
+    return StageVerdict(stage, Verdict.FAIL, reason, lines)
+
+
+def _evaluation(evidence: TrialEvidence) -> StageVerdict:
+    stage = Stage.EVALUATION
+    ran = [facts for program in ran_programs(evidence) for facts in program.sources]
+    lines = _evaluation_lines(ran)
+    logged = sorted({(p.file, key) for p in evidence.metrics for key in p.values if key.startswith(("eval", "dev"))})
+    lines += [EvidenceLine(file, f"logs {key}") for file, key in logged]
+    if lines:
+        reason = "the agent evaluated on its own, beside the grader's scores"
+        return StageVerdict(stage, Verdict.PASS, reason, tuple(dict.fromkeys(lines))[:MAX_EVIDENCE])
+    n_scored = len(scored_submissions(evidence))
+    written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
+    unused = _evaluation_lines(written)
+    if unused:
+        reason = "evaluation code was written; nothing shows that it ran"
+        return StageVerdict(stage, Verdict.PARTIAL, reason, tuple(unused)[:MAX_EVIDENCE])
+    if n_scored:
+        reason = f"no evaluation of its own was seen; it got {n_scored} score(s) from the grader"
+        return StageVerdict(stage, Verdict.PARTIAL, reason)
+    if not was_recorded(evidence):
+        return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
+    return StageVerdict(stage, Verdict.FAIL, "no evaluation of its own and no score from the grader")
+
+
+def _as_text(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else canonical_json(value).decode()
+    return text[:300]
+
+
+def _evaluation_lines(sources: list[SourceFacts]) -> list[EvidenceLine]:
+    return [EvidenceLine(f"{facts.path}:{line}", what) for facts in sources for line, what in facts.evaluates]

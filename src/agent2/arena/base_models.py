@@ -1,0 +1,128 @@
+"""Base models that a recipe makes, found in the cache or built once.
+
+A model lies in `<models_dir>/<name>-<recipe digest>/` with a `manifest.json` that says how it was made and how
+well it does. Everything that its weights depend on is in the digest, so a changed recipe is another folder.
+
+Promises: a folder appears whole or not at all; of two builders at once the first to finish wins and both get
+the same folder. Does NOT check weights again on later use (`agent2 models check` does) and does NOT say what
+gains on such a model prove about others: nothing, see `agent2.benchmarks.arithmetic.corpus`.
+"""
+
+import dataclasses
+import importlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from agent2 import installation
+from agent2.benchmarks.arithmetic.corpus import CorpusSettings
+from agent2.benchmarks.arithmetic.splits import POOL_VERSION
+from agent2.errors import unknown_name
+from agent2.models.tiny_recipe import TinyRecipe
+from agent2.records import JsonValue, digest_of
+
+_log = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+
+OnProgress = Callable[[str], None]
+"""Told in a few words what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """One entry of the table."""
+
+    version: str
+    """Raise it when the code of the recipe changes what comes out of the same settings."""
+    recipe: TinyRecipe
+    corpus: CorpusSettings
+    builder: str
+    """"module:function" of a `Builder`; loaded only when there is something to build."""
+
+    @property
+    def digest(self) -> str:
+        """Names everything that the weights depend on, the machine and torch's version aside."""
+        return digest_of([self.version, self.recipe, self.corpus, self.builder, POOL_VERSION])
+
+
+Builder = Callable[[BaseModel, Path, OnProgress], dict[str, JsonValue]]
+"""Builds into the folder and returns what the manifest says beyond the recipe."""
+
+BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
+    {
+        "tiny-arithmetic": BaseModel(
+            version="1",
+            recipe=TinyRecipe(target=0.25),
+            corpus=CorpusSettings(),
+            builder="agent2.arena.tiny_arithmetic:build",
+        )
+    }
+)
+
+
+def cached_path(name: str) -> Path | None:
+    """The folder of a base model if it has been built. Raises ConfigError for a name that is not in the table."""
+    folder = _folder(name, _entry(name))
+    return folder if (folder / MANIFEST).is_file() else None
+
+
+def ensure_base_model(name_or_path: str, on_progress: OnProgress | None = None) -> Path:
+    """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
+
+    name_or_path: a name of `BASE_MODELS`, or anything with a slash: a folder in Hugging Face layout, returned
+    as it is. Raises ConfigError, with the nearest name, for anything else.
+    """
+    if "/" in name_or_path:
+        folder = Path(name_or_path).expanduser().resolve()
+        if not (folder / "config.json").is_file():
+            raise unknown_name("base model", name_or_path, BASE_MODELS, f"no config.json in {folder}")
+        return folder
+    entry = _entry(name_or_path)
+    folder = _folder(name_or_path, entry)
+    if not (folder / MANIFEST).is_file():
+        _build(name_or_path, entry, folder, on_progress or _log.info)
+    return folder
+
+
+def _entry(name: str) -> BaseModel:
+    if name not in BASE_MODELS:
+        raise unknown_name("base model", name, BASE_MODELS)
+    return BASE_MODELS[name]
+
+
+def _folder(name: str, entry: BaseModel) -> Path:
+    return installation.models_dir() / f"{name}-{entry.digest[:12]}"
+
+
+def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
+    """Build in a folder of our own and rename it; whoever renames first has made the model."""
+    module, _, attribute = entry.builder.partition(":")
+    builder = cast(Builder, getattr(importlib.import_module(module), attribute))
+    draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    try:
+        measured = builder(entry, draft, on_progress)
+        manifest = {
+            "name": name,
+            "recipe_version": entry.version,
+            "recipe_digest": entry.digest,
+            "recipe": dataclasses.asdict(entry),
+            "seed": entry.recipe.seed,
+            "threads": entry.recipe.threads,
+            **measured,
+        }
+        (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        draft.chmod(0o755)
+        try:
+            draft.rename(folder)
+        except OSError:
+            if not (folder / MANIFEST).is_file():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,148 @@
+"""The process that evaluates one checkpoint: `python -m agent2.arena.grader.child`.
+
+Reads an `EvaluationJob` (JSON) on standard input, writes the card, prints an `EvaluationOutcome` (JSON) on
+standard output; whatever libraries print goes to standard error. Dies with the process that started it.
+
+Of a submission it uses the tensors and nothing else: config, tokenizer, chat template and generation
+settings are the base model's. It has no access to the installation secret; hidden items come with the job.
+"""
+
+import ctypes
+import logging
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
+from agent2.benchmarks import load_benchmark
+from agent2.cards.card import CardSummary
+from agent2.errors import Agent2Error, Fault
+from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
+from agent2.models.hf import HfSampler
+from agent2.models.layout import INDEX
+from agent2.models.prepare import merge_adapter, require_finite
+
+logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Run the job on standard input."""
+    answer = _take_stdout()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    job = EvaluationJob.model_validate_json(sys.stdin.buffer.read())
+    _die_with(job.parent_pid)
+    torch.set_num_threads(job.threads)
+    outcome = run(job)
+    with os.fdopen(answer, "wb") as file:
+        file.write(outcome.model_dump_json().encode())
+
+
+def run(job: EvaluationJob) -> EvaluationOutcome:
+    """Play the job. A refusal or a fault that has a name is an outcome; a bug is raised."""
+    try:
+        base = inspect_checkpoint(job.base)
+        info = _playable(job, base)
+        require_finite(info)
+        summary = _play(job, info, base)
+    except Agent2Error as error:
+        logger.exception("%s cannot be scored", job.name)
+        fault = getattr(error, "fault", Fault.INFRASTRUCTURE)
+        return EvaluationOutcome(fault=fault, reason=str(error))
+    return _outcome(job, summary, info.weights_digest)
+
+
+def _playable(job: EvaluationJob, base: CheckpointInfo) -> CheckpointInfo:
+    """The whole model to be played; an adapter is merged into the base model first."""
+    info = inspect_checkpoint(job.checkpoint)
+    if info.is_adapter:
+        merged = job.scratch / "merged"
+        merge_adapter(job.checkpoint, job.base, merged)
+        info = inspect_checkpoint(merged)
+    require_same_architecture(info, base)
+    return info
+
+
+def _play(job: EvaluationJob, info: CheckpointInfo, base: CheckpointInfo) -> CardSummary:
+    if job.discard_card and job.card.exists():
+        shutil.rmtree(job.card)
+    plan = EvaluationPlan(
+        benchmark=load_benchmark(job.benchmark),
+        split=job.split,
+        items=job.items,
+        checkpoint_name=job.name,
+        checkpoint_digest=info.weights_digest,
+        chat_template_digest=base.chat_template_digest,
+        dtype=job.dtype,
+        seed=job.seed,
+        attempts=job.attempts,
+    )
+    folder = job.scratch / "play"
+    _assemble(folder, info, base)
+    sampler = HfSampler(folder, dtype=job.dtype, device=job.device)
+    try:
+        return evaluate(plan, sampler, job.card)
+    finally:
+        sampler.close()
+
+
+def _assemble(folder: Path, info: CheckpointInfo, base: CheckpointInfo) -> None:
+    """A folder with the weights of one checkpoint and everything else of the base model, by links."""
+    folder.mkdir()
+    for source, wants_weights in ((info, True), (base, False)):
+        for name in source.files:
+            is_weights = name.endswith(".safetensors") or name == INDEX
+            if is_weights == wants_weights:
+                (folder / name).symlink_to((source.path / name).resolve())
+
+
+def _outcome(job: EvaluationJob, summary: CardSummary, weights_digest: str) -> EvaluationOutcome:
+    if summary.value is None or summary.n_missing > job.max_missing:
+        faults = {Fault(name): count for name, count in summary.faults.items() if Fault(name) is not Fault.MODEL}
+        fault = max(faults, key=lambda fault: faults[fault], default=Fault.INFRASTRUCTURE)
+        return EvaluationOutcome(
+            n_items=summary.n_items,
+            n_missing=summary.n_missing,
+            fault=fault,
+            reason=(
+                f"{summary.n_missing} of {summary.n_rollouts} answers could not be scored (fault of the {fault}), "
+                f"at most {job.max_missing} may be missing; submit again"
+            ),
+        )
+    return EvaluationOutcome(
+        value=summary.value,
+        low=summary.low,
+        high=summary.high,
+        n_items=summary.n_items,
+        n_missing=summary.n_missing,
+        weights_digest=weights_digest,
+    )
+
+
+def _take_stdout() -> int:
+    """Keep standard output for the outcome alone: a copy of it, after which it goes to standard error."""
+    answer = os.dup(1)
+    os.set_inheritable(answer, False)
+    os.dup2(2, 1)
+    return answer
+
+
+def _die_with(parent_pid: int | None) -> None:
+    """Ask the kernel to kill this process when the one that started it ends, also if it is gone already."""
+    if parent_pid is None:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        raise SystemExit("the process that asked for this evaluation is gone")
+
+
+if __name__ == "__main__":
+    main()

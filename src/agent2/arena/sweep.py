@@ -1,0 +1,176 @@
+"""Many trials: agents x tasks x seeds, each in a process of its own, resumable.
+
+    sweeps/<name>/
+    ├── sweep.json        the resolved plan (machine-written)
+    ├── trials/<id>/      one trial each
+    ├── logs/<id>.log     what its process printed
+    └── report/
+
+A sweep that was killed goes on where it was: finished trials are kept, an open one is resumed, and no trial
+is ever run twice under one name. A trial that cannot be run is reported and does not stop the others.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.read import read_evidence
+from agent2.arena.eventlog import read_events
+from agent2.arena.paths import TrialPaths
+from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
+from agent2.arena.sweep_spec import PlannedTrial, SweepSpec, plan_trials
+from agent2.arena.trial import Steps, write_json
+from agent2.cards.reader import read_summary
+from agent2.errors import ConfigError
+from agent2.records import Split, derive_seed
+from agent2.stats.comparisons import paired_difference
+
+PLAN_FILE = "sweep.json"
+
+
+def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
+    """Run what is not finished; the sweep's folder, and one sentence for each trial that could not be run.
+
+    Raises ConfigError before anything runs for an unknown name, and if the folder holds another sweep.
+    """
+    planned = plan_trials(spec)
+    root = (out / spec.name).resolve()
+    _claim(root, spec)
+    failures: list[str] = []
+    with ThreadPoolExecutor(spec.parallel) as pool:
+        waiting = {pool.submit(_run_one, spec, trial, root): trial for trial in planned}
+        for done, future in enumerate(as_completed(waiting), start=1):
+            steps("trials", done, len(planned))
+            problem = future.result()
+            if problem:
+                failures.append(f"{waiting[future].trial_id}: {problem}")
+    return root, failures
+
+
+def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
+    """One row for each planned trial; those that are not finished say so and hold nothing else."""
+    rows = []
+    for planned in plan_trials(spec):
+        paths = _paths(root, planned)
+        if _is_finished(paths):
+            evidence = read_evidence(paths.root)
+            rows.append(row_of(evidence, analyse(evidence)))
+        else:
+            state = "not finished" if paths.root.exists() else "not started"
+            names = (planned.task_name, planned.agent_name, planned.seed, planned.trial_id)
+            rows.append(SweepRow(*names, state=state))
+    return rows
+
+
+def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
+    """Every pair of agents on each task, on the same hidden items and the seeds that both have.
+
+    An agent's score on an item is the mean over those seeds; a trial whose result is the base model counts
+    with the base's scores, one without any submission has no score and is left out. The interval covers the
+    choice of items, not the spread over training seeds (that is in the rows).
+    """
+    scores: dict[tuple[str, str], _BySeed] = {}
+    for planned in plan_trials(spec):
+        paths = _paths(root, planned)
+        if not _is_finished(paths):
+            continue
+        evidence = read_evidence(paths.root)
+        if evidence.gain is None:
+            continue
+        who = "base" if evidence.final_submission is None else "final"
+        summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
+        scores.setdefault((planned.task_name, planned.agent_name), {})[planned.seed] = summary.item_scores
+    comparisons = []
+    for (task, agent_a), (other_task, agent_b) in combinations(scores, 2):
+        seeds = sorted(set(scores[task, agent_a]) & set(scores[other_task, agent_b]))
+        if task == other_task and seeds:
+            comparisons.append(_compare(task, agent_a, agent_b, scores, seeds))
+    return comparisons
+
+
+_BySeed = dict[int, Mapping[str, float | None]]
+"""Seed -> item -> score."""
+
+
+def _compare(
+    task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], _BySeed], seeds: list[int]
+) -> AgentComparison:
+    means_a = _item_means([scores[task, agent_a][seed] for seed in seeds])
+    means_b = _item_means([scores[task, agent_b][seed] for seed in seeds])
+    shared = sorted(set(means_a) & set(means_b))
+    difference = paired_difference(
+        np.array([means_a[item] for item in shared]),
+        np.array([means_b[item] for item in shared]),
+        np.random.default_rng(derive_seed("sweep comparison", task, agent_a, agent_b)),
+    )
+    return AgentComparison(
+        task=task,
+        agent_a=agent_a,
+        agent_b=agent_b,
+        delta_points=100 * difference.delta,
+        low_points=100 * difference.low,
+        high_points=100 * difference.high,
+        p_value=difference.p_value,
+        n_items=difference.n,
+        n_seeds=len(seeds),
+        method=difference.method,
+    )
+
+
+def _item_means(runs: list[Mapping[str, float | None]]) -> dict[str, float]:
+    """Mean over seeds of each item that every run has a score for."""
+    complete: dict[str, float] = {}
+    for item in runs[0]:
+        values = [value for run in runs if (value := run.get(item)) is not None]
+        if len(values) == len(runs):
+            complete[item] = sum(values) / len(values)
+    return complete
+
+
+def _claim(root: Path, spec: SweepSpec) -> None:
+    """Make the folder, or see that it is this sweep's."""
+    plan = spec.model_dump(mode="json", exclude={"parallel"})
+    path = root / PLAN_FILE
+    if path.exists():
+        before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude={"parallel"})
+        if before != plan:
+            changed = ", ".join(sorted(key for key in plan if plan[key] != before.get(key)))
+            raise ConfigError(f"{root}: holds a sweep with another {changed}; change its name, or use another --out")
+        return
+    (root / "logs").mkdir(parents=True, exist_ok=True)
+    write_json(path, spec.model_dump(mode="json"))
+
+
+def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
+    """Run or resume one trial; a sentence if it could not be finished."""
+    paths = _paths(root, planned)
+    if _is_finished(paths):
+        return None
+    command = [sys.executable, "-m", "agent2", "run"]
+    if paths.trial_json.exists():
+        command += ["--resume", str(paths.root)]
+    else:
+        command += [planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
+        command += ["--sandbox", spec.sandbox, "--out", str(root / "trials"), "--trial-id", planned.trial_id]
+        command += [word for override in spec.set for word in ("--set", override)]
+    log = root / "logs" / f"{planned.trial_id}.log"
+    with log.open("ab") as output:
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+    if ended.returncode == 0:
+        return None
+    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+    return f"ended with exit code {ended.returncode} ({' '.join(last)[:300]}); see {log}"
+
+
+def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:
+    return TrialPaths(root / "trials" / planned.trial_id)
+
+
+def _is_finished(paths: TrialPaths) -> bool:
+    return read_events(paths.trial_log).last("finished") is not None

@@ -1,0 +1,143 @@
+"""The records of a sweep: one row for each trial, one comparison for each pair of agents.
+
+A row of a trial that did not finish has a state and nothing else; a row without a gain (no submission) keeps
+None, and every average says over how many trials it is.
+"""
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agent2.arena.analysis.verdicts import Analysis
+from agent2.arena.evidence import SplitScore, TrialEvidence
+
+FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """One trial of a sweep."""
+
+    task: str
+    agent: str
+    seed: int
+    trial: str
+    """Id of the trial; its folder lies below the sweep's."""
+    state: str
+    """`finished`, or what became of it: "failed: one sentence", "not started"."""
+    base: SplitScore | None = None
+    """Base model on test_private."""
+    public: SplitScore | None = None
+    """Best submission on test_public."""
+    private: SplitScore | None = None
+    """Final submission on test_private."""
+    gain_points: float | None = None
+    """Paired gain on test_private in percentage points; None when nothing was handed in."""
+    low_points: float | None = None
+    high_points: float | None = None
+    """95% interval; None when the gain is 0 by identity or rule."""
+    p_value: float | None = None
+    within_noise: bool | None = None
+    result: str = ""
+    """Kind of the result, as the analysis names it: measured, copy_of_base, no_submission, ..."""
+    route: str = ""
+    """Route of the final submission in words."""
+    seconds: float | None = None
+    """Length of the agent's phase."""
+    n_submissions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentComparison:
+    """Two agents on the same hidden items: paired difference of their final private scores, a minus b.
+
+    An agent whose result is the base model enters with the base's scores.
+    """
+
+    task: str
+    agent_a: str
+    agent_b: str
+    delta_points: float
+    low_points: float
+    high_points: float
+    """95% interval."""
+    p_value: float
+    n_items: int
+    """Items that both were scored on."""
+    n_seeds: int
+    """Seeds that both have a finished trial for; scores are averaged over them before pairing."""
+    method: str = ""
+    """How interval and p-value were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    """One agent over the trials of one task."""
+
+    task: str
+    agent: str
+    n_trials: int
+    n_finished: int
+    n_with_gain: int
+    """Trials whose gain is a number; the rest is not counted as zero."""
+    mean_gain_points: float | None
+    spread_points: float | None
+    """Standard deviation of the gain over seeds; None with fewer than two."""
+    min_gain_points: float | None
+    max_gain_points: float | None
+    n_beyond_noise: int
+    """Trials with a positive gain beyond evaluation noise."""
+    routes: Mapping[str, int]
+    """Route of the final submission -> in how many trials."""
+
+
+def row_of(evidence: TrialEvidence, analysis: Analysis, agent: str | None = None) -> SweepRow:
+    """The row of a finished trial. agent: its name in the sweep, where that differs from the trial's own."""
+    result = analysis.result
+    best = next((s for s in evidence.submissions if s.number == result.best_submission), None)
+    return SweepRow(
+        task=evidence.task.name,
+        agent=agent or evidence.agent,
+        seed=evidence.seed,
+        trial=evidence.trial_id,
+        state=FINISHED,
+        base=evidence.base_private,
+        public=best.score if best is not None else None,
+        private=evidence.final_private,
+        gain_points=result.gain_points,
+        low_points=result.low_points,
+        high_points=result.high_points,
+        p_value=result.p_value,
+        within_noise=result.within_noise,
+        result=result.kind.value,
+        route=analysis.route.label,
+        seconds=evidence.ended_at - evidence.started_at,
+        n_submissions=len(evidence.submissions),
+    )
+
+
+def summarise_agents(rows: Sequence[SweepRow]) -> list[AgentSummary]:
+    """Each agent on each task over its trials, in the order in which they appear."""
+    groups: dict[tuple[str, str], list[SweepRow]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.agent), []).append(row)
+    return [_summary(task, agent, members) for (task, agent), members in groups.items()]
+
+
+def _summary(task: str, agent: str, rows: Sequence[SweepRow]) -> AgentSummary:
+    gains = [row.gain_points for row in rows if row.gain_points is not None]
+    beyond = [row for row in rows if row.gain_points is not None and row.gain_points > 0 and row.within_noise is False]
+    return AgentSummary(
+        task=task,
+        agent=agent,
+        n_trials=len(rows),
+        n_finished=sum(row.state == FINISHED for row in rows),
+        n_with_gain=len(gains),
+        mean_gain_points=statistics.fmean(gains) if gains else None,
+        spread_points=statistics.stdev(gains) if len(gains) > 1 else None,
+        min_gain_points=min(gains, default=None),
+        max_gain_points=max(gains, default=None),
+        n_beyond_noise=len(beyond),
+        routes=dict(Counter(row.route for row in rows if row.route)),
+    )

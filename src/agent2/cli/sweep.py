@@ -1,0 +1,33 @@
+"""`agent2 sweep`: agents x tasks x seeds, and how the agents compare."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents and seeds.")],
+    out: Annotated[Path, typer.Option(help="Folder that the sweep's folder is made in.")] = Path("sweeps"),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
+) -> None:
+    """Run many trials, or go on with a sweep that was interrupted, and compare the agents pair by pair."""
+    from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
+    from agent2.arena.sweep_spec import SweepSpec
+    from agent2.cli.show import print_path, print_table, progress_bar
+    from agent2.config import load_yaml
+    from agent2.reports.sweep_pages import comparison_table, row_table, write_sweep_report
+
+    spec = load_yaml(file, SweepSpec, set_ or [])
+    with progress_bar() as steps:
+        root, failures = run_sweep(spec, out, steps)
+    rows = sweep_rows(spec, root)
+    comparisons = compare_agents(spec, root)
+    written = write_sweep_report(rows, comparisons, root / "report")
+    print_table(*row_table(rows))
+    print_table(*comparison_table(comparisons))
+    for failure in failures:
+        typer.echo(f"agent2: {failure}", err=True)
+    print_path("report", written.html)
+    if failures:
+        raise typer.Exit(1)

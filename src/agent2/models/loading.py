@@ -1,0 +1,121 @@
+"""Load a checkpoint for sampling, and refuse a model that the slot cache cannot serve correctly.
+
+Loads safetensors only, never runs code from the folder, never asks the network, and refuses a checkpoint
+that leaves any weight of the model at random. `require_slots_work` runs a few tokens both ways, with slots
+and without any cache: an architecture that ignores position ids or masks is found by its numbers, not by a
+list of names. Windows and recurrent states only show after many tokens, so they are refused by the config.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from agent2.errors import CheckpointError
+from agent2.models.passes import decode, plain_logits, prefill
+from agent2.models.slots import SlotCache
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ATTENTION = ("sdpa", "eager")
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.3, torch.float16: 0.1}
+"""Largest difference of two ways to compute the same logits, in standard deviations of the logits."""
+PROBE_LENGTHS = (3, 5)
+
+
+def load_model(path: Path, dtype: str, device: str) -> Any:
+    """The model of a checkpoint in evaluation mode.
+
+    dtype: a key of `DTYPES`. Raises CheckpointError if the folder does not make a complete causal LM.
+    """
+    if dtype not in DTYPES:
+        raise CheckpointError(f"{path}: unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype=DTYPES[dtype],
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+        raise CheckpointError(f"{path}: transformers cannot load the model: {_first_line(error)}") from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise CheckpointError(
+            f"{path}: {len(missing)} weights are missing, the first is {missing[0]!r}; save the whole model"
+        )
+    return model.to(device).eval()
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a checkpoint. Raises CheckpointError if it cannot be loaded."""
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
+        raise CheckpointError(f"{path}: transformers cannot load the tokenizer: {_first_line(error)}") from error
+
+
+def context_length(config: Any) -> int:
+    """Most positions the model was made for, prompt and completion together."""
+    for name in ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    raise CheckpointError(f"{type(config).__name__} does not say how long its context is; set max_position_embeddings")
+
+
+def make_cache(model: Any) -> SlotCache:
+    """An empty slot cache for a model. Raises CheckpointError if its layers need more than keys and values."""
+    name, config = type(model).__name__, model.config.get_text_config(decoder=True)
+    if getattr(model, "_is_stateful", False):
+        raise CheckpointError(f"{name}: keeps a recurrent state, which the hf sampler cannot serve; use a server")
+    if getattr(config, "_attn_implementation", None) not in ATTENTION:
+        raise CheckpointError(
+            f"{name}: attention {config._attn_implementation!r} cannot be given a mask for each row; "
+            f"load the model with attn_implementation in {ATTENTION}"
+        )
+    context = context_length(config)
+    layers = DynamicCache(config=config).layers
+    for index, layer in enumerate(layers):
+        window = getattr(layer, "sliding_window", None)
+        if type(layer) is not DynamicLayer and (window is None or window < context):
+            what = f"sees only {window} of {context} positions" if window else f"is a {type(layer).__name__}"
+            raise CheckpointError(f"{name}: layer {index} {what}, which the hf sampler cannot serve; use a server")
+    return SlotCache(len(layers), model.device)
+
+
+@torch.inference_mode()
+def require_slots_work(model: Any) -> None:
+    """Raise CheckpointError unless slots give the logits that a pass without any cache gives.
+
+    Two prompts of unequal length are prefilled together, then each gets one more token. Numbers that are not
+    finite prove nothing and pass: they become faults when they are met.
+    """
+    vocabulary = model.get_input_embeddings().weight.shape[0]
+    tokens = [[(i * 7919 + j * 104729 + 11) % vocabulary for j in range(n + 1)] for i, n in enumerate(PROBE_LENGTHS)]
+    try:
+        expected = torch.cat([plain_logits(model, torch.tensor([row], device=model.device)) for row in tokens])
+        cache = make_cache(model)
+        prefill(model, cache, [row[:-1] for row in tokens], first_row=0)
+        found = decode(model, cache, np.array([row[-1] for row in tokens]), np.array(PROBE_LENGTHS))
+    except TypeError as error:
+        raise CheckpointError(
+            f"{type(model).__name__}: does not take position ids, a mask and a cache ({_first_line(error)}); "
+            "use a server"
+        ) from error
+    spread = expected.float().std().clamp(min=1e-6)
+    error_size = ((found.float() - expected.float()).abs().max() / spread).item()
+    if error_size > TOLERANCE.get(expected.dtype, 0.3):
+        raise CheckpointError(
+            f"{type(model).__name__}: with the slot cache its logits are {error_size:.2g} standard deviations off, "
+            "so it does not follow position ids, masks and cache in the usual way; use a server"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,79 @@
+"""The two forward passes over a slot cache: many prompts at once, and one more token for every running row.
+
+Both go through the ordinary model class of transformers with explicit position ids and an explicit mask.
+Where all rows are equally long no mask is built, which lets attention take its fast path.
+Axes: n rows, V vocabulary, width and S columns.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agent2.models.slots import SlotCache
+
+
+def prefill(model: Any, cache: SlotCache, prompts: Sequence[Sequence[int]], first_row: int) -> Tensor:
+    """Fill the slots from `first_row` on with one prompt each; returns the logits after the last tokens, n x V."""
+    lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64)
+    width = int(lengths.max())
+    cache.reserve(first_row + len(prompts), width)
+    cache.begin_prefill(first_row, lengths)
+    device = cache.device
+    columns = torch.arange(width, device=device)
+    if (lengths == width).all():
+        tokens = torch.from_numpy(np.array(prompts, dtype=np.int64)).to(device)
+        return _last_logits(model, tokens, position_ids=columns[None], past_key_values=cache)
+    padded = np.zeros((len(prompts), width), dtype=np.int64)
+    for row, prompt in enumerate(prompts):
+        padded[row, width - len(prompt) :] = prompt
+    padding = torch.from_numpy(width - lengths).to(device)[:, None]
+    is_real = columns[None] >= padding
+    is_causal = columns[None, :] <= columns[:, None]
+    itself = columns[None, :] == columns[:, None]  # a padded query that sees nothing at all would give NaN
+    is_seen = (is_causal[None] & is_real[:, None, :]) | itself[None]
+    return _last_logits(
+        model,
+        torch.from_numpy(padded).to(device),
+        attention_mask=_additive(is_seen, model.dtype),
+        position_ids=(columns[None] - padding).clamp(min=0),
+        past_key_values=cache,
+    )
+
+
+def decode(model: Any, cache: SlotCache, tokens: NDArray[np.int64], positions: NDArray[np.int64]) -> Tensor:
+    """Feed one token to each of the first n slots at its position; returns the logits after it, n x V."""
+    span = int(positions.max()) + 1
+    cache.reserve(len(tokens), span)
+    cache.begin_decode(positions)
+    places = torch.from_numpy(positions).to(cache.device)[:, None]
+    mask = None
+    if positions.min() + 1 < span:
+        is_seen = torch.arange(span, device=cache.device)[None] <= places
+        mask = _additive(is_seen[:, None], model.dtype)
+    return _last_logits(
+        model,
+        torch.from_numpy(tokens).to(cache.device)[:, None],
+        attention_mask=mask,
+        position_ids=places,
+        past_key_values=cache,
+    )
+
+
+def plain_logits(model: Any, tokens: Tensor) -> Tensor:
+    """Logits after the last of the tokens, n x V, without any cache."""
+    return _last_logits(model, tokens, use_cache=False)
+
+
+def _additive(is_seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mask to be added to scores, n x 1 x queries x columns: the form that every attention implementation takes."""
+    mask = torch.zeros(is_seen.shape, dtype=dtype, device=is_seen.device)
+    return mask.masked_fill_(~is_seen, torch.finfo(dtype).min)[:, None]
+
+
+def _last_logits(model: Any, tokens: Tensor, **inputs: Any) -> Tensor:
+    logits: Tensor = model(input_ids=tokens, logits_to_keep=1, **{"use_cache": True, **inputs}).logits
+    return logits[:, -1]

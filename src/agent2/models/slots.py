@@ -1,0 +1,144 @@
+"""A key-value cache with one slot for each running request.
+
+Every slot is filled from the left, and each request writes at its own position, so a request that joins or
+leaves moves nobody else's keys. The model sees the ordinary cache interface of transformers; what one forward
+pass writes and reads is set before it:
+
+    cache.begin_prefill(first_row, lengths)    prompts, padded on the left to the longest, into empty slots
+    cache.begin_decode(positions)              one token for each of the first n slots
+
+Memory grows with need, in slots and in columns, and is always zero or a finite past value: a masked column
+with NaN in it would still poison its row.
+
+Axes: R slots, C columns (positions), n running rows, S = span of columns in use, H heads, D head size.
+Does NOT cover sliding windows, recurrent states or layers that share their keys (see `loading`).
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+MIN_COLUMNS = 64
+
+
+class SlotCache(Cache):  # type: ignore[misc]
+    """Keys and values of all layers; see the module for the two ways to write."""
+
+    def __init__(self, n_layers: int, device: torch.device) -> None:
+        super().__init__(layers=[_SlotLayer(self) for _ in range(n_layers)])
+        self.device = device
+        self.n_rows = 0
+        """R, slots that memory is reserved for."""
+        self.n_columns = 0
+        """C, positions that memory is reserved for in each slot."""
+        self.is_decoding = False
+        self.n_active = 0
+        self.span = 0
+        self.targets: Tensor = torch.empty(0, dtype=torch.long, device=device)
+        """Where each new token is written, as row * C + column."""
+        self.sources: Tensor | None = None
+        """Which tokens of a padded prefill are real; None if all are."""
+
+    def reserve(self, n_rows: int, n_columns: int) -> None:
+        """Make room; what is stored stays. Grows by at least half, so that a long run copies little."""
+        if n_rows <= self.n_rows and n_columns <= self.n_columns:
+            return
+        if n_rows > self.n_rows:
+            self.n_rows = max(n_rows, self.n_rows * 3 // 2)
+        if n_columns > self.n_columns:
+            self.n_columns = max(n_columns, self.n_columns * 3 // 2, MIN_COLUMNS)
+        for layer in self.layers:
+            layer.grow(self.n_rows, self.n_columns)
+
+    def begin_prefill(self, first_row: int, lengths: NDArray[np.int64]) -> None:
+        """The next pass brings whole prompts for the slots from `first_row` on, padded on the left to the longest."""
+        width = int(lengths.max())
+        self.is_decoding = False
+        self.span = width
+        starts = (first_row + np.arange(len(lengths)))[:, None] * self.n_columns
+        columns = np.arange(width)[None, :] - (width - lengths)[:, None]
+        is_real = columns >= 0
+        self.targets = self._put((starts + columns)[is_real])
+        self.sources = None if is_real.all() else self._put(np.flatnonzero(is_real))
+
+    def begin_decode(self, positions: NDArray[np.int64]) -> None:
+        """The next pass brings one token for each of the first n slots, written at its own position."""
+        self.is_decoding = True
+        self.n_active = len(positions)
+        self.span = int(positions.max()) + 1
+        self.sources = None
+        self.targets = self._put(np.arange(self.n_active) * self.n_columns + positions)
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` positions of one slot over those of another."""
+        for layer in self.layers:
+            for stored in (layer.keys, layer.values):
+                stored[target, :length] = stored[source, :length]
+
+    def clear(self, row: int) -> None:
+        """Zero a slot that may hold numbers that are not finite."""
+        for layer in self.layers:
+            for stored in (layer.keys, layer.values):
+                stored[row] = 0
+
+    def _put(self, indices: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(indices).to(self.device, non_blocking=True)
+
+
+class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
+    """One layer: keys and values of shape R x C x H x D."""
+
+    is_sliding = False
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()
+        self.cache = cache
+        self.flat: tuple[Tensor, Tensor] | None = None
+        """The same memory as keys and values, as R*C rows."""
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate for the head counts and sizes of the first tokens seen, n x H x T x D."""
+        rows, columns = self.cache.n_rows, self.cache.n_columns
+        self.keys, self.values = (
+            new.new_zeros(rows, columns, new.shape[1], new.shape[3]) for new in (key_states, value_states)
+        )
+        self.flat = (self.keys.view(rows * columns, -1), self.values.view(rows * columns, -1))
+        self.is_initialized = True
+
+    def grow(self, n_rows: int, n_columns: int) -> None:
+        """Move what is stored into more memory."""
+        if not self.is_initialized:
+            return
+        old = (self.keys, self.values)
+        self.lazy_initialization(self.keys[:0].transpose(1, 2), self.values[:0].transpose(1, 2))
+        for stored, before in zip((self.keys, self.values), old, strict=True):
+            stored[: before.shape[0], : before.shape[1]] = before
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Store new tokens, n x H x T x D; return what attention may look at, n x H x S x D."""
+        if self.flat is None:
+            self.lazy_initialization(key_states, value_states)
+        cache = self.cache
+        for stored, new in zip(self.flat or (), (key_states, value_states), strict=True):
+            tokens = new.transpose(1, 2).reshape(-1, stored.shape[1])
+            stored.index_copy_(0, cache.targets, tokens if cache.sources is None else tokens[cache.sources])
+        if not cache.is_decoding:
+            return key_states, value_states
+        n, span = cache.n_active, cache.span
+        return self.keys[:n, :span].transpose(1, 2), self.values[:n, :span].transpose(1, 2)
+
+    def get_seq_length(self) -> int:
+        """Positions before the first new token of the longest row."""
+        return self.cache.span - 1 if self.cache.is_decoding else 0
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Columns that attention sees, and the offset of the first."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_max_length(self) -> int:
+        """No bound: memory grows."""
+        return -1

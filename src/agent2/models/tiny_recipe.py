@@ -1,0 +1,54 @@
+"""What a tiny model is made from and what is told about its making, without loading torch.
+
+Kept apart from `agent2.models.tiny` so that a cached model can be looked up by its recipe in a moment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TinyRecipe:
+    """All that the weights depend on, the corpus and the probe aside."""
+
+    target: float
+    """Training stops when the probe says at least this."""
+    hidden_size: int = 128
+    n_layers: int = 2
+    n_heads: int = 8
+    feed_forward_size: int = 384
+    max_vocabulary: int = 320
+    context_tokens: int = 256
+    batch_size: int = 128
+    adamw_learning_rate: float = 3e-3
+    """For embeddings and norms."""
+    muon_learning_rate: float = 0.02
+    """For the matrices of the layers."""
+    warmup_steps: int = 5
+    probe_every_steps: int = 20
+    max_steps: int = 2000
+    """More than this without reaching the target is an error."""
+    seed: int = 0
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePoint:
+    """One reading of the probe."""
+
+    step: int
+    score: float
+    loss: float
+    """Mean loss in nats a token since the last reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """How a build went."""
+
+    n_parameters: int
+    steps: int
+    score: float
+    """The probe's last reading, at or above the target."""
+    seconds: float
+    history: Sequence[ProbePoint]

@@ -1,0 +1,180 @@
+"""Figures of a trial report as inline SVG: score trajectory and training curves.
+
+The drawings take their colours from the page (CSS variables with fallbacks), so one figure serves light and
+dark; series differ in marker and dash as well as in a colour-blind-safe hue. Deterministic: equal input gives
+equal bytes. Labels that an agent chose are cleaned and never read as mathematics.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from agent2.arena.analysis.metric_signals import logged_training
+from agent2.arena.analysis.process import scored_submissions
+from agent2.arena.evidence import MetricPoint, SubmissionState, TrialEvidence
+from agent2.reports.text import clean
+
+INK, MUTED, GRID = "#010203", "#010204", "#010205"
+BLUE, ORANGE, GREEN, PURPLE = "#010206", "#010207", "#010208", "#010209"
+PAGE_COLOURS = {
+    INK: "var(--ink, #1b1f24)",
+    MUTED: "var(--muted, #59636e)",
+    GRID: "var(--line, #d9dee3)",
+    BLUE: "var(--blue, #0072b2)",
+    ORANGE: "var(--orange, #d55e00)",
+    GREEN: "var(--green, #00815b)",
+    PURPLE: "var(--purple, #a5568a)",
+}
+"""Stand-ins that matplotlib draws with -> what the page fills in (hues after Okabe and Ito)."""
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "agent2",
+    "font.family": ["sans-serif"],
+    "font.size": 10,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+}
+MAX_CURVES = 4
+MAX_CURVE_POINTS = 400
+
+
+@contextmanager
+def drawing(width: float, height: float) -> Iterator[Figure]:
+    """A figure in the style of the reports; sizes in inches. The style holds inside the `with` only."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        figure.patch.set_alpha(0)
+        yield figure
+
+
+def as_svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an <svg> element with ids of its own; call inside `drawing`."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(xlink:href="|url\()#', rf"\1#{name}-", svg)
+    for stand_in, colour in PAGE_COLOURS.items():
+        svg = svg.replace(stand_in, colour)
+    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def trajectory_svg(evidence: TrialEvidence) -> str:
+    """Public score of every submission over time, beside the base's, with the deadline and the final mark."""
+    with drawing(8.2, 3.6) as figure:
+        axes = figure.subplots()
+        axes.patch.set_alpha(0)
+        allowed = evidence.deadline - evidence.started_at
+        unit, unit_name = (60.0, "minutes") if allowed < 3 * 3600 else (3600.0, "hours")
+        _draw_base(axes, evidence)
+        _draw_submissions(axes, evidence, unit)
+        _draw_final(axes, evidence, unit)
+        axes.axvline(allowed / unit, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
+        axes.annotate(
+            "deadline", (allowed / unit, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -4),
+            textcoords="offset points", ha="right", va="top", color=MUTED, fontsize=9,
+        )  # fmt: skip
+        axes.set_xlim(0, allowed / unit * 1.03)
+        axes.set_xlabel(f"{unit_name} since the agent started")
+        axes.set_ylabel("score, %")
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        handles, labels = axes.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper left", ncols=4, fontsize=9)
+        n_scored = len(scored_submissions(evidence))
+        return as_svg(figure, "trajectory", f"Scores of {n_scored} submissions over time, with the base model's score")
+
+
+def curves_svg(evidence: TrialEvidence) -> str | None:
+    """Reward or loss of the training logs over steps; None if no log has either."""
+    series = _training_series(evidence.metrics)
+    if not series:
+        return None
+    with drawing(8.2, 2.9) as figure:
+        panels = figure.subplots(1, len(series), squeeze=False)[0]
+        for axes, colour, (label, points) in zip(panels, (BLUE, ORANGE, GREEN, PURPLE), series, strict=False):
+            axes.patch.set_alpha(0)
+            axes.plot([x for x, _ in points], [y for _, y in points], color=colour, linewidth=1.6)
+            axes.set_title(label, fontsize=9, loc="left", color=INK)
+            axes.set_xlabel("step")
+            axes.grid(axis="y")
+        return as_svg(figure, "curves", f"Training metrics over steps: {', '.join(label for label, _ in series)}")
+
+
+def _draw_base(axes: Axes, evidence: TrialEvidence) -> None:
+    base = evidence.base_public
+    axes.axhspan(100 * base.low, 100 * base.high, color=MUTED, alpha=0.14, linewidth=0)
+    axes.axhline(100 * base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
+
+
+def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
+    scored = scored_submissions(evidence)
+    start = evidence.started_at
+    for copies, marker, colour, label in ((False, "o", BLUE, "submission"), (True, "D", PURPLE, "copy of the base")):
+        chosen = [(s, s.score) for s in scored if s.is_base_copy is copies and s.score is not None]
+        if not chosen:
+            continue
+        values = [100 * score.value for _, score in chosen]
+        bars = [
+            [100 * (score.value - score.low) for _, score in chosen],
+            [100 * (score.high - score.value) for _, score in chosen],
+        ]
+        times = [(submission.received_at - start) / unit for submission, _ in chosen]
+        axes.errorbar(times, values, yerr=bars, fmt=marker, color=colour, capsize=3, markersize=6, label=label)
+        for time, value, (submission, _) in zip(times, values, chosen, strict=True):
+            axes.annotate(str(submission.number), (time, value), xytext=(7, 4), textcoords="offset points", fontsize=9)
+    if len(scored) > 1:
+        steps = [((s.received_at - start) / unit, 100 * s.score.value) for s in scored if s.score is not None]
+        best = [max(value for _, value in steps[: place + 1]) for place in range(len(steps))]
+        axes.step([time for time, _ in steps], best, where="post", color=BLUE, alpha=0.45, linewidth=1.2)
+    unscored = [s for s in evidence.submissions if s.state in {SubmissionState.REJECTED, SubmissionState.FAILED}]
+    if unscored:
+        times = [(s.received_at - start) / unit for s in unscored]
+        bottom = 100 * evidence.base_public.low - 2
+        axes.plot(times, [bottom] * len(times), "x", color=ORANGE, markersize=8, label="refused or failed (no score)")
+
+
+def _draw_final(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
+    score = evidence.final_private
+    if score is None:
+        return
+    end = (evidence.ended_at - evidence.started_at) / unit
+    bars = [[100 * (score.value - score.low)], [100 * (score.high - score.value)]]
+    axes.errorbar(
+        [end], [100 * score.value], yerr=bars, fmt="*", color=GREEN, capsize=3, markersize=12,
+        label=f"final on private items (submission {evidence.final_submission})",
+    )  # fmt: skip
+
+
+def _training_series(metrics: Sequence[MetricPoint]) -> list[tuple[str, list[tuple[float, float]]]]:
+    """The telling metric of each training log, thinned to what a figure can show."""
+    series = []
+    for log in logged_training(metrics):
+        wanted = [key for key in log.keys if key.rpartition("/")[2] in {"reward", "loss"}] or list(log.keys)
+        key = next((key for key in wanted if key == "reward"), wanted[0])
+        points = [
+            (float(p.step if p.step is not None else place), p.values[key])
+            for place, p in enumerate(p for p in metrics if p.file == log.file and key in p.values)
+        ]
+        if len(points) > 1:
+            label = clean(f"{key} ({log.file})", 60)
+            series.append((label, points[:: max(1, len(points) // MAX_CURVE_POINTS)]))
+    return series[:MAX_CURVES]

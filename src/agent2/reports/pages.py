@@ -1,0 +1,103 @@
+"""The report of one trial: report.json for programs, report.md and report.html for people.
+
+The HTML page is one file without scripts that asks the network for nothing; its content security policy
+forbids both, should hostile text ever get past the escaping. The JSON holds every number of the pages.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+
+from agent2.arena.analysis.verdicts import Analysis
+from agent2.arena.evidence import TrialEvidence
+from agent2.reports.charts import curves_svg, trajectory_svg
+from agent2.reports.text import markdown
+from agent2.reports.trial_view import headline, summary_lines, trial_view
+
+__all__ = ["ReportPaths", "headline", "summary_lines", "write_report"]
+
+FORMAT = "agent2-report-1"
+SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """The files of a report."""
+
+    json: Path
+    markdown: Path
+    html: Path
+    figures: tuple[Path, ...]
+
+
+def write_report(evidence: TrialEvidence, analysis: Analysis, out_dir: Path) -> ReportPaths:
+    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    drawn = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence)}
+    figures = {name: svg for name, svg in drawn.items() if svg is not None}
+    fields = {"view": trial_view(evidence, analysis), "figures": figures}
+    paths = ReportPaths(
+        json=out_dir / "report.json",
+        markdown=out_dir / "report.md",
+        html=out_dir / "report.html",
+        figures=tuple(out_dir / f"{name}.svg" for name in figures),
+    )
+    for path, svg in zip(paths.figures, figures.values(), strict=True):
+        write_text(path, svg)
+    write_json(paths.json, report_record(evidence, analysis))
+    write_text(paths.markdown, render("trial.md.j2", fields))
+    write_text(paths.html, render("trial.html.j2", fields))
+    return paths
+
+
+def report_record(evidence: TrialEvidence, analysis: Analysis) -> dict[str, Any]:
+    """Everything that the pages show, as plain JSON values; texts of agents stand as they were written."""
+    left_out = {"task", "revisions", "agent_files", "metrics", "agent_log_tail"}
+    trial = {key: getattr(evidence, key) for key in evidence.__dataclass_fields__ if key not in left_out}
+    return {
+        "format": FORMAT,
+        "trial": {**trial, "task": evidence.task.model_dump(mode="json")},
+        "analysis": asdict(analysis),
+        "route_label": analysis.route.label,
+        "training_logs": _training_logs(evidence),
+        "headline": dict(headline(evidence, analysis)),
+    }
+
+
+def render(template: str, fields: dict[str, Any]) -> str:
+    """A packaged template filled in; HTML is escaped by the engine, Markdown by the `md` filter."""
+    engine = jinja2.Environment(
+        loader=jinja2.PackageLoader("agent2.reports", "templates"),
+        autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters["md"] = markdown
+    engine.globals["symbols"] = SYMBOLS
+    return engine.get_template(template).render(fields)
+
+
+def write_json(path: Path, record: object) -> None:
+    """Indented JSON; numbers that are not finite become null."""
+    write_text(path, msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The whole file or the one before, never half of it."""
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(text.encode("utf-8", errors="replace"))
+    draft.replace(path)
+
+
+def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:
+    """Each training log by its length and its last line."""
+    logs: dict[str, dict[str, Any]] = {}
+    for point in evidence.metrics:
+        n_before = logs.get(point.file, {"n_points": 0})["n_points"]
+        last = {"last_step": point.step, "last_values": dict(point.values)}
+        logs[point.file] = {"file": point.file, "n_points": n_before + 1, **last}
+    return list(logs.values())

@@ -1,0 +1,140 @@
+"""The report of a sweep: every trial, every agent over its seeds, every pair of agents on the same items.
+
+Writes sweep.json, sweep.md, sweep.html and forest.svg. A trial without a gain is shown by its reason and
+enters no average; averages say over how many trials they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent2.arena.sweep_records import FINISHED, AgentComparison, AgentSummary, SweepRow, summarise_agents
+from agent2.reports.pages import render, write_json, write_text
+from agent2.reports.sweep_charts import MAX_LINES, forest_svg
+from agent2.reports.text import clean
+from agent2.reports.words import DASH, duration, p_words, points, score_words
+
+FORMAT = "agent2-sweep-1"
+ROW_NAMES = (
+    "agent",
+    "seed",
+    "base, private",
+    "best public",
+    "final private",
+    "gain, points",
+    "noise",
+    "route",
+    "time",
+    "state",
+)
+AGENT_NAMES = (
+    "agent",
+    "trials",
+    "with a gain",
+    "mean gain",
+    "spread over seeds",
+    "min to max",
+    "beyond noise",
+    "routes",
+)
+COMPARISON_NAMES = ("agents", "difference, points", "95% interval", "p", "items", "seeds", "method")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReportPaths:
+    """The files of a sweep's report."""
+
+    json: Path
+    markdown: Path
+    html: Path
+    figure: Path
+
+
+def write_sweep_report(
+    rows: Sequence[SweepRow], comparisons: Sequence[AgentComparison], out_dir: Path, title: str = "Sweep"
+) -> SweepReportPaths:
+    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    summaries = summarise_agents(rows)
+    figure = forest_svg(rows)
+    fields = {
+        "title": clean(title),
+        "subtitle": _subtitle(rows),
+        "figure": figure,
+        "rows": (ROW_NAMES, [row_cells(row) for row in rows]),
+        "agents": (AGENT_NAMES, [_agent_cells(summary) for summary in summaries]),
+        "comparisons": (COMPARISON_NAMES, [_comparison_cells(comparison) for comparison in comparisons]),
+    }
+    paths = SweepReportPaths(*(out_dir / name for name in ("sweep.json", "sweep.md", "sweep.html", "forest.svg")))
+    record = {
+        "format": FORMAT,
+        "title": title,
+        "rows": [asdict(row) for row in rows],
+        "agents": [asdict(summary) for summary in summaries],
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+    }
+    write_text(paths.figure, figure)
+    write_json(paths.json, record)
+    write_text(paths.markdown, render("sweep.md.j2", fields))
+    write_text(paths.html, render("sweep.html.j2", fields))
+    return paths
+
+
+def row_cells(row: SweepRow) -> tuple[str, ...]:
+    """One trial in words, in the order of `ROW_NAMES`; also for a table in the terminal."""
+    return (
+        clean(f"{row.agent} · {row.task}"),
+        str(row.seed),
+        score_words(row.base, DASH),
+        score_words(row.public, DASH),
+        score_words(row.private, DASH),
+        _gain_words(row),
+        {True: "within", False: "beyond", None: DASH}[row.within_noise],
+        clean(row.route) or DASH,
+        duration(row.seconds),
+        clean(row.state),
+    )
+
+
+def _gain_words(row: SweepRow) -> str:
+    why = row.result.replace("_", " ")
+    if row.gain_points is None:
+        return why or DASH
+    if row.low_points is None or row.high_points is None:
+        return f"{points(row.gain_points)} ({why})"
+    return f"{points(row.gain_points)} [{row.low_points:+.1f}, {row.high_points:+.1f}]"
+
+
+def _agent_cells(summary: AgentSummary) -> tuple[str, ...]:
+    low, high = summary.min_gain_points, summary.max_gain_points
+    span = f"{points(low)} to {points(high)}" if low is not None and high is not None else DASH
+    routes = ", ".join(f"{route} ×{n}" for route, n in summary.routes.items())
+    return (
+        clean(f"{summary.agent} · {summary.task}"),
+        f"{summary.n_finished} of {summary.n_trials}",
+        str(summary.n_with_gain),
+        points(summary.mean_gain_points),
+        f"±{summary.spread_points:.1f}" if summary.spread_points is not None else DASH,
+        span,
+        f"{summary.n_beyond_noise} of {summary.n_with_gain}",
+        clean(routes) or DASH,
+    )
+
+
+def _comparison_cells(comparison: AgentComparison) -> tuple[str, ...]:
+    return (
+        clean(f"{comparison.agent_a} minus {comparison.agent_b} · {comparison.task}"),
+        points(comparison.delta_points),
+        f"[{comparison.low_points:+.1f}, {comparison.high_points:+.1f}]",
+        p_words(comparison.p_value),
+        str(comparison.n_items),
+        str(comparison.n_seeds),
+        clean(comparison.method) or DASH,
+    )
+
+
+def _subtitle(rows: Sequence[SweepRow]) -> str:
+    n_finished = sum(row.state == FINISHED for row in rows)
+    cut = f"; the figure shows the first {MAX_LINES}" if len(rows) > MAX_LINES else ""
+    agents, seeds = len({row.agent for row in rows}), len({row.seed for row in rows})
+    return f"{len(rows)} trials ({n_finished} finished), {agents} agents, {seeds} seeds{cut}"

@@ -1,0 +1,310 @@
+"""What the pages of one trial show: rows of clean text, the same for HTML and Markdown.
+
+Every text that an agent could have written passes `clean` here; the templates escape what comes out for
+their own format. No number is computed here: the analysis did that.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from agent2.arena.analysis.process import best_submission
+from agent2.arena.analysis.result import final_record
+from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind
+from agent2.arena.evidence import SubmissionRecord, TrialEvidence
+from agent2.reports.text import clean
+from agent2.reports.words import count, duration, p_words, percent, points, ratio, score_words, size
+
+MAX_ROWS = 200
+MAX_FILES_SHOWN = 6
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """One judged question."""
+
+    name: str
+    verdict: str
+    reason: str
+    proof: tuple[Row, ...] = ()
+    """(where, what) of each line of evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialView:
+    """All texts of a trial's pages."""
+
+    title: str
+    subtitle: str
+    words: str
+    is_unsandboxed: bool
+    warnings: tuple[str, ...]
+    tiles: tuple[Row, ...]
+    """(name, value, detail) of the headline numbers."""
+    headline: tuple[Row, ...]
+    route: VerdictView
+    submissions: tuple[Row, ...]
+    stages: tuple[VerdictView, ...]
+    criteria: tuple[VerdictView, ...]
+    failures: tuple[VerdictView, ...]
+    process: tuple[Row, ...]
+    revisions: tuple[Row, ...]
+    processes: tuple[Row, ...]
+    containment: tuple[Row, ...]
+    provenance: tuple[Row, ...]
+    left_out: tuple[str, ...]
+    """Tables that were cut, one sentence each."""
+
+
+def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
+    """The texts of a trial's pages."""
+    task = evidence.task
+    driver = f" driven by {evidence.driver}" if evidence.driver else ""
+    long = {
+        "submissions": len(evidence.submissions),
+        "failures": len(analysis.failures),
+        "code revisions": len(analysis.changes),
+        "processes": len(evidence.processes),
+    }
+    return TrialView(
+        title=clean(f"{evidence.agent}{driver} on {task.name}"),
+        subtitle=clean(
+            f"trial {evidence.trial_id} · seed {evidence.seed} · {task.title} · level {task.level.value} · "
+            + ("published task" if task.published else "embedded task, not comparable with published scores")
+        ),
+        words=clean(analysis.result.words),
+        is_unsandboxed=evidence.sandbox == "none",
+        warnings=tuple(clean(warning) for warning in analysis.warnings),
+        tiles=_tiles(evidence, analysis),
+        headline=tuple(headline(evidence, analysis)),
+        route=_route(analysis),
+        submissions=_submissions(evidence, analysis),
+        stages=tuple(
+            VerdictView(s.stage.value, s.verdict.value, clean(s.reason), _proof(s.evidence)) for s in analysis.stages
+        ),
+        criteria=tuple(VerdictView(c.name, c.verdict.value, clean(c.reason)) for c in analysis.criteria),
+        failures=_failures(analysis),
+        process=_process(analysis),
+        revisions=_revisions(analysis),
+        processes=_processes(evidence),
+        containment=tuple(
+            (clean(row.get("what", "")), clean(row.get("strength", "")), clean(row.get("how", "")))
+            for row in evidence.containment
+        ),
+        provenance=_provenance(evidence),
+        left_out=tuple(f"{n - MAX_ROWS} of {n} {what} are left out here." for what, n in long.items() if n > MAX_ROWS),
+    )
+
+
+def headline(evidence: TrialEvidence, analysis: Analysis) -> list[tuple[str, str]]:
+    """The result in rows of (name, value): what `agent2 run` prints and the report opens with."""
+    result = analysis.result
+    best = best_submission(evidence)
+    final = final_record(evidence)
+    best_words = f"{score_words(best.score)}, submission {best.number}" if best is not None else "no scored submission"
+    rows = [
+        ("base model, public items", score_words(evidence.base_public)),
+        ("best submission, public items", best_words),
+        ("base model, private items", score_words(evidence.base_private)),
+        ("final, private items", _final_words(evidence, final)),
+        ("gain on private items", _gain_words(analysis)),
+        ("evaluation noise", noise_words(analysis)),
+        ("public minus private", f"{points(result.selection_gap_points)} points (same checkpoint)"),
+        ("route", clean(f"{analysis.route.label}: {analysis.route.reason}")),
+        ("budget used", _budget_words(evidence, analysis)),
+        ("agent's phase", f"{evidence.agent_end.value}, {_exit_words(evidence)}"),
+        ("sandbox", "NONE: the result proves nothing to others" if evidence.sandbox == "none" else evidence.sandbox),
+    ]
+    if result.selection_gap_points is None:
+        rows = [row for row in rows if row[0] != "public minus private"]
+    return rows
+
+
+def summary_lines(evidence: TrialEvidence, analysis: Analysis) -> list[str]:
+    """The headline as plain lines for a terminal."""
+    rows = headline(evidence, analysis)
+    width = max(len(name) for name, _ in rows)
+    return [clean(analysis.result.words), *(f"{name:<{width}}  {value}" for name, value in rows)]
+
+
+def noise_words(analysis: Analysis) -> str:
+    """Whether the gain is told apart from one checkpoint's distance from itself."""
+    result = analysis.result
+    band = f"±{result.noise_points:.1f} points"
+    if result.within_noise is None:
+        return f"{band}; no measured gain to compare"
+    return f"gain is within evaluation noise ({band})" if result.within_noise else f"gain is beyond it ({band})"
+
+
+def _final_words(evidence: TrialEvidence, final: SubmissionRecord | None) -> str:
+    if final is not None:
+        copy = ", a copy of the base" if final.is_base_copy else ""
+        return f"{score_words(evidence.final_private, 'evaluation failed')}, submission {final.number}{copy}"
+    why = "no submission" if not evidence.submissions else "no submission beat it"
+    return f"{score_words(evidence.base_private)}, the base model itself: {why}"
+
+
+def _gain_words(analysis: Analysis) -> str:
+    result = analysis.result
+    if result.kind is ResultKind.COPY:
+        return "0.0 points: a copy of the base, by weight digest"
+    if result.kind is ResultKind.BASE_KEPT:
+        return "0.0 points: the base is kept, no submission beat it"
+    if result.gain_points is None or result.low_points is None or result.high_points is None:
+        return {
+            ResultKind.NO_SUBMISSION: "none: no submission (this is not a zero)",
+            ResultKind.NO_VALID_SUBMISSION: "none: no submission could be scored (this is not a zero)",
+        }.get(result.kind, "not measured")
+    relative = f", {result.relative_percent:+.0f}% of the base" if result.relative_percent is not None else ""
+    interval = f"[{result.low_points:+.1f}, {result.high_points:+.1f}]"
+    return f"{points(result.gain_points)} points {interval}, {p_words(result.p_value)}{relative}"
+
+
+def _budget_words(evidence: TrialEvidence, analysis: Analysis) -> str:
+    used, allowed = evidence.ended_at - evidence.started_at, evidence.deadline - evidence.started_at
+    limit = evidence.task.budget.submissions
+    of_limit = f" of {limit}" if limit is not None else ""
+    share = f" ({percent(analysis.process.time_used_ratio)})" if analysis.process.time_used_ratio is not None else ""
+    return f"{duration(used)} of {duration(allowed)}{share}, {len(evidence.submissions)}{of_limit} submissions"
+
+
+def _exit_words(evidence: TrialEvidence) -> str:
+    return "no exit code" if evidence.agent_exit_code is None else f"exit code {evidence.agent_exit_code}"
+
+
+def _tiles(evidence: TrialEvidence, analysis: Analysis) -> tuple[Row, ...]:
+    result = analysis.result
+    best = best_submission(evidence)
+    final = evidence.final_private
+    interval = f"95% [{points(result.low_points)}, {points(result.high_points)}], {p_words(result.p_value)}"
+    return (
+        ("base, public", percent(evidence.base_public.value), _interval(evidence.base_public)),
+        (
+            "best submission, public",
+            percent(best.score.value if best and best.score else None),
+            _interval(best.score) if best is not None else "nothing scored",
+        ),
+        (
+            "final, private",
+            percent(final.value if final is not None else None),
+            _interval(final) if final is not None else f"base stands: {score_words(evidence.base_private)}",
+        ),
+        (
+            "paired gain, private",
+            f"{points(result.gain_points)} points" if result.gain_points is not None else "none",
+            interval if result.low_points is not None else _gain_words(analysis).partition(": ")[2],
+        ),
+    )
+
+
+def _interval(score: object) -> str:
+    return score_words(score).partition(" ")[2] if score is not None else ""  # type: ignore[arg-type]
+
+
+def _route(analysis: Analysis) -> VerdictView:
+    route = analysis.route
+    return VerdictView(
+        route.label, route.certainty.value.replace("_", " "), clean(route.reason), _proof(route.evidence)
+    )
+
+
+def _proof(lines: tuple[EvidenceLine, ...]) -> tuple[Row, ...]:
+    return tuple((clean(line.where, 160), clean(line.text, 300)) for line in lines)
+
+
+def _submissions(evidence: TrialEvidence, analysis: Analysis) -> tuple[Row, ...]:
+    routes = {route.number: route.finding for route in analysis.submission_routes}
+    rows = []
+    for submission in evidence.submissions[:MAX_ROWS]:
+        score = submission.score
+        delta = points(100 * (score.value - evidence.base_public.value)) if score is not None else points(None)
+        marks = " ★ final" if submission.number == evidence.final_submission else ""
+        marks += " · copy of the base" if submission.is_base_copy else ""
+        route = routes[submission.number]
+        rows.append(
+            (
+                f"{submission.number}{marks}",
+                duration(submission.received_at - evidence.started_at),
+                clean(submission.model_path, 120),
+                clean(submission.note, 200),
+                submission.state.value,
+                score_words(score, "no score"),
+                delta,
+                f"{route.label} ({route.certainty.value.replace('_', ' ')})",
+                clean((submission.revision or "")[:10]),
+                clean(submission.reason, 500),
+            )
+        )
+    return tuple(rows)
+
+
+def _failures(analysis: Analysis) -> tuple[VerdictView, ...]:
+    views = []
+    for failure in analysis.failures[:MAX_ROWS]:
+        recovered = {True: "recovered", False: "not recovered", None: "recovery not known"}[failure.recovered]
+        views.append(VerdictView(failure.kind.value, recovered, clean(failure.detail), _proof(failure.evidence)))
+    return tuple(views)
+
+
+def _process(analysis: Analysis) -> tuple[Row, ...]:
+    process, cost = analysis.process, analysis.efficiency
+    return (
+        ("submissions received / scored", f"{process.n_submissions} / {process.n_scored}"),
+        ("valid_submission_rate", ratio(process.valid_submission_rate)),
+        ("first_valid_idx", count(process.first_valid_idx)),
+        ("first_valid_delay", duration(process.first_valid_delay)),
+        ("time_to_first_improvement", duration(process.time_to_first_improvement)),
+        ("time_to_best", duration(process.time_to_best)),
+        ("monotonic_ratio", ratio(process.monotonic_ratio)),
+        ("copy_model_count", count(process.copy_model_count)),
+        ("time_used_ratio", ratio(process.time_used_ratio)),
+        ("last_submit_gap", duration(process.last_submit_gap)),
+        ("time with a training program running", duration(cost.training_program_s)),
+        ("span of the training logs", duration(cost.training_log_s)),
+        ("largest resident memory of a process", size(cost.max_rss_bytes)),
+        ("CPU time of all processes", duration(cost.cpu_s)),
+        ("GPU-hours", f"{cost.gpu_hours:.2f}"),
+    )
+
+
+def _revisions(analysis: Analysis) -> tuple[Row, ...]:
+    rows = []
+    for change in analysis.changes[:MAX_ROWS]:
+        files = [f"{clean(file.path, 80)} +{file.added} -{file.removed}" for file in change.files[:MAX_FILES_SHOWN]]
+        more = len(change.files) - len(files)
+        rows.append(
+            (
+                clean(change.id[:10]),
+                duration(change.seconds),
+                count(change.submission),
+                "; ".join(files) + (f"; and {more} more" if more > 0 else "") if files else "no change",
+            )
+        )
+    return tuple(rows)
+
+
+def _processes(evidence: TrialEvidence) -> tuple[Row, ...]:
+    samples = sorted(evidence.processes, key=lambda sample: -sample.cpu_s)[:MAX_ROWS]
+    return tuple(
+        (
+            str(sample.pid),
+            clean(" ".join(sample.command), 160),
+            duration(sample.first_seen - evidence.started_at),
+            duration(sample.last_seen - sample.first_seen),
+            duration(sample.cpu_s),
+            size(sample.max_rss_bytes),
+        )
+        for sample in samples
+    )
+
+
+def _provenance(evidence: TrialEvidence) -> tuple[Row, ...]:
+    rows = [("base model, weights digest", clean(evidence.base_weights_digest))]
+    for key, value in sorted(evidence.lock.items()):
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        for part, content in inner:
+            text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+            rows.append((clean(f"{key}.{part}" if part else key, 80), clean(text, 200)))
+    return tuple(rows)

@@ -1,0 +1,277 @@
+"""The default back end: bubblewrap (https://github.com/containers/bubblewrap), a namespace launcher.
+
+The program sees an empty root with /usr, a few files of /etc, the Python toolkit and its mounts, all read-only;
+/workspace read-write; /tmp, /home/agent and /dev/shm in memory. It has its own process, network, IPC and host
+name spaces, no capabilities, no way to make user namespaces, and an environment made from an allow-list. Only the
+ports of the spec lead out.
+
+As root the sandbox makes no user namespace but changes to a user of its own (one for each workspace), because
+limits on processes are ignored for root. Otherwise it uses a user namespace, which some hosts refuse.
+
+Does not hide: the names of host folders in /proc/self/mountinfo, the kernel's version, the machine's size and
+load. Does not protect against bugs of the kernel: the filter of system calls only stops user namespaces. GPUs are
+not passed through.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from agent2.errors import SandboxError
+from agent2.sandbox import toolkit
+from agent2.sandbox.forward import Plan
+from agent2.sandbox.host import NAMESPACES, bwrap_version, has_root_rights, probe, uid_for
+from agent2.sandbox.limits import (
+    OWN_PROCESSES,
+    ControlGroup,
+    Hierarchy,
+    counts_per_namespace,
+    hierarchies,
+    rlimits,
+    tasks_of_user,
+)
+from agent2.sandbox.process import FORWARDER, Launch, SandboxProcess
+from agent2.sandbox.seccomp import user_namespace_filter
+from agent2.sandbox.spec import (
+    BASE_ENVIRONMENT,
+    GIB,
+    HOME,
+    PRIVATE,
+    WORKSPACE,
+    Containment,
+    Limits,
+    SandboxSpec,
+    Strength,
+    check_spec,
+    refuse_hidden,
+)
+
+UNPRIVILEGED_UID = 1000
+"""Inside a user namespace."""
+MIN_VERSION = (0, 7)
+"""The first one with size limits on tmpfs."""
+
+_numbers = itertools.count()
+
+
+class Bubblewrap:
+    """Runs programs in bubblewrap."""
+
+    name = "bubblewrap"
+
+    def __init__(self, binary: str = "bwrap", *, as_root: bool | None = None) -> None:
+        """binary: name or path of bwrap. as_root: whether we have root's rights; None asks the kernel."""
+        self._binary = binary
+        self._as_root = has_root_rights() if as_root is None else as_root
+        self._version: tuple[int, ...] | None = None
+
+    @property
+    def drops_user(self) -> bool:
+        """Whether programs run as a host user of their own; else as ours, in a user namespace."""
+        return self._as_root
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount."""
+        return inside
+
+    def prepare_workspace(self, path: Path) -> None:
+        """Make the folder if needed and give it, with all it holds, to the sandbox's user."""
+        path.mkdir(parents=True, exist_ok=True)
+        if not self._as_root:
+            return
+        uid = uid_for(path)
+        for folder, names, files in os.walk(path):
+            for name in (*names, *files):
+                os.chown(os.path.join(folder, name), uid, uid, follow_symlinks=False)
+            os.chown(folder, uid, uid)
+
+    def start(self, spec: SandboxSpec) -> SandboxProcess:
+        """Run a program; returns when it is about to start.
+
+        Raises SandboxError if the spec cannot be run as asked or the host cannot contain it.
+        """
+        check_spec(spec)
+        self.require()
+        uid = self._uid(spec)
+        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
+        for path in binds:
+            refuse_hidden(path, spec.hidden)
+        for _, system in toolkit.system_binds():
+            refuse_hidden(Path(system), spec.hidden)
+        if self._as_root:
+            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
+            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+            for socket in spec.ports.values():
+                os.chown(socket, uid, uid)
+        options = _Options()
+        try:
+            self._isolate(options)
+            _fill(options, spec, binds, uid)
+            launch = self._launch(spec, options, uid)
+        except BaseException:
+            options.close()
+            raise
+        return SandboxProcess(launch)
+
+    def require(self) -> tuple[int, ...]:
+        """The version of bubblewrap, after checking once that this host lets it work.
+
+        Raises SandboxError with one sentence that says what to do.
+        """
+        if self._version is None:
+            version = bwrap_version(self._binary)
+            if version < MIN_VERSION:
+                raise SandboxError(
+                    f"{self._binary} is version {'.'.join(map(str, version))}, 0.7 or newer is needed for limits on "
+                    "/tmp; upgrade bubblewrap, or use --sandbox none"
+                )
+            probe(self._binary, as_root=self._as_root)
+            self._version = version
+        return self._version
+
+    def containment(self, limits: Limits) -> list[Containment]:
+        """What holds how strongly on this host."""
+        places = hierarchies()
+        grouped = {name for name, place in places.items() if isinstance(place, Hierarchy)}
+        identity = "own host user" if self._as_root else "user namespace"
+        pids = ["RLIMIT_NPROC"] + (["pids control group"] if "pids" in grouped else [])
+        memory = (
+            Containment("memory", Strength.HARD, f"control group of {limits.memory_gib:g} GiB")
+            if "memory" in grouped
+            else Containment("memory", Strength.SOFT, f"watchdog at {limits.memory_gib:g} GiB of resident memory")
+        )
+        in_memory = f"/tmp, {HOME} and /dev/shm: {limits.tmp_gib:g} GiB each, hard"
+        return [
+            Containment("filesystem", Strength.HARD, f"mount namespace with explicit binds, {identity}"),
+            Containment("host processes", Strength.HARD, "process and IPC namespaces"),
+            Containment("network", Strength.HARD, "network namespace; only the listed ports lead out"),
+            Containment("environment", Strength.HARD, "cleared; allow-list"),
+            Containment("process count", Strength.HARD, f"{limits.processes}: {' and '.join(pids)}"),
+            memory,
+            Containment("disk", Strength.SOFT, f"watchdog at {limits.disk_gib:g} GiB of workspace; {in_memory}"),
+            Containment("file size", Strength.HARD, f"RLIMIT_FSIZE {limits.file_size_gib:g} GiB"),
+            Containment("descriptors", Strength.HARD, f"RLIMIT_NOFILE {limits.open_files} a process"),
+        ]
+
+    def _uid(self, spec: SandboxSpec) -> int:
+        if not self._as_root:
+            return UNPRIVILEGED_UID
+        uid = uid_for(spec.workspace)
+        if spec.workspace.stat().st_uid != uid:
+            self.prepare_workspace(spec.workspace)
+        return uid
+
+    def _isolate(self, options: "_Options") -> None:
+        options.add(*NAMESPACES, "--hostname", "agent2", "--die-with-parent", "--new-session", "--clearenv")
+        options.add("--cap-drop", "ALL")
+        calls = user_namespace_filter()
+        if calls is not None:
+            options.add("--seccomp", str(options.keep(calls)))
+        if self._as_root:
+            for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+                options.add("--cap-add", capability)
+            return
+        options.add("--unshare-user", "--uid", str(UNPRIVILEGED_UID), "--gid", str(UNPRIVILEGED_UID))
+
+    def _launch(self, spec: SandboxSpec, options: "_Options", uid: int) -> Launch:
+        process_limit = spec.limits.processes + OWN_PROCESSES
+        if not self._as_root and not counts_per_namespace():
+            process_limit += tasks_of_user(os.getuid())
+        path = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
+        plan = Plan(
+            command=list(spec.command),
+            directory=WORKSPACE,
+            environment={**BASE_ENVIRONMENT, "PATH": path, **spec.environment},
+            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+            uid=uid if self._as_root else None,
+            rlimits=rlimits(spec.limits, process_limit),
+            die_with_parent=False,
+        )
+        arguments = options.descriptor()
+        argv = (self._binary, "--args", str(arguments), "--", f"{PRIVATE}/python", "-I", "-S", f"{PRIVATE}/forward.py")
+        return Launch(
+            argv=argv,
+            plan=plan,
+            pass_fds=tuple(options.descriptors),
+            limits=spec.limits,
+            workspace=spec.workspace,
+            log=spec.log,
+            group=ControlGroup(str(next(_numbers)), spec.limits, hierarchies()),
+            depth=2,
+            watched=True,
+        )
+
+
+class _Options:
+    """Options for bwrap; handed over in a memory file, so that no process list shows them."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self._folders: set[str] = set()
+        self.descriptors: list[int] = []
+
+    def add(self, *words: str) -> None:
+        self._words.extend(words)
+
+    def place(self, destination: str, *words: str) -> None:
+        """Add an option that makes `destination`, after the folders on the way to it (readable by everybody)."""
+        for parent in reversed(PurePosixPath(destination).parents[:-1]):
+            if not any(parent.is_relative_to(folder) for folder in self._folders):
+                self.add("--perms", "0755", "--dir", str(parent))
+        self._folders.add(destination)
+        self.add(*words)
+
+    def bind(self, kind: str, host: str, inside: str) -> None:
+        self.place(inside, kind, host, inside)
+
+    def file(self, path: str, content: str) -> None:
+        self.place(path, "--perms", "0444", "--file", str(self.keep(content.encode())), path)
+
+    def tmpfs(self, path: str, limits: Limits, mode: str) -> None:
+        size = str(int(limits.tmp_gib * GIB))
+        self.place(path, "--size", size, "--perms", mode, "--tmpfs", path)
+
+    def descriptor(self) -> int:
+        """All options as NUL-separated words."""
+        return self.keep("\0".join(self._words).encode())
+
+    def keep(self, content: bytes) -> int:
+        """A descriptor from which bwrap reads `content`."""
+        descriptor = os.memfd_create("agent2")
+        self.descriptors.append(descriptor)
+        os.write(descriptor, content)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return descriptor
+
+    def close(self) -> None:
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int) -> None:
+    """Everything that the program sees."""
+    options.add("--tmpfs", "/")
+    for kind, path in toolkit.system_binds():
+        if kind == "link":
+            options.place(path, "--symlink", os.readlink(path), path)
+        else:
+            options.bind("--ro-bind", os.path.realpath(path), path)
+    for path, content in toolkit.made_files(uid).items():
+        options.file(path, content)
+    for bind in binds:
+        options.bind("--ro-bind", str(bind.resolve()), str(bind))
+    options.bind("--ro-bind", str(FORWARDER.resolve()), f"{PRIVATE}/forward.py")
+    options.place(f"{PRIVATE}/python", "--symlink", str(toolkit.interpreter()), f"{PRIVATE}/python")
+    for port, socket in spec.ports.items():
+        options.bind("--ro-bind", str(socket.resolve()), f"{PRIVATE}/ports/{port}")
+    options.place("/proc", "--proc", "/proc")
+    options.place("/dev", "--dev", "/dev")
+    options.tmpfs("/dev/shm", spec.limits, "1777")
+    options.add("--remount-ro", "/dev")
+    options.tmpfs("/tmp", spec.limits, "1777")
+    options.tmpfs(HOME, spec.limits, "0777")
+    for mount in spec.mounts:
+        options.bind("--bind" if mount.writable else "--ro-bind", str(mount.host.resolve()), mount.inside)
+    options.bind("--bind", str(spec.workspace.resolve()), WORKSPACE)
+    options.add("--remount-ro", "/", "--chdir", "/")

@@ -1,0 +1,87 @@
+"""No sandbox: runs the program as a plain child, with the rights of the user who runs the harness.
+
+Only for programs that one trusts, on hosts where nothing else works; reports must say that it was used. The
+environment is the allow-list, ports are offered on the host's own loopback, and inside paths in the command
+and the environment are replaced by host paths. Contains nothing: no limit of the spec is enforced, except that the log
+file stays small. Killing the harness ends the command, but not what the command started.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from agent2.sandbox.forward import Plan
+from agent2.sandbox.process import FORWARDER, Launch, SandboxProcess
+from agent2.sandbox.spec import BASE_ENVIRONMENT, WORKSPACE, Containment, Limits, SandboxSpec, Strength, check_spec
+from agent2.sandbox.toolkit import SYSTEM_PATH, toolkit_path
+
+NOT_CONTAINED = (
+    "filesystem",
+    "host processes",
+    "network",
+    "environment",
+    "process count",
+    "memory",
+    "disk",
+    "file size",
+    "descriptors",
+)
+PRIVATE_FOLDERS = ("HOME", "TMPDIR")
+"""Variables whose folder does not exist outside a sandbox; the host's are used."""
+
+
+class Unsandboxed:
+    """Runs programs without containing them."""
+
+    name = "none"
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount: where it is."""
+        return str(host.resolve())
+
+    def prepare_workspace(self, path: Path) -> None:
+        """Make the folder if needed; the program has our rights anyway."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def start(self, spec: SandboxSpec) -> SandboxProcess:
+        """Run a program; returns when it is about to start. Raises SandboxError if it cannot be run as asked."""
+        check_spec(spec)
+        places = {WORKSPACE: spec.workspace} | {mount.inside: mount.host for mount in spec.mounts}
+        names = sorted(places, key=len, reverse=True)
+
+        def outside(value: str) -> str:
+            for inside in names:
+                if value == inside or value.startswith(inside + "/"):
+                    return self.visible_path(places[inside], inside) + value[len(inside) :]
+            return value
+
+        environment = dict(BASE_ENVIRONMENT) | {"PATH": toolkit_path() if spec.python else SYSTEM_PATH}
+        for name in PRIVATE_FOLDERS:
+            environment[name] = os.environ.get(name, "/tmp")
+        environment |= {name: outside(value) for name, value in spec.environment.items()}
+        plan = Plan(
+            command=[outside(word) for word in spec.command],
+            directory=str(spec.workspace.resolve()),
+            environment=environment,
+            ports={str(port): str(socket.resolve()) for port, socket in spec.ports.items()},
+            uid=None,
+            rlimits={},
+            die_with_parent=True,
+        )
+        return SandboxProcess(
+            Launch(
+                argv=(sys.executable, "-I", "-S", str(FORWARDER)),
+                plan=plan,
+                pass_fds=(),
+                limits=spec.limits,
+                workspace=spec.workspace,
+                log=spec.log,
+                group=None,
+                depth=0,
+                watched=False,
+            )
+        )
+
+    def containment(self, limits: Limits) -> list[Containment]:
+        """Nothing, nine times."""
+        return [Containment(what, Strength.NONE, "the program runs as the harness's user") for what in NOT_CONTAINED]

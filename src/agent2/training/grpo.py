@@ -1,0 +1,162 @@
+"""Reinforcement learning with TRL's GRPOTrainer: sample, verify, and prefer what did better than its group.
+
+Rows are {"prompt", "answer"}: the model sees the prompt only, the reward function sees what the model wrote
+and the answer. The log (see `logs`) and TRL's trainer state are written beside out_dir. One torch thread
+unless $AGENT2_THREADS says more; a CUDA device is used if present.
+
+A reward that no member of a group earns, or that all of them earn, teaches nothing: the base model must
+solve some of the prompts some of the time. Does NOT do multi-turn episodes.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import (
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+from trl import GRPOConfig, GRPOTrainer
+
+from agent2.errors import ConfigError
+from agent2.training.checkpoints import load_for_training, save_checkpoint, use_threads
+from agent2.training.logs import LOG_NAME, STATE_NAME, LogWriter, OnLog
+from agent2.training.reports import TrainReport
+
+_log = logging.getLogger(__name__)
+
+Reward = Callable[[list[str], list[str]], list[float]]
+"""Completions and reference answers, in the same order, to one reward each."""
+
+OnCheckpoint = Callable[[int, Path], None]
+"""Told after how many steps which folder was saved; training waits until it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoSettings:
+    """Hyperparameters of GRPO; the defaults fit the tiny models."""
+
+    steps: int = 150
+    prompts_per_step: int = 32
+    generations: int = 8
+    """Completions of one prompt, the group that a reward is compared within."""
+    learning_rate: float = 5e-4
+    temperature: float = 1.0
+    max_completion_tokens: int = 12
+    kl_coefficient: float = 0.0
+    """Weight of the divergence from the base model; 0 spares the reference model."""
+    loss_type: str = "dapo"
+    checkpoint_steps: tuple[int, ...] = ()
+    """After these steps the model is saved as `<out_dir>-step<N>` and the caller is told."""
+    log_every_steps: int = 5
+    seed: int = 0
+
+
+def train_grpo(
+    model_path: Path,
+    rows: Sequence[Mapping[str, str]],
+    reward: Reward,
+    out_dir: Path,
+    settings: GrpoSettings,
+    on_log: OnLog | None = None,
+    on_checkpoint: OnCheckpoint | None = None,
+) -> TrainReport:
+    """Train the model in model_path on the prompts of rows and save it in out_dir.
+
+    Randomness: all of it from settings.seed. Raises ConfigError if there are no rows or one lacks a field.
+    """
+    started = time.monotonic()
+    prompts = [_prompt(row, index) for index, row in enumerate(rows)]
+    if not prompts:
+        raise ConfigError("train_grpo: there are no rows to practise on; give at least one {'prompt', 'answer'}")
+    use_threads()
+    set_seed(settings.seed)
+    model, tokenizer = load_for_training(model_path)
+    log_path = out_dir.parent / LOG_NAME
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=_trl_reward(reward),
+        args=_arguments(settings, out_dir),
+        train_dataset=Dataset.from_list(prompts),
+        processing_class=tokenizer,
+        callbacks=[
+            LogWriter(log_path, "grpo", on_log),
+            _CheckpointSaver(settings.checkpoint_steps, model_path, out_dir, on_checkpoint),
+        ],
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    trainer.state.save_to_json(str(out_dir.parent / STATE_NAME))
+    save_checkpoint(trainer.model, model_path, out_dir)
+    report = TrainReport(out_dir, trainer.state.global_step, time.monotonic() - started, log_path)
+    _log.info("grpo: %d steps in %.1f s", report.steps, report.seconds)
+    return report
+
+
+class _CheckpointSaver(TrainerCallback):
+    """Saves the model at given steps and tells the caller."""
+
+    def __init__(
+        self, steps: tuple[int, ...], model_path: Path, out_dir: Path, on_checkpoint: OnCheckpoint | None
+    ) -> None:
+        self._steps = frozenset(steps)
+        self._model_path = model_path
+        self._out_dir = out_dir
+        self._on_checkpoint = on_checkpoint
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.global_step not in self._steps:
+            return
+        folder = self._out_dir.with_name(f"{self._out_dir.name}-step{state.global_step}")
+        save_checkpoint(kwargs["model"], self._model_path, folder)
+        if self._on_checkpoint is not None:
+            self._on_checkpoint(state.global_step, folder)
+
+
+def _prompt(row: Mapping[str, str], index: int) -> dict[str, Any]:
+    missing = {"prompt", "answer"} - set(row)
+    if missing:
+        raise ConfigError(f"train_grpo: row {index} has no {' and no '.join(sorted(missing))}; it has {sorted(row)}")
+    return {"prompt": [{"role": "user", "content": row["prompt"]}], "answer": row["answer"]}
+
+
+def _trl_reward(reward: Reward) -> Callable[..., list[float]]:
+    """The reward in the shape that TRL calls: completions are lists with one assistant message."""
+
+    def verifier(completions: list[list[dict[str, str]]], answer: list[str], **_: Any) -> list[float]:
+        return reward([messages[-1]["content"] for messages in completions], answer)
+
+    return verifier
+
+
+def _arguments(settings: GrpoSettings, out_dir: Path) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=str(out_dir),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.prompts_per_step * settings.generations,
+        num_generations=settings.generations,
+        max_completion_length=settings.max_completion_tokens,
+        temperature=settings.temperature,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant",
+        beta=settings.kl_coefficient,
+        loss_type=settings.loss_type,
+        adam_beta2=0.98,
+        logging_steps=settings.log_every_steps,
+        seed=settings.seed,
+        bf16=False,
+        activation_checkpointing=False,
+        use_cpu=not torch.cuda.is_available(),
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )

@@ -1,0 +1,75 @@
+"""One training log for every recipe: JSON lines, written as training goes.
+
+A line holds `phase`, `step`, `seconds` and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`,
+`length` (tokens of a completion), `clipped` (share of completions cut off), `grad_norm` and
+`learning_rate` that the trainer measured: what it did not measure is absent, never zero.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+LOG_NAME = "train_log.jsonl"
+STATE_NAME = "trainer_state.json"
+
+LogLine = dict[str, float | str]
+OnLog = Callable[[LogLine], None]
+
+_NAMES = MappingProxyType(
+    {
+        "loss": "loss",
+        "reward": "reward",
+        "reward_std": "reward_std",
+        "kl": "kl",
+        "entropy": "entropy",
+        "completions/mean_length": "length",
+        "completions/clipped_ratio": "clipped",
+        "grad_norm": "grad_norm",
+        "learning_rate": "learning_rate",
+    }
+)
+
+
+class LogWriter(TrainerCallback):
+    """Appends a line for every log of a trainer, and tells the caller."""
+
+    def __init__(self, path: Path, phase: str, on_log: OnLog | None = None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+        self._phase = phase
+        self._on_log = on_log
+        self._started = time.monotonic()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write what this log measured; the summary that a trainer logs at its end has no loss or reward."""
+        measured = {ours: float(logs[theirs]) for theirs, ours in _NAMES.items() if logs and theirs in logs}
+        if not {"loss", "reward"} & set(measured):
+            return
+        line: LogLine = {
+            "phase": self._phase,
+            "step": state.global_step,
+            "seconds": round(time.monotonic() - self._started, 3),
+            **measured,
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        if self._on_log is not None:
+            self._on_log(line)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Close the file."""
+        self._file.close()

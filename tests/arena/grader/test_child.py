@@ -1,0 +1,244 @@
+"""The evaluating child, with a real model, real items and real cards; the harness is really killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from agent2.arena.evidence import SubmissionState
+from agent2.arena.grader.evaluator import ChildEvaluator, log_of
+from agent2.arena.grader.job import EvaluationJob, EvaluationStopped
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.errors import Fault
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.records import Split
+from grading_builders import write_checkpoint
+
+pytestmark = pytest.mark.slow  # each test starts a process that loads torch
+
+
+@pytest.fixture
+def make_job(tmp_path, base, hidden_items):
+    def make(checkpoint: Path, **changes) -> EvaluationJob:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        fields = {
+            "checkpoint": checkpoint,
+            "base": base,
+            "name": "submission-1",
+            "benchmark": "arithmetic",
+            "split": Split.TEST_PUBLIC,
+            "items": hidden_items[Split.TEST_PUBLIC],
+            "card": tmp_path / "submission" / "card",
+            "scratch": scratch,
+            "seed": 0,
+        }
+        return EvaluationJob(**{**fields, **changes})
+
+    return make
+
+
+def run(job: EvaluationJob, timeout_s: float = 120.0):
+    return ChildEvaluator(timeout_s)(job, threading.Event())
+
+
+def test_a_checkpoint_is_scored_with_the_tokenizer_and_template_of_the_base(make_job, base, tmp_path):
+    model = write_checkpoint(tmp_path / "model", seed=3)
+    (model / "chat_template.jinja").write_text("{{ raise_exception('the submitted template was used') }}")
+    (model / "generation_config.json").write_text(json.dumps({"eos_token_id": list(range(32))}))
+    job = make_job(model)
+    outcome = run(job)
+    assert outcome.fault is None, outcome.reason
+    assert outcome.value is not None and 0 <= outcome.value <= 1 and (outcome.n_items, outcome.n_missing) == (8, 0)
+    assert outcome.weights_digest == inspect_checkpoint(model).weights_digest
+    assert validate_card(job.card) == []
+    rollouts = list(iter_rollouts(job.card))
+    assert {r.rollout.item_id for r in rollouts} == {item.id for item in job.items}
+    assert max(len(r.rollout.turns[0].action) for r in rollouts) > 1, "the submitted end tokens were not used"
+    assert read_header(job.card).protocol.chat_template_digest == inspect_checkpoint(base).chat_template_digest
+    again = run(make_job(model, scratch=_fresh(tmp_path / "scratch-2")))
+    assert again == outcome, "a finished card is read, not played again"
+
+
+def test_weights_that_are_no_numbers_are_the_submitters_fault(make_job, tmp_path):
+    model = write_checkpoint(tmp_path / "model")
+    tensors = load_file(model / "model.safetensors")
+    tensors["model.norm.weight"][3] = np.nan
+    save_file(tensors, model / "model.safetensors", {"format": "pt"})
+    job = make_job(model)
+    outcome = run(job)
+    assert outcome.fault is Fault.SUBMITTER and outcome.value is None
+    assert "model.norm.weight" in outcome.reason
+    assert not job.card.exists()
+
+
+def test_an_adapter_is_merged_before_it_is_scored(make_job, base, tmp_path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "/somewhere/else",
+        "r": 2,
+        "lora_alpha": 4,
+        "target_modules": ["q_proj"],
+        "bias": "none",
+    }
+    (adapter / "adapter_config.json").write_text(json.dumps(settings))
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 16)).astype(np.float32), rng.normal(size=(16, 2)).astype(np.float32)
+    save_file({name.format("A"): a, name.format("B"): b}, adapter / "adapter_model.safetensors", {"format": "pt"})
+    outcome = run(make_job(adapter))
+    assert outcome.fault is None, outcome.reason
+    assert outcome.weights_digest not in (None, inspect_checkpoint(base).weights_digest)
+
+    save_file(
+        {name.format("A"): a, name.format("B"): np.zeros_like(b)},
+        adapter / "adapter_model.safetensors",
+        {"format": "pt"},
+    )
+    untrained = run(make_job(adapter, card=tmp_path / "untrained" / "card", scratch=_fresh(tmp_path / "scratch-2")))
+    assert untrained.weights_digest == inspect_checkpoint(base).weights_digest
+
+
+def test_an_evaluation_that_overruns_is_an_infrastructure_fault(make_job, base):
+    outcome = run(make_job(base), timeout_s=0.3)
+    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None and outcome.is_resumable
+    assert "did not end within 0.3 seconds" in outcome.reason
+    assert not psutil.Process().children()
+
+
+def test_a_child_that_is_killed_is_an_infrastructure_fault(make_job, base):
+    killer = threading.Thread(target=_kill_the_first_child)
+    killer.start()
+    outcome = run(make_job(base))
+    killer.join()
+    assert outcome.fault is Fault.INFRASTRUCTURE
+    assert "was killed by SIGKILL (often: out of memory)" in outcome.reason
+
+
+def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
+    job = make_job(base, device="no-such-device")
+    outcome = run(job)
+    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None
+    assert "no-such-device" in log_of(job.card).read_text()
+
+
+def test_stopping_the_grader_ends_the_child(make_job, base):
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    started = time.monotonic()
+    with pytest.raises(EvaluationStopped):
+        ChildEvaluator(120.0)(make_job(base), stop)
+    assert time.monotonic() - started < 10
+    assert not psutil.Process().children()
+
+
+def test_the_child_inherits_no_key_and_no_secret(make_job, base, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("AGENT2_HOME", "/somewhere/secret")
+    seen: list[dict[str, str]] = []
+
+    def look() -> None:
+        child = _first_child()
+        while not seen:
+            environment = child.environ()
+            if "HF_HOME" in environment:  # before exec it is still a copy of this process
+                seen.append(environment)
+        child.kill()
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    run(make_job(base))
+    watcher.join()
+    assert not {"OPENAI_API_KEY", "AGENT2_HOME"} & set(seen[0])
+    assert "sk-very-secret" not in " ".join(seen[0].values())
+
+
+HARNESS = """
+    import sys
+    from pathlib import Path
+    from agent2.arena.budget import Deadline
+    from agent2.arena.grader.evaluator import ChildEvaluator
+    from agent2.arena.grader.examiner import GraderSettings
+    from agent2.arena.grader.service import Grader
+    from agent2.arena.paths import TrialPaths
+    from agent2.benchmarks import load_benchmark
+    from agent2.records import Split
+
+    items = {Split.TEST_PUBLIC: load_benchmark("arithmetic").items(Split.TEST_PUBLIC, 2000, b"s" * 32)}
+    deadline = Deadline(1_000.0, 600.0, lambda: 1_100.0)
+    settings = GraderSettings(TrialPaths(Path(sys.argv[1])), Path(sys.argv[2]), "arithmetic", items, deadline)
+    grader = Grader(settings, ChildEvaluator(120.0))
+    if sys.argv[3] == "submit":
+        for _ in range(2):
+            assert grader.submit("output/model").is_accepted
+    grader.start()
+    assert grader.drain(120.0)
+    grader.stop()
+"""
+
+
+def test_a_harness_killed_in_the_middle_of_an_evaluation_loses_nothing_and_scores_nothing_twice(
+    trial, base, make_grader
+):
+    write_checkpoint(trial.workspace / "output" / "model", seed=5)
+    arguments = [sys.executable, "-c", textwrap.dedent(HARNESS), str(trial.root), str(base)]
+    harness = subprocess.Popen([*arguments, "submit"])
+    lines = trial.submission_card(1) / "rollouts.jsonl"
+    _wait_until(lambda: harness.poll() is not None or _count_lines(lines) >= 20)
+    assert harness.poll() is None, "it ended before it could be killed"
+    children = psutil.Process(harness.pid).children()
+    os.kill(harness.pid, signal.SIGKILL)
+    harness.wait()
+    assert psutil.wait_procs(children, timeout=10)[1] == [], "the child dies with the harness"
+    n_before = _count_lines(lines)
+    assert 20 <= n_before < 2000, "killed in the middle"
+
+    shutil.rmtree(trial.workspace / "output" / "model")
+    subprocess.run([*arguments, "resume"], check=True)
+    records = make_grader().all()
+    assert [record.state for record in records] == [SubmissionState.SCORED] * 2
+    assert [record.score.n_items for record in records] == [2000, 2000]
+    assert records[0].score.value == records[1].score.value, "the same checkpoint, whole or resumed"
+    rollouts = [(r.rollout.item_id, r.rollout.attempt) for r in iter_rollouts(trial.submission_card(1))]
+    assert len(rollouts) == len(set(rollouts)) == 2000
+    assert validate_card(trial.submission_card(1)) == []
+
+
+def _count_lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _fresh(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _first_child() -> psutil.Process:
+    children: list[psutil.Process] = []
+    _wait_until(lambda: bool(children.extend(psutil.Process().children()) or children))
+    return children[0]
+
+
+def _kill_the_first_child() -> None:
+    _first_child().kill()
+
+
+def _wait_until(is_so, timeout_s: float = 60.0) -> None:
+    ends_at = time.monotonic() + timeout_s
+    while not is_so():
+        assert time.monotonic() < ends_at, "waited in vain"
+        time.sleep(0.005)

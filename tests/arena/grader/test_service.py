@@ -1,0 +1,325 @@
+import json
+import os
+import shutil
+import threading
+import time
+
+import numpy as np
+import pytest
+from grading_builders import ScriptedEvaluation, broken, llama_tensors, scored, write_checkpoint
+from safetensors.numpy import save_file
+
+from agent2.arena.budget import Deadline
+from agent2.arena.evidence import SubmissionState
+from agent2.arena.grader.examiner import EvaluationFailed
+from agent2.arena.grader.job import EvaluationStopped
+from agent2.arena.grader.service import Grader
+from agent2.errors import Fault
+from agent2.records import Split
+
+
+@pytest.fixture
+def model(trial):
+    return write_checkpoint(trial.workspace / "output" / "model", seed=1)
+
+
+def verdict(grader: Grader, number: int):
+    record = grader.wait(number, 20)
+    assert record is not None and record.state is not SubmissionState.ACCEPTED
+    return record
+
+
+def refusal(grader: Grader, model_path: str = "output/model") -> str:
+    receipt = grader.submit(model_path)
+    assert not receipt.is_accepted
+    record = grader.get(receipt.number)
+    assert record is not None
+    assert (record.state, record.score, record.reason) == (SubmissionState.REJECTED, None, receipt.reason)
+    root = grader.settings.paths.root
+    assert str(root) not in receipt.reason and str(grader.settings.base) not in receipt.reason
+    assert not (root / "submissions" / str(receipt.number)).exists()
+    return receipt.reason
+
+
+def test_a_submission_is_scored_and_remembered(make_grader, model, trial):
+    evaluate = ScriptedEvaluation([scored(0.75)])
+    grader = make_grader(evaluate, lambda number: f"revision-{number}")
+    grader.start()
+    receipt = grader.submit("output/model", "first try")
+    record = verdict(grader, receipt.number)
+    assert receipt.is_accepted and record.number == 1
+    assert record.score is not None and record.score.value == 0.75
+    assert record.score.card == "submissions/1/card"
+    assert (record.note, record.revision, record.received_at) == ("first try", "revision-1", 1_100.0)
+    assert not record.is_base_copy and len(record.weights_digest or "") == 64
+    job = evaluate.jobs[0]
+    assert job.checkpoint == trial.snapshot(1) and job.split is Split.TEST_PUBLIC and len(job.items) == 8
+    assert not job.scratch.exists()
+    assert grader.best() == record
+
+
+def test_what_is_scored_is_the_snapshot(make_grader, model, trial):
+    evaluate = ScriptedEvaluation()
+    grader = make_grader(evaluate)
+    number = grader.submit("output/model").number
+    shutil.rmtree(model)
+    grader.start()
+    assert verdict(grader, number).state is SubmissionState.SCORED
+
+
+def test_a_copy_of_the_base_is_known_by_its_weights(make_grader, base, trial):
+    copy = trial.workspace / "output" / "copy"
+    shutil.copytree(base, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"_name_or_path": "mine"}, indent=4))
+    grader = make_grader()
+    grader.start()
+    record = verdict(grader, grader.submit("output/copy").number)
+    assert record.is_base_copy
+    assert "the weights equal the base model's; nothing was trained" in grader.remarks(1)
+
+
+def test_other_tokenizer_settings_template_and_generation_config_are_told(make_grader, model):
+    (model / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")
+    (model / "generation_config.json").write_text('{"temperature": 2}')
+    (model / "optimizer.pt").write_bytes(b"x")
+    grader = make_grader()
+    assert grader.submit("output/model").is_accepted
+    assert grader.remarks(1) == [
+        "left aside: 'optimizer.pt'",
+        "its chat template differs from the base model's; scoring uses the base model's",
+        "its generation config file differs from the base model's; scoring uses the base model's",
+    ]
+
+
+def test_missing_paths_are_refused_and_recorded(make_grader):
+    assert "does not exist" in refusal(make_grader(), "output/none")
+
+
+def test_pickle_weights_are_refused(make_grader, model):
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    assert "pickle weights, which are never loaded" in refusal(make_grader())
+
+
+def test_custom_code_is_refused(make_grader, model):
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "evil.Model"}}))
+    reason = refusal(make_grader())
+    assert "custom code, which is never run" in reason and reason.startswith("output/model/config.json")
+
+
+def test_another_architecture_is_refused(make_grader, model):
+    write_checkpoint(model, hidden_size=32)
+    assert "not the architecture of the base model" in refusal(make_grader())
+
+
+def test_truncated_weights_are_refused(make_grader, model):
+    weights = model / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 100)
+    assert "is truncated" in refusal(make_grader())
+
+
+def test_a_missing_tokenizer_is_refused(make_grader, model):
+    (model / "tokenizer.json").unlink()
+    assert "there is no tokenizer.json" in refusal(make_grader())
+
+
+def test_an_empty_folder_is_refused(make_grader, trial):
+    (trial.workspace / "output" / "empty").mkdir()
+    assert "is empty" in refusal(make_grader(), "output/empty")
+
+
+def test_a_file_swapped_by_another_thread_is_refused_or_whole(make_grader, model):
+    """The snapshot is one of the two versions or it is refused; never a mixture."""
+    versions = [llama_tensors(seed) for seed in (1, 2)]
+    done = threading.Event()
+
+    def swap() -> None:
+        turn = 0
+        while not done.is_set():
+            turn += 1
+            save_file(versions[turn % 2], model / "draft", {"format": "pt"})
+            (model / "draft").rename(model / "model.safetensors")
+
+    grader = make_grader()
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    try:
+        receipts = [grader.submit("output/model") for _ in range(10)]
+    finally:
+        done.set()
+        swapper.join()
+    digests = {record.weights_digest for record in grader.all() if record.state is SubmissionState.ACCEPTED}
+    assert len(digests) <= 2
+    refused = [receipt.reason for receipt in receipts if not receipt.is_accepted]
+    assert all("changed while the snapshot was taken" in reason for reason in refused), refused
+
+
+def test_two_submits_at_once_are_both_accepted_and_scored_once(make_grader, model, trial):
+    write_checkpoint(trial.workspace / "output" / "other", seed=2)
+    evaluate = ScriptedEvaluation()
+    grader = make_grader(evaluate)
+    grader.start()
+    barrier = threading.Barrier(2)
+    numbers = []
+
+    def submit(path: str) -> None:
+        barrier.wait()
+        numbers.append(grader.submit(path).number)
+
+    threads = [threading.Thread(target=submit, args=(path,)) for path in ("output/model", "output/other")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == [1, 2]
+    assert {verdict(grader, number).state for number in numbers} == {SubmissionState.SCORED}
+    assert [job.name for job in evaluate.jobs] == ["submission-1", "submission-2"]
+
+
+def test_after_the_deadline_nothing_is_taken(make_grader, model):
+    now = [1_599.9]
+    grader = make_grader(deadline=Deadline(1_000.0, 600.0, lambda: now[0]))
+    assert grader.submit("output/model").is_accepted
+    now[0] = 1_600.0
+    receipt = grader.submit("output/model")
+    assert receipt.is_closed and "the deadline is over" in receipt.reason
+    assert [record.state for record in grader.all()] == [SubmissionState.ACCEPTED, SubmissionState.REJECTED]
+
+
+def test_the_budget_of_submissions_holds_and_refusals_do_not_use_it(make_grader, model):
+    grader = make_grader(max_submissions=2)
+    grader.submit("output/none")
+    assert grader.submit("output/model").is_accepted
+    assert grader.submit("output/model").is_accepted
+    receipt = grader.submit("output/model")
+    assert receipt.is_closed and "the budget of 2 submissions is used up" in receipt.reason
+
+
+def test_a_submitters_fault_is_final_and_never_a_zero(make_grader, model):
+    evaluate = ScriptedEvaluation([broken(Fault.SUBMITTER, "tensor 'x' holds NaN")])
+    grader = make_grader(evaluate)
+    grader.start()
+    record = verdict(grader, grader.submit("output/model").number)
+    assert (record.state, record.fault, record.score) == (SubmissionState.FAILED, Fault.SUBMITTER, None)
+    assert record.reason == "tensor 'x' holds NaN" and len(evaluate.jobs) == 1
+    assert grader.best() is None
+
+
+def test_an_infrastructure_fault_is_tried_once_more_and_the_agent_is_told(make_grader, model):
+    evaluate = ScriptedEvaluation([broken(Fault.INFRASTRUCTURE), scored(0.5)])
+    grader = make_grader(evaluate)
+    grader.start()
+    record = verdict(grader, grader.submit("output/model").number)
+    assert record.state is SubmissionState.SCORED
+    assert any("evaluated twice" in remark for remark in grader.remarks(record.number))
+    assert [job.discard_card for job in evaluate.jobs] == [False, True]
+
+
+def test_two_infrastructure_faults_end_in_a_fault_with_no_host_path(make_grader, model, trial, base):
+    reason = f"{trial.snapshot(1)}/model.safetensors and {base}/config.json are odd"
+    evaluate = ScriptedEvaluation([RuntimeError("boom"), broken(Fault.INFRASTRUCTURE, reason), scored(1.0)])
+    grader = make_grader(evaluate)
+    grader.start()
+    record = verdict(grader, grader.submit("output/model").number)
+    assert (record.state, record.fault, record.score) == (SubmissionState.FAILED, Fault.INFRASTRUCTURE, None)
+    assert record.reason == "the checkpoint/model.safetensors and the base model/config.json are odd"
+    assert len(evaluate.jobs) == 2
+
+
+def test_what_was_accepted_is_scored_by_the_next_grader(make_grader, model):
+    first = make_grader(ScriptedEvaluation([EvaluationStopped()]))
+    number = first.submit("output/model").number
+    first.start()
+    first.stop()
+    second = make_grader(ScriptedEvaluation([scored(0.5)]))
+    second.start()
+    assert verdict(second, number).state is SubmissionState.SCORED
+    assert [record.number for record in second.all()] == [1]
+
+
+def test_draining_finishes_what_was_accepted_and_takes_no_more(make_grader, model):
+    evaluate = ScriptedEvaluation()
+    evaluate.may_go_on.clear()
+    grader = make_grader(evaluate)
+    grader.start()
+    for _ in range(3):
+        grader.submit("output/model")
+    assert grader.drain(0.05) is False
+    assert not grader.submit("output/model").is_accepted
+    evaluate.may_go_on.set()
+    assert grader.drain(20) is True
+    assert [record.state for record in grader.all()] == [SubmissionState.SCORED] * 3 + [SubmissionState.REJECTED]
+
+
+def test_waiting_ends_at_its_time(make_grader, model):
+    grader = make_grader()
+    number = grader.submit("output/model").number
+    started = time.monotonic()
+    record = grader.wait(number, 0.05)
+    assert record is not None and record.state is SubmissionState.ACCEPTED
+    assert time.monotonic() - started < 5
+    assert grader.wait(99, 1) is None
+
+
+def test_a_failing_recorder_costs_no_submission(make_grader, model):
+    def fail(number: int) -> str:
+        raise RuntimeError("odd workspace")
+
+    grader = make_grader(None, fail)
+    assert grader.submit("output/model").is_accepted
+    assert grader.remarks(1) == ["the code revision in the workspace could not be recorded"]
+
+
+def test_a_full_disk_of_the_grader_is_not_the_agents_fault(make_grader, model, trial):
+    trial.root.joinpath("submissions").write_text("a file where the folder should be")
+    grader = make_grader()
+    receipt = grader.submit("output/model")
+    record = grader.get(receipt.number)
+    assert record is not None and record.fault is Fault.INFRASTRUCTURE
+    assert "the checkpoint is not to blame" in record.reason
+
+
+def test_a_leftover_of_an_attempt_cut_short_is_not_mixed_in(make_grader, model, trial):
+    trial.snapshot(1).mkdir(parents=True)
+    (trial.snapshot(1) / "chat_template.jinja").write_text("old")
+    (model / "chat_template.jinja").unlink()
+    assert make_grader().submit("output/model").is_accepted
+    assert not (trial.snapshot(1) / "chat_template.jinja").exists()
+
+
+def test_odd_text_from_an_agent_is_kept_as_text(make_grader, model):
+    grader = make_grader()
+    grader.submit("output/\ud800", "n" * 5_000)
+    record = grader.get(1)
+    assert record is not None and record.model_path == "output/\\ud800" and len(record.note) == 2_000
+
+
+def test_the_trial_itself_may_ask_for_base_and_final_scores(make_grader, base, trial):
+    evaluate = ScriptedEvaluation([scored(0.25), broken(Fault.SUBMITTER, "bad")])
+    grader = make_grader(evaluate)
+    card = trial.card("base", Split.TEST_PRIVATE)
+    score = grader.evaluate_checkpoint(base, Split.TEST_PRIVATE, card, "base", attempts=4)
+    assert (score.value, score.card) == (0.25, "cards/base-test_private")
+    assert evaluate.jobs[0].attempts == 4
+    assert [item.split for item in evaluate.jobs[0].items] == [Split.TEST_PRIVATE] * 8
+    with pytest.raises(EvaluationFailed, match="base on test_private: bad") as caught:
+        grader.evaluate_checkpoint(base, Split.TEST_PRIVATE, card, "base")
+    assert caught.value.fault is Fault.SUBMITTER
+    assert grader.all() == []
+
+
+def test_sharded_weights_of_equal_tensors_are_the_same_weights(make_grader, base, trial):
+    sharded = trial.workspace / "output" / "sharded"
+    shutil.copytree(base, sharded)
+    (sharded / "model.safetensors").unlink()
+    tensors = llama_tensors(0)
+    names = sorted(tensors)
+    halves = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
+    for file, some in halves.items():
+        save_file({name: np.ascontiguousarray(tensors[name]) for name in some}, sharded / file, {"format": "pt"})
+    where = {name: file for file, some in halves.items() for name in some}
+    (sharded / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    grader = make_grader()
+    assert grader.submit("output/sharded").is_accepted
+    assert grader.all()[0].is_base_copy

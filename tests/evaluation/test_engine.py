@@ -1,0 +1,339 @@
+import pytest
+
+from agent2.errors import EnvironmentFailed, Fault, SamplerFailed
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.scripted import ScriptedSampler
+from agent2.records import (
+    Completion,
+    Item,
+    Message,
+    RolloutStatus,
+    SamplingSettings,
+    Score,
+    Split,
+    Step,
+    StopReason,
+    derive_seed,
+)
+
+
+class Echo:
+    """Asks `n_turns` times and keeps what it was told; breaks in the ways its item's payload says."""
+
+    def __init__(self, broken_worlds):
+        self.said = []
+        self.broken_worlds = broken_worlds  # shared by the worlds of a test: ids of items whose world broke
+
+    def reset(self, item, seed):
+        self.item = item
+        self.seed = seed
+        self._break("reset")
+        return [Message("user", item.prompt)]
+
+    def act(self, action):
+        self.said.append(action)
+        self._break("act")
+        is_over = len(self.said) >= self.item.payload.get("n_turns", 1)
+        return Step(None if is_over or self.item.payload.get("silent") else f"heard {action}", is_over)
+
+    def state(self):
+        self._break("state")
+        return {"answer": self.said[-1], "said": list(self.said)}
+
+    def _break(self, where):
+        times = self.item.payload.get(f"break_{where}", 0)
+        if self.broken_worlds.count(self.item.id) < times:
+            self.broken_worlds.append(self.item.id)
+            raise EnvironmentFailed(f"the world broke in {where}")
+
+
+class Longest:
+    name, version = "longest", "1"
+
+    def score(self, item, rollout):
+        return Score(1.0 if rollout.answer == item.reference else 0.0, f"answered {rollout.answer!r}")
+
+
+class LateSampler(ScriptedSampler):
+    """Answers only the latest request at each collect, and remembers what it was asked."""
+
+    def __init__(self, reply, capacity=4):
+        super().__init__(reply, capacity)
+        self.asked = []
+        self.most_in_flight = 0
+
+    def submit(self, request_id, prompt, settings):
+        super().submit(request_id, prompt, settings)
+        self.asked.append((prompt, settings.seed))
+        self.most_in_flight = max(self.most_in_flight, len(self._done))
+
+    def collect(self):
+        request_id = max(self._done)
+        return [(request_id, self._done.pop(request_id))]
+
+
+def item(name="a", reference="yes", **payload):
+    return Item(name, Split.DEV, f"question {name}", reference, payload)
+
+
+def yes(messages):
+    return "yes"
+
+
+def worlds():
+    broken_worlds = []
+    return lambda: Echo(broken_worlds)
+
+
+def play_all(items, sampler=None, scorer=None, max_turns=5, max_in_flight=None, attempts=1):
+    plan = (Attempt(one, k, derive_seed(one.id, k)) for k in range(attempts) for one in items)
+    settings = PlaySettings(SamplingSettings(temperature=0.5), max_turns, max_in_flight)
+    return list(play(plan, sampler or ScriptedSampler(yes), worlds(), scorer or Longest(), settings))
+
+
+def play_one(one, **how):
+    (record,) = play_all([one], **how)
+    return record
+
+
+def test_a_single_turn_is_played_and_scored():
+    record = play_one(item())
+    rollout = record.rollout
+    assert (rollout.status, rollout.answer, rollout.retries, rollout.reason) == (RolloutStatus.COMPLETED, "yes", 0, "")
+    assert rollout.prompt == [Message("user", "question a")]
+    assert rollout.state == {"answer": "yes", "said": ["yes"]}
+    assert [(t.action, t.observation) for t in rollout.turns] == [("yes", None)]
+    assert record.score == Score(1.0, "answered 'yes'")
+
+
+def test_many_turns_go_through_the_same_loop():
+    def count(messages):
+        return str(len(messages))
+
+    record = play_one(item(reference="5", n_turns=3), sampler=ScriptedSampler(count))
+    assert [t.action for t in record.rollout.turns] == ["1", "3", "5"]  # each turn adds a reply and an observation
+    assert [t.observation for t in record.rollout.turns] == ["heard 1", "heard 3", None]
+    assert record.score.value == 1.0
+
+
+def test_the_turn_cap_ends_an_episode_and_is_still_scored():
+    record = play_one(item(n_turns=9), max_turns=4)
+    assert record.rollout.status is RolloutStatus.TURN_CAP
+    assert len(record.rollout.turns) == 4
+    assert record.score.value == 1.0
+
+
+def test_every_attempt_is_played_once_whatever_order_the_sampler_answers_in():
+    items = [item(str(i), n_turns=1 + i % 3) for i in range(20)]
+    sampler = LateSampler(yes, capacity=7)
+    records = play_all(items, sampler=sampler, attempts=2)
+    assert sorted((r.rollout.item_id, r.rollout.attempt) for r in records) == sorted(
+        (one.id, k) for one in items for k in range(2)
+    )
+    assert all(len(r.rollout.turns) == 1 + int(r.rollout.item_id) % 3 for r in records)
+    assert sampler.most_in_flight == 7
+
+
+def test_a_slow_episode_never_holds_up_the_others():
+    records = play_all([item("slow", n_turns=50), *[item(str(i)) for i in range(100)]], max_turns=50, max_in_flight=2)
+    finished = [r.rollout.item_id for r in records]
+    assert finished.index("slow") > 40
+    assert len(finished) == 101
+
+
+def test_seeds_belong_to_the_attempt_and_turn_and_not_to_the_batch():
+    items = [item(str(i), n_turns=2) for i in range(6)]
+    seeds = {}
+    for in_flight in (1, 6):
+        sampler = LateSampler(yes, capacity=6)
+        play_all(items, sampler=sampler, max_in_flight=in_flight)
+        seeds[in_flight] = {(prompt[0].content, len(prompt)): seed for prompt, seed in sampler.asked}
+    assert seeds[1] == seeds[6]
+    assert seeds[1]["question 3", 3] == derive_seed(derive_seed("3", 0), 1)
+    assert len(set(seeds[1].values())) == 12
+
+
+def test_attempts_are_pulled_only_when_there_is_room():
+    pulled = []
+
+    def attempts():
+        for i in range(100):
+            pulled.append(i)
+            yield Attempt(item(str(i)), 0, i)
+
+    settings = PlaySettings(SamplingSettings(), 1, max_in_flight=3)
+    records = play(attempts(), ScriptedSampler(yes), worlds(), Longest(), settings)
+    next(records)
+    assert len(pulled) == 3
+
+
+def test_earlier_prompts_are_not_changed_by_later_turns():
+    sampler = LateSampler(yes)
+    play_all([item(n_turns=3)], sampler=sampler)
+    assert [len(prompt) for prompt, _ in sampler.asked] == [1, 3, 5]
+
+
+@pytest.mark.parametrize("where", ["reset", "act", "state"])
+def test_a_world_that_breaks_once_is_begun_anew_and_the_rollout_says_so(where):
+    record = play_one(item(n_turns=2, **{f"break_{where}": 1}))
+    assert record.rollout.status is RolloutStatus.COMPLETED
+    assert record.rollout.retries == 1
+    assert record.rollout.reason == f"begun anew after this environment fault: the world broke in {where}"
+    assert [t.action for t in record.rollout.turns] == ["yes", "yes"]
+    assert record.score.value == 1.0
+
+
+@pytest.mark.parametrize("where", ["reset", "act", "state"])
+def test_a_world_that_breaks_twice_gives_a_missing_score_and_not_a_zero(where):
+    broken, fine = play_all([item("broken", **{f"break_{where}": 2}), item("fine")], max_in_flight=1)
+    assert (broken.rollout.status, broken.rollout.fault) == (RolloutStatus.FAILED, Fault.ENVIRONMENT)
+    assert (broken.score.value, broken.score.fault) == (None, Fault.ENVIRONMENT)
+    assert f"the world broke in {where}" in broken.score.reason
+    assert broken.rollout.retries == 1
+    assert fine.score.value == 1.0
+
+
+def test_a_world_that_goes_on_without_a_word_is_broken():
+    record = play_one(item(n_turns=2, silent=True))
+    assert record.rollout.fault is Fault.ENVIRONMENT
+    assert "goes on without an observation" in record.score.reason
+
+
+def test_a_model_that_breaks_is_not_retried_and_scores_zero_with_the_reason():
+    broken = Completion("", stop_reason=StopReason.FAULT, fault=Fault.MODEL, reason="logits are NaN")
+    asked = []
+    record = play_one(item(), sampler=ScriptedSampler(lambda messages: asked.append(1) or broken))
+    assert len(asked) == 1
+    assert (record.rollout.status, record.rollout.fault) == (RolloutStatus.FAILED, Fault.MODEL)
+    assert (record.score.value, record.score.fault) == (0.0, None)
+    assert "logits are NaN" in record.score.reason
+
+
+def test_an_infrastructure_fault_is_retried_and_its_tokens_stay_in_the_cost():
+    replies = [
+        Completion("", [1, 2], stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="timeout"),
+        Completion("yes", [1, 2, 3], prompt_tokens=10),
+    ]
+    record = play_one(item(), sampler=ScriptedSampler(lambda messages: replies.pop(0)))
+    assert record.score.value == 1.0
+    assert record.rollout.retries == 1
+    assert (record.rollout.usage.prompt_tokens, record.rollout.usage.completion_tokens) == (10, 5)
+
+
+class BrokenSampler(LateSampler):
+    """Raises at the first `n_broken` collects and still delivers what was lost, late."""
+
+    def __init__(self, n_broken):
+        super().__init__(yes)
+        self.n_broken = n_broken
+
+    def collect(self):
+        if self.n_broken:
+            self.n_broken -= 1
+            raise SamplerFailed("out of memory")
+        return super().collect()
+
+
+def test_a_sampler_that_breaks_once_loses_no_attempt_and_late_answers_are_not_used():
+    records = play_all([item(str(i)) for i in range(10)], sampler=BrokenSampler(1))
+    assert sorted(int(r.rollout.item_id) for r in records) == list(range(10))
+    assert all(r.score.value == 1.0 for r in records)
+    assert sum(r.rollout.retries for r in records) == 4  # those that were in flight
+
+
+def test_a_sampler_that_stays_broken_gives_missing_scores():
+    records = play_all([item(str(i)) for i in range(10)], sampler=BrokenSampler(100))
+    assert [(r.score.value, r.score.fault) for r in records] == [(None, Fault.INFRASTRUCTURE)] * 10
+    assert "out of memory" in records[0].score.reason
+
+
+def test_a_sampler_that_returns_nothing_does_not_hang_the_engine():
+    class Mute(ScriptedSampler):
+        def collect(self):
+            self._done.clear()
+            return []
+
+    record = play_one(item(), sampler=Mute(yes))
+    assert record.score.fault is Fault.INFRASTRUCTURE
+    assert "returned nothing with 1 requests in flight" in record.score.reason
+
+
+def test_a_sampler_that_refuses_a_request_is_an_infrastructure_fault():
+    class Refusing(ScriptedSampler):
+        def submit(self, request_id, prompt, settings):
+            raise SamplerFailed("the prompt is longer than the context")
+
+    record = play_one(item(), sampler=Refusing(yes))
+    assert (record.score.value, record.score.fault) == (None, Fault.INFRASTRUCTURE)
+    assert "longer than the context" in record.score.reason
+
+
+def test_an_answer_to_a_request_never_made_stops_the_evaluation():
+    class Confused(ScriptedSampler):
+        def collect(self):
+            return [(request + 100, done) for request, done in super().collect()]
+
+    with pytest.raises(SamplerFailed, match="request 100"):
+        play_one(item(), sampler=Confused(yes))
+
+
+class FlakyScorer(Longest):
+    def __init__(self, n_broken, verdict=None):
+        self.n_broken = n_broken
+        self.verdict = verdict
+
+    def score(self, item, rollout):
+        if self.n_broken:
+            self.n_broken -= 1
+            if self.verdict is None:
+                raise ZeroDivisionError("judge fell over")
+            return self.verdict
+        return super().score(item, rollout)
+
+
+def test_a_scorer_that_raises_twice_is_a_judge_fault_and_costs_nobody_else():
+    first, second = play_all([item("a"), item("b")], scorer=FlakyScorer(2), max_in_flight=1)
+    assert (first.score.value, first.score.fault) == (None, Fault.JUDGE)
+    assert "ZeroDivisionError: judge fell over" in first.score.reason
+    assert first.rollout.status is RolloutStatus.COMPLETED
+    assert second.score.value == 1.0
+
+
+def test_a_scorer_that_raises_once_judges_again_and_says_so():
+    record = play_one(item(), scorer=FlakyScorer(1))
+    assert record.score.value == 1.0
+    assert "judged twice" in record.score.reason
+    assert "judge fell over" in record.score.reason
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [Score(float("nan"), ""), Score(1.5, ""), Score(-0.1, ""), Score(None, "no idea"), Score(1.0, "", Fault.JUDGE)],
+)
+def test_a_verdict_that_is_no_score_is_a_judge_fault(verdict):
+    record = play_one(item(), scorer=FlakyScorer(2, verdict))
+    assert (record.score.value, record.score.fault) == (None, Fault.JUDGE)
+
+
+def test_a_missing_reference_is_missing_whatever_the_answer():
+    record = play_one(item(), scorer=FlakyScorer(9, Score(None, "no reference", Fault.JUDGE)))
+    assert (record.score.value, record.score.fault) == (None, Fault.JUDGE)
+    assert "no reference" in record.score.reason
+
+
+def test_seconds_run_from_the_first_request_to_the_last_reply():
+    ticks = iter(range(100))
+    plan = [Attempt(item(n_turns=2), 0, 0)]
+    settings = PlaySettings(SamplingSettings(), 5)
+    (record,) = play(plan, ScriptedSampler(yes), worlds(), Longest(), settings, clock=lambda: float(next(ticks)))
+    assert record.rollout.usage.seconds == 1.0
+
+
+@pytest.mark.parametrize("how", [{"max_in_flight": 0}, {"max_turns": 0}])
+def test_settings_without_room_are_refused(how):
+    with pytest.raises(ValueError, match="at least 1"):
+        play_all([item()], **how)
+
+
+def test_nothing_to_play_is_nothing_played():
+    assert play_all([]) == []

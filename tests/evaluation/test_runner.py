@@ -1,0 +1,182 @@
+from dataclasses import replace
+
+import pytest
+
+from agent2.cards.folder import load_card
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.errors import CardError, ConfigError
+from agent2.evaluation.lock import software_lock
+from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.models.scripted import ScriptedSampler
+from agent2.records import Item, Message, SamplingSettings, Score, Split, Step, derive_seed
+
+
+class World:
+    def reset(self, item, seed):
+        return [Message("user", item.prompt)]
+
+    def act(self, action):
+        self.answer = action
+        return Step(None, True)
+
+    def state(self):
+        return {"answer": self.answer}
+
+
+class Exact:
+    name, version = "exact", "1"
+
+    def score(self, item, rollout):
+        return Score(float(rollout.answer == item.reference), "compared")
+
+
+class Numbers:
+    name, version, primary_metric, max_turns, attempts = "numbers", "1", "accuracy", 1, 1
+    sampling = SamplingSettings(temperature=0.7)
+
+    def items(self, split, n, secret):
+        return [Item(f"n{i}", split, str(i), str(i % 2)) for i in range(n)]
+
+    def environment(self):
+        return World()
+
+    def scorer(self):
+        return Exact()
+
+    def environment_version(self):
+        return "world-v1"
+
+
+def plan(n=10, **changes):
+    benchmark = Numbers()
+    items = benchmark.items(Split.DEV, n, None)
+    return replace(EvaluationPlan(benchmark, Split.DEV, items, "base", "c" * 64, "t" * 64, "float32"), **changes)
+
+
+def one(messages):
+    return "1"
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_after(n_done):
+    def progress(done, planned):
+        if done == n_done:
+            raise Interrupted
+
+    return progress
+
+
+def test_an_evaluation_leaves_a_valid_card_with_the_score(tmp_path):
+    summary = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    assert (summary.value, summary.n_items, summary.n_missing) == (0.5, 10, 0)
+    assert summary.item_scores["n3"] == 1.0
+    assert validate_card(tmp_path / "card") == []
+    header = read_header(tmp_path / "card")
+    assert header.protocol == plan().protocol()
+    assert header.protocol.benchmark == "numbers-v1"
+    assert header.protocol.scorer == "exact-v1"
+    assert header.protocol.sampling == SamplingSettings(temperature=0.7)
+    assert header.lock["sampler"] == {"kind": "scripted", "model": None}
+    assert header.lock["libraries"]["numpy"]
+
+
+def test_each_attempt_has_the_seed_of_plan_item_and_number(tmp_path):
+    evaluate(plan(n=3, attempts=2, seed=5), ScriptedSampler(one), tmp_path / "card")
+    seeds = {(r.rollout.item_id, r.rollout.attempt): r.rollout.seed for r in iter_rollouts(tmp_path / "card")}
+    assert seeds == {(f"n{i}", k): derive_seed(5, f"n{i}", k) for i in range(3) for k in range(2)}
+
+
+def test_progress_is_told_after_each_record(tmp_path):
+    told = []
+    evaluate(plan(n=3), ScriptedSampler(one), tmp_path / "card", lambda done, planned: told.append((done, planned)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_interrupted_evaluation_goes_on_where_it_stood(tmp_path):
+    with pytest.raises(Interrupted):
+        evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(4))
+    asked = []
+    summary = evaluate(plan(), ScriptedSampler(lambda messages: asked.append(1) or "1"), tmp_path / "card")
+    assert len(asked) == 6
+    assert summary.n_rollouts == 10
+    whole = evaluate(plan(), ScriptedSampler(one), tmp_path / "whole")
+    assert replace(summary, seconds=0.0) == replace(whole, seconds=0.0)
+    assert validate_card(tmp_path / "card") == []
+
+
+def test_a_finished_card_is_returned_as_it_is(tmp_path):
+    first = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    before = (tmp_path / "card" / "card.json").read_bytes()
+
+    def never(messages):
+        raise AssertionError("a finished card must not be played again")
+
+    assert evaluate(plan(), ScriptedSampler(never), tmp_path / "card") == first
+    assert (tmp_path / "card" / "card.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"checkpoint_digest": "x" * 64}, "checkpoint_digest"),
+        ({"seed": 1}, "seed"),
+        ({"dtype": "bfloat16"}, "protocol"),
+        ({"chat_template_digest": "u" * 64}, "protocol"),
+        ({"sampling": SamplingSettings(temperature=0.1)}, "protocol"),
+    ],
+)
+def test_a_card_of_another_evaluation_is_refused_and_left_alone(tmp_path, is_finished, changes, named):
+    if is_finished:
+        evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    else:
+        with pytest.raises(Interrupted):
+            evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(4))
+    before = load_card(tmp_path / "card")
+    with pytest.raises(CardError, match=rf"another evaluation \({named} differ"):
+        evaluate(plan(**changes), ScriptedSampler(one), tmp_path / "card")
+    assert load_card(tmp_path / "card") == before
+
+
+def test_other_items_are_another_protocol():
+    items = list(plan().items)
+    changed = [replace(items[0], reference="9"), *items[1:]]
+    assert plan(items=changed).protocol().digest != plan().protocol().digest
+    assert plan(items=items[::-1]).protocol().digest != plan().protocol().digest
+    assert plan(seed=3).protocol().digest == plan().protocol().digest
+
+
+def test_a_code_error_in_a_world_stops_the_evaluation_and_keeps_the_card(tmp_path):
+    class Buggy(Numbers):
+        def environment(self):
+            world = World()
+            world.act = lambda action: 1 / 0
+            return world
+
+    with pytest.raises(ZeroDivisionError):
+        evaluate(plan(benchmark=Buggy()), ScriptedSampler(one), tmp_path / "card")
+    assert load_card(tmp_path / "card").state == "open"
+    assert evaluate(plan(), ScriptedSampler(one), tmp_path / "card").n_rollouts == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"items": []}, "there are no items"),
+        ({"items": [plan().items[0]] * 2}, "2 items have only 1 ids"),
+        ({"attempts": 0}, "attempts=0"),
+    ],
+)
+def test_a_plan_that_cannot_be_played_is_refused(tmp_path, changes, problem):
+    with pytest.raises(ConfigError, match=f"base on numbers/dev: {problem}"):
+        evaluate(plan(**changes), ScriptedSampler(one), tmp_path / "card")
+    assert not (tmp_path / "card").exists()
+
+
+def test_the_lock_names_interpreter_libraries_and_hardware():
+    lock = software_lock()
+    assert {"python", "libraries", "hardware"} <= lock.keys()
+    assert lock["hardware"]["cores"] >= 1

@@ -1,0 +1,173 @@
+"""How programs end: by themselves, stopped, or with the harness."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent2.errors import SandboxError
+from agent2.sandbox.spec import Limits
+
+HARNESS = """
+import sys, time
+from pathlib import Path
+from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.spec import SandboxSpec
+folder = Path(sys.argv[1])
+sandbox = find_sandbox(sys.argv[2])
+sandbox.prepare_workspace(folder / "workspace")
+command = ("sh", "-c", "setsid sleep 600 & trap '' TERM; while true; do date +%s%N > beat; sleep 0.05; done")
+process = sandbox.start(SandboxSpec(command, folder / "workspace", folder / "log"))
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -11 $$", 139)])
+def test_exit_codes_pass_through(default_runner, script, code):
+    end = default_runner.run("sh", "-c", script).end
+    assert (end.code, end.broke) == (code, None)
+    assert str(code) in end.reason
+
+
+def test_an_unknown_program_ends_with_127_and_says_so(runner):
+    outcome = runner.run("no-such-program")
+    assert outcome.end.code == 127
+    assert "cannot start 'no-such-program'" in outcome.log
+
+
+def test_output_and_errors_reach_the_log_and_stdin_is_empty(runner):
+    outcome = runner.run("sh", "-c", "echo out; echo err >&2; cat; echo end")
+    assert outcome.log == "out\nerr\nend\n"
+
+
+def test_poll_and_wait_say_none_while_it_runs(runner):
+    process = runner.start("sleep", "60")
+    assert process.poll() is None
+    assert process.wait(0.1) is None
+    assert psutil.pid_exists(process.pid)
+    process.stop(1)
+    assert process.poll() is not None
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_stop_asks_first_and_a_program_may_tidy_up(runner):
+    process = runner.start(
+        "sh", "-c", "trap 'echo tidy > done.txt; exit 3' TERM; echo up; while :; do sleep 0.05; done"
+    )
+    _until(lambda: "up" in runner.text())
+    end = process.stop(10)
+    assert (end.code, end.reason) == (3, "it was stopped by the harness")
+    assert (runner.workspace / "done.txt").exists()
+
+
+def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(runner):
+    process = runner.start("sh", "-c", "trap '' TERM; (setsid sleep 600 &); echo up; while :; do sleep 0.05; done")
+    _until(lambda: "up" in runner.text())
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert any(p.name() == "sleep" for p in family)
+    started = time.monotonic()
+    end = process.stop(0.3)
+    assert time.monotonic() - started < 10
+    assert end.code == 137 and "killed after 0.3 s" in end.reason
+    assert not [p for p in family if _alive(p)]
+    assert process.stop(5) == end
+
+
+def test_what_a_program_leaves_running_ends_with_it(runner):
+    command = "setsid sleep 612 > /dev/null 2>&1 & echo up; while ! test -e end; do sleep 0.02; done; exit 4"
+    process = runner.start("sh", "-c", command)
+    _until(lambda: "up" in runner.text())
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert [p for p in family if p.name() == "sleep"]
+    (runner.workspace / "end").touch()
+    end = process.wait(20)
+    assert end is not None and end.code == 4
+    assert not [p for p in family if _alive(p)]
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "none"])
+def test_killing_the_harness_ends_the_program(default_runner, tmp_path, backend):
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    harness = subprocess.Popen(
+        [sys.executable, "-c", HARNESS, str(folder), backend], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert harness.stdout is not None
+    pid = int(harness.stdout.readline())
+    beat = folder / "workspace" / "beat"
+    _until(beat.exists)
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    harness.kill()
+    harness.wait()
+    harness.stdout.close()
+    if backend == "none":  # documented: only the command itself is sure to end
+        family = [p for p in family if p.is_running() and p.name() != "sleep"]
+    _until(lambda: not [p for p in family if _alive(p)])
+    last = beat.read_text()
+    time.sleep(0.2)
+    assert beat.read_text() == last
+    for left in psutil.process_iter(["cmdline"]):
+        if left.info["cmdline"] == ["sleep", "600"] and backend == "none":
+            left.kill()
+
+
+def test_the_log_keeps_beginning_and_end_of_too_much_output(default_runner):
+    program = "print('first'); [print('x' * 1000) for _ in range(20000)]; print('last')"
+    outcome = default_runner.python(program, limits=Limits(log_mib=1))
+    assert outcome.end.code == 0
+    assert default_runner.log.stat().st_size < 1.01 * 2**20
+    assert outcome.log.startswith("first\n") and outcome.log.endswith("last\n")
+    assert "bytes left out here]" in outcome.log
+
+
+def test_two_programs_run_side_by_side(default_runner, tmp_path):
+    first = default_runner.start("sleep", "30")
+    other = type(default_runner)(default_runner.sandbox, tmp_path / "second", tmp_path / "second.log")
+    other.sandbox.prepare_workspace(other.workspace)
+    assert other.run("sh", "-c", "ls /workspace; ps ax | grep -c '[s]leep 30'").log == "0\n"
+    first.stop(1)
+
+
+def test_a_sandbox_that_breaks_on_the_way_is_an_error_with_its_words(default_runner, tmp_path):
+    broken = tmp_path / "bwrap"
+    broken.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo bubblewrap 0.8.0;; --args) echo "bwrap: no luck" >&2; exit 1;; esac'
+    )
+    broken.chmod(0o755)
+    sandbox = type(default_runner.sandbox)(str(broken))
+    runner = type(default_runner)(sandbox, default_runner.workspace, default_runner.log)
+    with pytest.raises(SandboxError, match="did not start: bwrap: no luck"):
+        runner.start("true")
+
+
+def test_the_log_path_must_be_writable(default_runner):
+    runner = type(default_runner)(default_runner.sandbox, default_runner.workspace, Path("/proc/none/agent.log"))
+    with pytest.raises(SandboxError, match=r"agent\.log cannot be written"):
+        runner.start("true")
+
+
+def test_descriptors_do_not_pile_up(default_runner):
+    default_runner.run("true")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        default_runner.run("true")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def _until(claim, timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

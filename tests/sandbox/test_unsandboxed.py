@@ -1,0 +1,82 @@
+"""The back end that contains nothing, and says so."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+from agent2.errors import SandboxError
+from agent2.sandbox.process import SandboxProcess
+from agent2.sandbox.spec import Limits, Mount, SandboxSpec, Strength
+from agent2.sandbox.unsandboxed import Unsandboxed
+
+
+def _start(folder, *command: str, **parts) -> SandboxProcess:
+    (folder / "workspace").mkdir(exist_ok=True)
+    return Unsandboxed().start(SandboxSpec(command, folder / "workspace", folder / "log", **parts))
+
+
+def test_every_promise_is_none():
+    rows = Unsandboxed().containment(Limits())
+    assert len(rows) == 9
+    assert {row.strength for row in rows} == {Strength.NONE}
+
+
+def test_the_environment_is_still_an_allow_list(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-private")
+    _start(tmp_path, "env", environment={"TASK": "arithmetic"}).wait(20)
+    names = {line.split("=")[0] for line in (tmp_path / "log").read_text().splitlines()}
+    assert names == {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TASK", "TMPDIR", "USER"}
+
+
+def test_inside_paths_become_host_paths(tmp_path):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").write_text("{}")
+    process = _start(
+        tmp_path,
+        *("sh", "-c", "pwd; echo $OUT; cat $1", "sh", "/models/base/config.json"),
+        environment={"OUT": "/workspace/output"},
+        mounts=(Mount(tmp_path / "base", "/models/base"),),
+    )
+    process.wait(20)
+    workspace = tmp_path / "workspace"
+    assert (tmp_path / "log").read_text() == f"{workspace}\n{workspace}/output\n{{}}"
+    assert Unsandboxed().visible_path(workspace, "/workspace") == str(workspace)
+
+
+def test_a_listed_port_answers_on_loopback(tmp_path):
+    path = tmp_path / "grader.sock"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"score 1\n"), daemon=True).start()
+        program = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 10).recv(100))"
+        _start(tmp_path, "python", "-c", program, ports={port: path}).wait(20)
+    assert (tmp_path / "log").read_text() == "b'score 1\\n'\n"
+
+
+def test_a_taken_port_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "grader.sock"
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        port = taken.getsockname()[1]
+        with pytest.raises(SandboxError, match=f"port {port}.*in use"):
+            _start(tmp_path, "true", ports={port: path})
+
+
+def test_exit_codes_pass_through_and_leftovers_end(tmp_path):
+    process = _start(tmp_path, "sh", "-c", "setsid sleep 613 & echo $!; exit 5")
+    end = process.wait(20)
+    assert end is not None and end.code == 5
+    left = int((tmp_path / "log").read_text())
+    assert not os.path.exists(f"/proc/{left}")
+
+
+def test_stop_kills_a_program_that_ignores_sigterm(tmp_path):
+    process = _start(tmp_path, "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+    end = process.stop(0.3)
+    assert end.code == 137 and "killed" in end.reason

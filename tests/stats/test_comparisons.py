@@ -1,0 +1,104 @@
+import math
+
+import numpy as np
+import pytest
+
+from agent2.errors import NotEnoughData
+from agent2.stats import comparisons
+from agent2.stats.comparisons import mcnemar_p, noise_band, paired_difference, sign_flip_p
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_mcnemar_matches_the_hand_computed_binomial_tail():
+    assert mcnemar_p(9, 1) == pytest.approx(2 * (1 + 10) / 2**10)
+    assert mcnemar_p(1, 9) == mcnemar_p(9, 1)
+    assert mcnemar_p(3, 3) == 1.0
+    assert mcnemar_p(0, 0) == 1.0
+
+
+def test_the_difference_is_first_minus_second():
+    result = paired_difference([1, 1, 1, 0], [0, 0, 1, 0], rng())
+    assert result.delta == 0.5
+    assert result.n == 4
+    assert "exact McNemar" in result.method
+    assert result.p_value == pytest.approx(0.5)  # two discordant pairs, both for a: 2 * 1/4
+
+
+def test_the_interval_approaches_the_normal_one_of_paired_differences():
+    draws = rng(1)
+    a, b = (draws.random(2000) < 0.7).astype(float), (draws.random(2000) < 0.5).astype(float)
+    result = paired_difference(a, b, rng(2), 20_000)
+    half_width = 1.96 * (a - b).std() / math.sqrt(2000)
+    assert result.low == pytest.approx(result.delta - half_width, abs=0.1 * half_width)
+    assert result.high == pytest.approx(result.delta + half_width, abs=0.1 * half_width)
+
+
+def test_pairing_removes_the_spread_between_items():
+    b = np.linspace(0.0, 0.8, 50)
+    result = paired_difference(b + 0.1, b, rng())
+    assert result.low == pytest.approx(0.1)
+    assert result.high == pytest.approx(0.1)
+
+
+def test_equal_scores_differ_by_nothing():
+    result = paired_difference([1, 0, 1], [1, 0, 1], rng())
+    assert (result.delta, result.low, result.high, result.p_value) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_partial_scores_are_tested_by_sign_flips():
+    result = paired_difference([0.5, 0.7, 0.9], [0.4, 0.6, 0.8], rng())
+    assert "sign flips" in result.method
+
+
+def test_sign_flips_approach_the_exact_permutation_p():
+    # all eight differences equal: only the two sign vectors "all +" and "all -" are as extreme: p = 2/256
+    assert sign_flip_p(np.full(8, 0.1), rng(), 40_000) == pytest.approx(2 / 256, rel=0.2)
+
+
+def test_sign_flips_are_never_impossible_and_certain_without_difference():
+    assert sign_flip_p(np.full(60, 1.0), rng(), 999) == pytest.approx(1 / 1000)
+    assert sign_flip_p(np.zeros(5), rng(), 100) == 1.0
+
+
+def test_sign_flip_p_values_are_spread_evenly_when_nothing_differs():
+    draws = rng(3)
+    p_values = [sign_flip_p(draws.normal(size=30), draws, 200) for _ in range(300)]
+    assert np.mean(np.array(p_values) < 0.1) == pytest.approx(0.1, abs=0.06)
+
+
+def test_memory_chunks_do_not_change_the_kind_of_result(monkeypatch):
+    monkeypatch.setattr(comparisons, "CHUNK_ELEMENTS", 10)
+    assert sign_flip_p(np.full(8, 0.1), rng(), 20_000) == pytest.approx(2 / 256, rel=0.3)
+
+
+def test_scores_of_other_items_cannot_be_paired():
+    with pytest.raises(ValueError, match="2 items, scores_b 1"):
+        paired_difference([1, 0], [1], rng())
+
+
+@pytest.mark.parametrize("scores", [([], []), ([1.0, float("nan")], [1.0, 0.0])])
+def test_missing_scores_are_not_enough_data(scores):
+    with pytest.raises(NotEnoughData):
+        paired_difference(*scores, rng())
+
+
+def test_the_noise_band_approaches_the_known_spread_of_two_independent_evaluations():
+    scores = (rng(4).random((40, 500)) < 0.3).astype(float)
+    band = noise_band(scores, rng(5), 4000)
+    # between-replicate difference plus resampling: variance 2 * 2 * p(1-p)/n
+    expected = 1.96 * math.sqrt(4 * 0.3 * 0.7 / 500)
+    assert band.half_width == pytest.approx(expected, rel=0.15)
+    assert band.n_replicates == 4000
+
+
+def test_a_checkpoint_that_always_answers_alike_has_no_noise():
+    assert noise_band(np.tile([1.0, 0.0, 1.0], (3, 1)), rng()).half_width == 0.0
+
+
+@pytest.mark.parametrize("scores", [[[1.0, 0.0]], [1.0, 0.0], [[], []], [[1.0], [float("nan")]]])
+def test_one_replicate_or_no_items_make_no_noise_band(scores):
+    with pytest.raises(NotEnoughData):
+        noise_band(scores, rng())
