@@ -19,6 +19,7 @@ import argparse
 import copy
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,10 +72,11 @@ def random_llama() -> tuple[Any, Any]:
     return LlamaForCausalLM(config).eval(), tokenizer
 
 
-def suppress_end(model: Any) -> None:
+def suppress_end(model: Any, tokenizer: Any) -> None:
     """No end token for either side: generate has none to look for, the sampler none to stop at."""
     model.generation_config = GenerationConfig(pad_token_id=0)
     model.config.eos_token_id = None
+    tokenizer.eos_token = None
 
 
 def make_requests(shape: str, concurrency: int, vocabulary: int) -> list[Request]:
@@ -160,8 +162,32 @@ def seconds(run: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
+def measure(model: Any, folder: Path, options: argparse.Namespace) -> None:
+    """Print one line for each shape and concurrency. folder: the same model as a checkpoint."""
+    paged_model = copy.deepcopy(model) if options.continuous else None  # generate_batch changes its model's attention
+    print("lengths  at once  sampler tok/s  generate tok/s  ratio  goal", flush=True)
+    for shape, goal in GOALS.items():
+        for concurrency in options.concurrency:
+            requests = make_requests(shape, concurrency, model.config.vocab_size)
+            sampler = HfSampler(folder, max_batch=concurrency, device=options.device)
+            pairs = []
+            for _ in range(options.runs + 1):
+                own = seconds(lambda s=sampler, r=requests: run_sampler(s, r))
+                other = seconds(lambda r=requests, c=concurrency: run_generate(model, r, c))
+                pairs.append((own, other))
+            pairs.pop(0)  # warm-up
+            n = sum(request.new_tokens for request in requests)
+            own, other = (n / statistics.median(times) for times in zip(*pairs, strict=True))
+            ratio = statistics.median(other / own for own, other in pairs)
+            mark = "ok" if ratio >= goal else "MISSED"
+            line = f"{shape:7} {concurrency:8} {own:14.0f} {other:15.0f} {ratio:6.2f} {goal:5.2f} {mark}"
+            if paged_model is not None and shape == "equal":
+                line += f"   generate_batch {n / seconds(lambda r=requests: run_continuous(paged_model, r)):.0f} tok/s"
+            print(line, flush=True)
+
+
 def main() -> None:
-    """Print one line for each shape and concurrency."""
+    """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description="tokens/s of the hf sampler beside model.generate")
     parser.add_argument("--model", type=Path, help="checkpoint folder; default: a random Llama, d128, 3 layers")
     parser.add_argument("--device", default="cpu")
@@ -173,36 +199,14 @@ def main() -> None:
     if options.model is None:
         model, tokenizer = random_llama()
     else:
-        model, tokenizer = (
-            AutoModelForCausalLM.from_pretrained(options.model),
-            AutoTokenizer.from_pretrained(options.model),
-        )
-        tokenizer.eos_token = None
+        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(options.model)
     model.to(options.device)
-    suppress_end(model)
-    paged_model = copy.deepcopy(model) if options.continuous else None  # generate_batch changes its model's attention
-    print(
-        f"{'lengths':8} {'at once':>7} {'sampler tok/s':>14} {'generate tok/s':>15} {'ratio':>6} {'goal':>5}",
-        flush=True,
-    )
-    for shape, goal in GOALS.items():
-        for concurrency in options.concurrency:
-            requests = make_requests(shape, concurrency, model.config.vocab_size)
-            sampler = HfSampler.from_model(model, tokenizer, max_batch=concurrency)
-            pairs = []
-            for _ in range(options.runs + 1):
-                own = seconds(lambda s=sampler, r=requests: run_sampler(s, r))
-                other = seconds(lambda r=requests, c=concurrency: run_generate(model, r, c))
-                pairs.append((own, other))
-            pairs.pop(0)  # warm-up
-            n = sum(request.new_tokens for request in requests)
-            own, other = (n / statistics.median(times) for times in zip(*pairs, strict=True))
-            ratio = statistics.median(other / own for own, other in pairs)
-            mark = "ok" if ratio >= goal else "MISSED"
-            line = f"{shape:8} {concurrency:7} {own:14.0f} {other:15.0f} {ratio:6.2f} {goal:5.2f} {mark}"
-            if paged_model is not None and shape == "equal":
-                line += f"   generate_batch {n / seconds(lambda r=requests: run_continuous(paged_model, r)):.0f} tok/s"
-            print(line, flush=True)
+    suppress_end(model, tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        measure(model, Path(folder), options)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_a_refusing_host_gets_one_sentence_with_the_way_out(tmp_path, as_root):
 
 
 def test_a_missing_bubblewrap_names_the_package():
-    with pytest.raises(SandboxError, match="not installed .*apt install bubblewrap.*--sandbox none"):
+    with pytest.raises(SandboxError, match=r"not installed .*apt install bubblewrap.*--sandbox none"):
         Bubblewrap("/no/such/bwrap").require()
 
 

@@ -21,7 +21,7 @@ def test_a_sound_spec_passes(tmp_path):
     "inside", ["models", "/", "/models/../etc", "/workspace/base", "/proc/x", "/run/agent2", "/usr"]
 )
 def test_a_mount_at_a_place_that_is_taken_or_no_path_is_refused(tmp_path, inside):
-    with pytest.raises(SandboxError, match="choose another|write it as"):
+    with pytest.raises(SandboxError, match=r"choose another|write it as"):
         check_spec(_spec(tmp_path, mounts=(Mount(tmp_path, inside),)))
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_a_taken_port_is_an_error_that_names_it(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         port = taken.getsockname()[1]
-        with pytest.raises(SandboxError, match=f"port {port}.*in use"):
+        with pytest.raises(SandboxError, match=rf"port {port}.*in use"):
             _start(tmp_path, "true", ports={port: path})
 
 
@@ -77,6 +78,10 @@ def test_exit_codes_pass_through_and_leftovers_end(tmp_path):
 
 
 def test_stop_kills_a_program_that_ignores_sigterm(tmp_path):
-    process = _start(tmp_path, "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+    process = _start(tmp_path, "sh", "-c", "trap '' TERM; touch up; while :; do sleep 0.05; done")
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "workspace" / "up").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     end = process.stop(0.3)
     assert end.code == 137 and "killed" in end.reason

@@ -14,7 +14,7 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from typing import cast
 from agent2 import installation
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings
 from agent2.benchmarks.arithmetic.splits import POOL_VERSION
-from agent2.errors import unknown_name
+from agent2.errors import ConfigError, unknown_name
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import JsonValue, digest_of
 
@@ -59,7 +59,7 @@ BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
     {
         "tiny-arithmetic": BaseModel(
             version="1",
-            recipe=TinyRecipe(target=0.25),
+            recipe=TinyRecipe(target=0.27),
             corpus=CorpusSettings(),
             builder="agent2.arena.tiny_arithmetic:build",
         )
@@ -69,32 +69,37 @@ BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
 
 def cached_path(name: str) -> Path | None:
     """The folder of a base model if it has been built. Raises ConfigError for a name that is not in the table."""
-    folder = _folder(name, _entry(name))
+    folder = _folder(name, _entry(name, BASE_MODELS))
     return folder if (folder / MANIFEST).is_file() else None
 
 
-def ensure_base_model(name_or_path: str, on_progress: OnProgress | None = None) -> Path:
+def ensure_base_model(
+    name_or_path: str, on_progress: OnProgress | None = None, models: Mapping[str, BaseModel] = BASE_MODELS
+) -> Path:
     """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
 
     name_or_path: a name of `BASE_MODELS`, or anything with a slash: a folder in Hugging Face layout, returned
-    as it is. Raises ConfigError, with the nearest name, for anything else.
+    as it is. models: the table to look in. Raises ConfigError, with the nearest name, for anything else.
     """
     if "/" in name_or_path:
         folder = Path(name_or_path).expanduser().resolve()
         if not (folder / "config.json").is_file():
-            raise unknown_name("base model", name_or_path, BASE_MODELS, f"no config.json in {folder}")
+            raise ConfigError(
+                f"base model {name_or_path}: no config.json in {folder}; give the folder of a model in Hugging Face "
+                f"layout, or one of the names: {', '.join(sorted(models))}"
+            )
         return folder
-    entry = _entry(name_or_path)
+    entry = _entry(name_or_path, models)
     folder = _folder(name_or_path, entry)
     if not (folder / MANIFEST).is_file():
         _build(name_or_path, entry, folder, on_progress or _log.info)
     return folder
 
 
-def _entry(name: str) -> BaseModel:
-    if name not in BASE_MODELS:
-        raise unknown_name("base model", name, BASE_MODELS)
-    return BASE_MODELS[name]
+def _entry(name: str, models: Mapping[str, BaseModel]) -> BaseModel:
+    if name not in models:
+        raise unknown_name("base model", name, models)
+    return models[name]
 
 
 def _folder(name: str, entry: BaseModel) -> Path:
@@ -118,6 +123,8 @@ def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -
             **measured,
         }
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        for file in draft.iterdir():
+            file.chmod(0o644)  # the sandboxed agent reads it as another user
         draft.chmod(0o755)
         try:
             draft.rename(folder)

@@ -6,12 +6,12 @@ import typer
 def doctor() -> None:
     """Say what this host contains and how strongly; exit 1 if trials cannot be sandboxed."""
     from agent2.cli.show import print_table
-    from agent2.sandbox.doctor import diagnose
+    from agent2.sandbox.doctor import diagnose, is_usable
 
     findings = diagnose()
     print_table(
-        ["what", "state", "detail", "what to do"],
-        [[finding.what, finding.state, finding.detail, finding.advice] for finding in findings],
+        ["what", "verdict", "detail", "what to do"],
+        [[finding.what, finding.verdict.value, finding.detail, finding.advice] for finding in findings],
     )
-    if any(finding.blocks for finding in findings):
+    if not is_usable(findings):
         raise typer.Exit(1)

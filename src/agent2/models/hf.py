@@ -18,7 +18,7 @@ import gc
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,7 +33,7 @@ from agent2.models.draws import draw_tokens
 from agent2.models.loading import context_length, load_model, load_tokenizer, make_cache, require_slots_work
 from agent2.models.passes import decode, prefill
 from agent2.models.rows import Request, Rows
-from agent2.models.slots import SlotCache
+from agent2.models.traced import TracedDecoder
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 PREFILL_TOKENS = 8192
@@ -53,7 +53,9 @@ class HfSampler:
         max_batch: most requests that run at once. dtype: "float32", "bfloat16" or "float16".
         Raises CheckpointError if the checkpoint cannot be loaded or its architecture cannot be served.
         """
-        self._set_up(load_model(checkpoint, dtype, device), load_tokenizer(checkpoint), max_batch)
+        model = load_model(checkpoint, dtype, device)
+        self._set_up(model, load_tokenizer(checkpoint), max_batch)
+        self._decode = TracedDecoder(model, self._cache).decode
         self._source = str(checkpoint)
 
     @classmethod
@@ -74,8 +76,9 @@ class HfSampler:
             raise ConfigError(f"max_batch {max_batch}: a sampler needs room for at least one request")
         self.capacity = max_batch
         self._model, self._tokenizer = model, tokenizer
-        self._cache: SlotCache = make_cache(model)
+        self._cache = make_cache(model)
         require_slots_work(model)
+        self._decode = partial(decode, model, self._cache)
         self._context = context_length(model.config.get_text_config(decoder=True))
         self._vocabulary = int(model.get_input_embeddings().weight.shape[0])
         ends = _end_tokens(model, tokenizer)
@@ -147,7 +150,7 @@ class HfSampler:
                 self._admit()
             else:
                 rows = self._rows
-                logits = decode(self._model, self._cache, rows.last[: rows.n], rows.lengths[: rows.n])
+                logits = self._decode(rows.last[: rows.n], rows.lengths[: rows.n])
                 rows.lengths[: rows.n] += 1
                 self._draw(logits, start=0)
 

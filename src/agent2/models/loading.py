@@ -49,7 +49,7 @@ def load_model(path: Path, dtype: str, device: str) -> Any:
         raise CheckpointError(
             f"{path}: {len(missing)} weights are missing, the first is {missing[0]!r}; save the whole model"
         )
-    return model.to(device).eval()
+    return model.to(device).eval().requires_grad_(False)
 
 
 def load_tokenizer(path: Path) -> Any:

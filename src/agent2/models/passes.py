@@ -63,6 +63,15 @@ def decode(model: Any, cache: SlotCache, tokens: NDArray[np.int64], positions: N
     )
 
 
+def decode_all_columns(model: Any, cache: SlotCache, tokens: Tensor, positions: Tensor) -> Tensor:
+    """What `decode` gives, in tensor operations whose shapes depend on n and the reserved columns only."""
+    cache.begin_recorded_decode(positions)
+    places = positions[:, None]
+    is_seen = torch.arange(cache.n_columns, device=cache.device)[None] <= places
+    mask = _additive(is_seen[:, None], model.dtype)
+    return _last_logits(model, tokens[:, None], attention_mask=mask, position_ids=places, past_key_values=cache)
+
+
 def plain_logits(model: Any, tokens: Tensor) -> Tensor:
     """Logits after the last of the tokens, n x V, without any cache."""
     return _last_logits(model, tokens, use_cache=False)

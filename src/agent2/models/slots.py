@@ -14,6 +14,7 @@ Axes: R slots, C columns (positions), n running rows, S = span of columns in use
 Does NOT cover sliding windows, recurrent states or layers that share their keys (see `loading`).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-MIN_COLUMNS = 64
+MIN_COLUMNS = 128
 
 
 class SlotCache(Cache):  # type: ignore[misc]
@@ -65,6 +66,23 @@ class SlotCache(Cache):  # type: ignore[misc]
         self.targets = self._put((starts + columns)[is_real])
         self.sources = None if is_real.all() else self._put(np.flatnonzero(is_real))
 
+    def begin_recorded_decode(self, positions: Tensor) -> None:
+        """Like `begin_decode`, in tensor operations only and over all reserved columns."""
+        self.is_decoding = True
+        self.n_active = positions.shape[0]
+        self.span = self.n_columns
+        self.sources = None
+        self.targets = torch.arange(self.n_active, device=self.device) * self.n_columns + positions
+
+    def buffers(self) -> list[Tensor]:
+        """Keys and values of each layer in turn."""
+        return [stored for layer in self.layers for stored in (layer.keys, layer.values)]
+
+    def attach(self, buffers: Sequence[Tensor]) -> None:
+        """Store in these tensors from now on; the same order and shapes as `buffers` gives."""
+        for layer, keys, values in zip(self.layers, buffers[::2], buffers[1::2], strict=True):
+            layer.attach(keys, values)
+
     def begin_decode(self, positions: NDArray[np.int64]) -> None:
         """The next pass brings one token for each of the first n slots, written at its own position."""
         self.is_decoding = True
@@ -103,11 +121,13 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate for the head counts and sizes of the first tokens seen, n x H x T x D."""
         rows, columns = self.cache.n_rows, self.cache.n_columns
-        self.keys, self.values = (
-            new.new_zeros(rows, columns, new.shape[1], new.shape[3]) for new in (key_states, value_states)
-        )
-        self.flat = (self.keys.view(rows * columns, -1), self.values.view(rows * columns, -1))
+        self.attach(*(new.new_zeros(rows, columns, new.shape[1], new.shape[3]) for new in (key_states, value_states)))
         self.is_initialized = True
+
+    def attach(self, keys: Tensor, values: Tensor) -> None:
+        """Store in these tensors from now on."""
+        self.keys, self.values = keys, values
+        self.flat = (keys.view(-1, keys.shape[2] * keys.shape[3]), values.view(-1, values.shape[2] * values.shape[3]))
 
     def grow(self, n_rows: int, n_columns: int) -> None:
         """Move what is stored into more memory."""

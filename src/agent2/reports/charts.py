@@ -50,6 +50,8 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 MAX_CURVES = 4
+MIN_SPAN = 30.0
+FAR_SHARE = 0.5
 MAX_CURVE_POINTS = 400
 
 
@@ -87,12 +89,8 @@ def trajectory_svg(evidence: TrialEvidence) -> str:
         _draw_base(axes, evidence)
         _draw_submissions(axes, evidence, unit)
         _draw_final(axes, evidence, unit)
-        axes.axvline(allowed / unit, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
-        axes.annotate(
-            "deadline", (allowed / unit, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -4),
-            textcoords="offset points", ha="right", va="top", color=MUTED, fontsize=9,
-        )  # fmt: skip
-        axes.set_xlim(0, allowed / unit * 1.03)
+        _draw_deadline(axes, evidence, unit, unit_name)
+        _give_room(axes)
         axes.set_xlabel(f"{unit_name} since the agent started")
         axes.set_ylabel("score, %")
         axes.grid(axis="y")
@@ -117,6 +115,29 @@ def curves_svg(evidence: TrialEvidence) -> str | None:
             axes.set_xlabel("step")
             axes.grid(axis="y")
         return as_svg(figure, "curves", f"Training metrics over steps: {', '.join(label for label, _ in series)}")
+
+
+def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float, unit_name: str) -> None:
+    """The deadline as a line, or as words when it is so far off that the line would squeeze everything else."""
+    allowed = (evidence.deadline - evidence.started_at) / unit
+    used = (evidence.ended_at - evidence.started_at) / unit
+    is_far = used < FAR_SHARE * allowed
+    reach = 1.25 * used if is_far else max(allowed, used)
+    if not is_far:
+        axes.axvline(allowed, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
+    axes.annotate(
+        f"deadline at {allowed:g} {unit_name} →" if is_far else "deadline",
+        (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -4),
+        textcoords="offset points", ha="right", va="top", color=MUTED, fontsize=9,
+    )  # fmt: skip
+    axes.set_xlim(0, reach if is_far else 1.03 * reach)
+
+
+def _give_room(axes: Axes) -> None:
+    """At least `MIN_SPAN` points of height, so that a flat trial does not look dramatic."""
+    low, high = axes.get_ylim()
+    room = max(0.0, MIN_SPAN - (high - low)) / 2
+    axes.set_ylim(max(low - room, -2.0), min(high + room, 102.0))
 
 
 def _draw_base(axes: Axes, evidence: TrialEvidence) -> None:
@@ -166,8 +187,13 @@ def _draw_final(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
 
 def _training_series(metrics: Sequence[MetricPoint]) -> list[tuple[str, list[tuple[float, float]]]]:
     """The telling metric of each training log, thinned to what a figure can show."""
+    logs = logged_training(metrics)
+    # trainers keep a second copy of their log beside the first; it would draw every curve twice
+    own = {log.method for log in logs if not log.file.endswith("trainer_state.json")}
     series = []
-    for log in logged_training(metrics):
+    for log in logs:
+        if log.method in own and log.file.endswith("trainer_state.json"):
+            continue
         wanted = [key for key in log.keys if key.rpartition("/")[2] in {"reward", "loss"}] or list(log.keys)
         key = next((key for key in wanted if key == "reward"), wanted[0])
         points = [

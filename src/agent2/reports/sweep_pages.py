@@ -85,9 +85,7 @@ def row_cells(row: SweepRow) -> tuple[str, ...]:
     return (
         clean(f"{row.agent} · {row.task}"),
         str(row.seed),
-        score_words(row.base, DASH),
-        score_words(row.public, DASH),
-        score_words(row.private, DASH),
+        *(score_words(score, DASH).partition(" (n")[0] for score in (row.base, row.public, row.private)),
         _gain_words(row),
         {True: "within", False: "beyond", None: DASH}[row.within_noise],
         clean(row.route) or DASH,

@@ -139,7 +139,9 @@ class Bubblewrap:
         memory = (
             Containment("memory", Strength.HARD, f"control group of {limits.memory_gib:g} GiB")
             if "memory" in grouped
-            else Containment("memory", Strength.SOFT, f"watchdog at {limits.memory_gib:g} GiB of resident memory")
+            else Containment(
+                "memory", Strength.SOFT, f"watchdog at {limits.memory_gib:g} GiB, folders in memory not counted"
+            )
         )
         in_memory = f"/tmp, {HOME} and /dev/shm: {limits.tmp_gib:g} GiB each, hard"
         return [

@@ -97,7 +97,10 @@ def become(uid: int) -> None:
 def _listen(port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", port))
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        _quit(1, f"port {port} of loopback cannot be opened: {error.strerror}")
     listener.listen(BACKLOG)
     return listener
 

@@ -24,7 +24,7 @@ import psutil
 
 from agent2.errors import SandboxError
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.limits import ControlGroup
+from agent2.sandbox.limits import OWN_PROCESSES, ControlGroup
 from agent2.sandbox.logs import CappedLog
 from agent2.sandbox.spec import MIB, Limits, SandboxExit
 from agent2.sandbox.watchdog import Breach, Watchdog, family
@@ -183,7 +183,8 @@ class SandboxProcess:
             logger.warning("the sandbox is not ready: %s", error)
         self._abort()
         said = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
-        raise SandboxError(f"the sandbox did not start: {said.splitlines()[-1]}; `agent2 doctor` tells what is missing")
+        advice = "`agent2 doctor` tells what is missing" if self._launch.depth else "free what it names"
+        raise SandboxError(f"the sandbox did not start: {said.splitlines()[-1]}; {advice}")
 
     def _abort(self) -> None:
         _kill_all([*family(self._root)[::-1], self._root])
@@ -236,7 +237,8 @@ class SandboxProcess:
         enforced = group.broke() if group is not None else None
         if enforced == "memory":
             return "memory", f"it ran into its limit of {limits.memory_gib:g} GiB of memory"
-        if enforced == "processes" or (self._launch.watched and self._watchdog.peak_processes >= limits.processes):
+        seen = self._watchdog.peak_processes - OWN_PROCESSES
+        if enforced == "processes" or (self._launch.watched and seen >= limits.processes):
             return "processes", f"it ran into its limit of {limits.processes} processes; more were refused"
         if self._launch.watched and code == 128 + signal.SIGXFSZ:
             return "file size", f"a file reached the limit of {limits.file_size_gib:g} GiB"

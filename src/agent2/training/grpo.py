@@ -102,7 +102,7 @@ def train_grpo(
     return report
 
 
-class _CheckpointSaver(TrainerCallback):
+class _CheckpointSaver(TrainerCallback):  # type: ignore[misc]
     """Saves the model at given steps and tells the caller."""
 
     def __init__(

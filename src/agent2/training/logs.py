@@ -1,8 +1,8 @@
 """One training log for every recipe: JSON lines, written as training goes.
 
-A line holds `phase`, `step`, `seconds` and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`,
-`length` (tokens of a completion), `clipped` (share of completions cut off), `grad_norm` and
-`learning_rate` that the trainer measured: what it did not measure is absent, never zero.
+A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since training began) and those of `loss`,
+`reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion), `clipped` (share of completions cut
+off), `grad_norm` and `learning_rate` that the trainer measured: what it did not measure is absent, never zero.
 """
 
 import json
@@ -35,7 +35,7 @@ _NAMES = MappingProxyType(
 )
 
 
-class LogWriter(TrainerCallback):
+class LogWriter(TrainerCallback):  # type: ignore[misc]
     """Appends a line for every log of a trainer, and tells the caller."""
 
     def __init__(self, path: Path, phase: str, on_log: OnLog | None = None) -> None:
@@ -60,6 +60,7 @@ class LogWriter(TrainerCallback):
         line: LogLine = {
             "phase": self._phase,
             "step": state.global_step,
+            "t": round(time.time(), 3),
             "seconds": round(time.monotonic() - self._started, 3),
             **measured,
         }

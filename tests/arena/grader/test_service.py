@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 import pytest
-from grading_builders import ScriptedEvaluation, broken, llama_tensors, scored, write_checkpoint
 from safetensors.numpy import save_file
 
 from agent2.arena.budget import Deadline
@@ -16,6 +15,7 @@ from agent2.arena.grader.job import EvaluationStopped
 from agent2.arena.grader.service import Grader
 from agent2.errors import Fault
 from agent2.records import Split
+from grading_builders import ScriptedEvaluation, broken, llama_tensors, scored, write_checkpoint
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_other_tokenizer_settings_template_and_generation_config_are_told(make_g
     assert grader.remarks(1) == [
         "left aside: 'optimizer.pt'",
         "its chat template differs from the base model's; scoring uses the base model's",
-        "its generation config file differs from the base model's; scoring uses the base model's",
+        "its generation config differs from the base model's; scoring uses the base model's",
     ]
 
 

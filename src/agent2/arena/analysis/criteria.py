@@ -43,22 +43,20 @@ def _designed(evidence: TrialEvidence, route: RouteFinding) -> tuple[Verdict, st
 
 
 def _bug_free(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
-    if not was_recorded(evidence):
-        return Verdict.UNKNOWN, "no code, process or metric of the agent was recorded"
-    if not evidence.revisions and not evidence.agent_files:
-        return Verdict.UNKNOWN, "no code was recorded"
     bugs = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     refused = [s.number for s in evidence.submissions if s.state is SubmissionState.REJECTED]
     if bugs or refused:
         parts = [*dict.fromkeys(bugs), *([f"{len(refused)} submission(s) refused"] if refused else [])]
         return Verdict.FAIL, "; ".join(parts)
+    if not evidence.revisions and not evidence.agent_files:
+        return Verdict.UNKNOWN, "no failure was observed, and no code was recorded"
     return Verdict.PASS, "no failure was observed, which is not a proof of none"
 
 
 def _trains(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
     crashes = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     trained = trained_submissions(evidence)
-    if not trained and not evidence.metrics:
+    if not trained and not evidence.metrics and not crashes:
         if evidence.agent_end is AgentEnd.INTERRUPTED or not was_recorded(evidence):
             return Verdict.UNKNOWN, "no training was recorded"
         return Verdict.FAIL, "nothing was trained"

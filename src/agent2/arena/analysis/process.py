@@ -49,7 +49,11 @@ def best_submission(evidence: TrialEvidence) -> SubmissionRecord | None:
 
 
 def revision_changes(revisions: Sequence[Revision], started_at: float) -> tuple[RevisionChange, ...]:
-    """What each revision changed against the one before it; the first against an empty workspace."""
+    """What each revision changed against the one before it; the first against an empty workspace.
+
+    A revision that changed only files that are not shown (data, logs) is left out, unless it was taken for a
+    submission.
+    """
     changes = []
     before: dict[str, str] = {}
     for revision in sorted(revisions, key=lambda revision: revision.t):
@@ -59,7 +63,8 @@ def revision_changes(revisions: Sequence[Revision], started_at: float) -> tuple[
             for path in sorted(before.keys() | after.keys())
             if before.get(path) != after.get(path)
         ]
-        changes.append(RevisionChange(revision.id, revision.t - started_at, revision.submission, tuple(files)))
+        if files or revision.submission is not None:
+            changes.append(RevisionChange(revision.id, revision.t - started_at, revision.submission, tuple(files)))
         before = after
     return tuple(changes)
 

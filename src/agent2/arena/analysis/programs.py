@@ -133,18 +133,17 @@ def _target(command: Sequence[str]) -> tuple[str, str] | None:
 def _sources_of(name: str, kind: str, started: float, evidence: TrialEvidence) -> tuple[str, tuple[SourceFacts, ...]]:
     """The recorded path of a script or module and its facts; (name, ()) if its text was not recorded."""
     wanted = f"{name.replace('.', '/')}.py" if kind == "module" else posixpath.normpath(name)
+    own_files = {f"/agent/{path}": text for path, text in evidence.agent_files.items()}
     if wanted.startswith("/agent/"):
-        inside = wanted.removeprefix("/agent/")
-        if inside in evidence.agent_files:
-            return wanted, reachable(evidence.agent_files, inside)
-        return wanted, ()
+        return wanted, reachable(own_files, wanted)
     revision = revision_at(evidence.revisions, started + RECORDER_LAG_S)
     files = revision.files if revision is not None else {}
     path = _find(wanted.removeprefix("/workspace/"), files)
     if path is not None:
         return path, reachable(files, path)
-    agent_path = _find(wanted, evidence.agent_files)
-    return (name, reachable(evidence.agent_files, agent_path)) if agent_path is not None else (name, ())
+    # without a sandbox the agent's folder has its host path on the command line
+    own = next((inside for inside in sorted(own_files) if wanted.endswith(inside.removeprefix("/agent"))), None)
+    return (own, reachable(own_files, own)) if own is not None else (name, ())
 
 
 def _find(wanted: str, files: Mapping[str, str]) -> str | None:

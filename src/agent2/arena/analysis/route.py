@@ -66,7 +66,7 @@ def _submission_route(
 ) -> RouteFinding:
     if submission.is_base_copy:
         line = EvidenceLine(f"submission {submission.number}", f"weights digest {submission.weights_digest}")
-        reason = "its weights are the base model's, byte for byte"
+        reason = "its weights have the base model's digest"
         return RouteFinding(Route.COPY, (), Certainty.OBSERVED, reason, (line,))
     training = [p for p in programs if p.first_seen <= submission.received_at and _algorithms(p)]
     logs = logged_training(evidence.metrics, until=submission.received_at)

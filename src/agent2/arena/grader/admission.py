@@ -5,7 +5,6 @@ takes nothing but the tensors from a submission: config, tokenizer, chat templat
 are the base model's, and where the submitted ones differ the agent is told so.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +12,14 @@ from pathlib import Path
 from agent2.arena.grader.snapshot import SnapshotInfo, shown
 from agent2.errors import CheckpointError, SubmissionError
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
-from agent2.models.layout import PICKLE_SUFFIXES
+from agent2.models.layout import PICKLE_SUFFIXES, read_json
+from agent2.records import JsonValue
 
 NOT_USED = {
-    "tokenizer.json": "tokenizer",
-    "tokenizer_config.json": "tokenizer config",
-    "generation_config.json": "generation config",
+    "tokenizer.json": ("tokenizer", {"padding", "truncation"}),
+    "generation_config.json": ("generation config", {"transformers_version", "_from_model_config"}),
 }
-"""Files of a submission that scoring replaces by the base model's."""
+"""Files that scoring takes from the base model: what they are, and entries that saving alone may change."""
 MAX_SKIPPED_SHOWN = 5
 
 
@@ -43,9 +42,9 @@ def admit(snapshot: SnapshotInfo, base: CheckpointInfo, model_path: str) -> Admi
         info = inspect_checkpoint(snapshot.path)
         if not info.is_adapter:
             require_same_architecture(info, base)
+        remarks = [*_remarks_on_skipped(snapshot), *_remarks_on_differences(snapshot, info, base)]
     except CheckpointError as error:
         raise SubmissionError(without_host_paths(str(error), [(snapshot.path, model_path)], base.path)) from error
-    remarks = [*_remarks_on_skipped(snapshot), *_remarks_on_differences(snapshot, info, base)]
     if info.is_adapter:
         remarks.append("the adapter is merged into the base model before scoring")
     is_copy = not info.is_adapter and info.weights_digest == base.weights_digest
@@ -84,11 +83,13 @@ def _remarks_on_differences(snapshot: SnapshotInfo, info: CheckpointInfo, base: 
     brings_template = any(name in snapshot.files for name in ("chat_template.jinja", "tokenizer_config.json"))
     if brings_template and info.chat_template_digest != base.chat_template_digest:
         remarks.append("its chat template differs from the base model's; scoring uses the base model's")
-    for name, what in NOT_USED.items():
-        if name in snapshot.files and snapshot.files[name] != _digest(base.path / name):
-            remarks.append(f"its {what} file differs from the base model's; scoring uses the base model's")
+    for name, (what, incidental) in NOT_USED.items():
+        if name in snapshot.files and _content(info.path / name, incidental) != _content(base.path / name, incidental):
+            remarks.append(f"its {what} differs from the base model's; scoring uses the base model's")
     return remarks
 
 
-def _digest(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+def _content(path: Path, incidental: set[str]) -> dict[str, JsonValue]:
+    if not path.is_file():
+        return {}
+    return {key: value for key, value in read_json(path).items() if key not in incidental}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, outcome_of
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
@@ -54,17 +54,18 @@ def run(job: EvaluationJob) -> EvaluationOutcome:
     except Agent2Error as error:
         logger.exception("%s cannot be scored", job.name)
         fault = getattr(error, "fault", Fault.INFRASTRUCTURE)
-        return EvaluationOutcome(fault=fault, reason=str(error))
-    return _outcome(job, summary, info.weights_digest)
+        reason = str(error)
+        if fault is not Fault.SUBMITTER:
+            reason = f"the grader failed ({reason}); the checkpoint is not to blame; submit again later"
+        return EvaluationOutcome(fault=fault, reason=reason)
+    return outcome_of(summary, info.weights_digest, job.max_missing)
 
 
 def _playable(job: EvaluationJob, base: CheckpointInfo) -> CheckpointInfo:
     """The whole model to be played; an adapter is merged into the base model first."""
     info = inspect_checkpoint(job.checkpoint)
     if info.is_adapter:
-        merged = job.scratch / "merged"
-        merge_adapter(job.checkpoint, job.base, merged)
-        info = inspect_checkpoint(merged)
+        info = merge_adapter(job.checkpoint, job.base, job.scratch / "merged")
     require_same_architecture(info, base)
     return info
 
@@ -100,29 +101,6 @@ def _assemble(folder: Path, info: CheckpointInfo, base: CheckpointInfo) -> None:
             is_weights = name.endswith(".safetensors") or name == INDEX
             if is_weights == wants_weights:
                 (folder / name).symlink_to((source.path / name).resolve())
-
-
-def _outcome(job: EvaluationJob, summary: CardSummary, weights_digest: str) -> EvaluationOutcome:
-    if summary.value is None or summary.n_missing > job.max_missing:
-        faults = {Fault(name): count for name, count in summary.faults.items() if Fault(name) is not Fault.MODEL}
-        fault = max(faults, key=lambda fault: faults[fault], default=Fault.INFRASTRUCTURE)
-        return EvaluationOutcome(
-            n_items=summary.n_items,
-            n_missing=summary.n_missing,
-            fault=fault,
-            reason=(
-                f"{summary.n_missing} of {summary.n_rollouts} answers could not be scored (fault of the {fault}), "
-                f"at most {job.max_missing} may be missing; submit again"
-            ),
-        )
-    return EvaluationOutcome(
-        value=summary.value,
-        low=summary.low,
-        high=summary.high,
-        n_items=summary.n_items,
-        n_missing=summary.n_missing,
-        weights_digest=weights_digest,
-    )
 
 
 def _take_stdout() -> int:

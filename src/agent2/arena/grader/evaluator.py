@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -42,10 +43,12 @@ class ChildEvaluator:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
         job = job.model_copy(update={"parent_pid": os.getpid()})
         job.card.parent.mkdir(parents=True, exist_ok=True)
-        with log_of(job.card).open("ab") as log:
+        with log_of(job.card).open("ab") as log, tempfile.TemporaryFile(dir=job.scratch) as question:
+            question.write(job.model_dump_json().encode())
+            question.seek(0)
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "agent2.arena.grader.child"],
-                stdin=subprocess.PIPE,
+                stdin=question,  # not a pipe: a job is larger than one holds
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=job.scratch,
@@ -53,7 +56,7 @@ class ChildEvaluator:
                 start_new_session=True,  # Ctrl-C at the terminal is the harness's to handle
             )
             try:
-                output = _communicate(process, job.model_dump_json().encode(), self.timeout_s, stop)
+                output = _wait_for_output(process, self.timeout_s, stop)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -88,17 +91,15 @@ def _environment(job: EvaluationJob) -> dict[str, str]:
     }
 
 
-def _communicate(process: subprocess.Popen[bytes], job: bytes, timeout_s: float, stop: threading.Event) -> bytes | None:
-    """Hand over the job and wait for the output; None when the time is over."""
+def _wait_for_output(process: subprocess.Popen[bytes], timeout_s: float, stop: threading.Event) -> bytes | None:
+    """What the child prints until it ends; None when the time is over."""
     ends_at = time.monotonic() + timeout_s
-    given: bytes | None = job
     while True:
         try:
-            return process.communicate(given, timeout=POLL_S)[0]
+            return process.communicate(timeout=POLL_S)[0]
         except subprocess.TimeoutExpired:
-            given = None  # communicate keeps what it has not written yet
-        if stop.is_set():
-            raise EvaluationStopped
+            if stop.is_set():
+                raise EvaluationStopped from None
         if time.monotonic() >= ends_at:
             return None
 

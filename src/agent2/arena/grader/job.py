@@ -3,11 +3,13 @@
 The hidden items travel in the job, so the child never needs the installation secret.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
+from agent2.cards.card import CardSummary, Counting
 from agent2.config import StrictModel
 from agent2.errors import Fault
 from agent2.records import Item, Split
@@ -70,3 +72,27 @@ class EvaluationOutcome(StrictModel):
 
 class EvaluationStopped(Exception):
     """The grader was stopped while an evaluation ran; there is no verdict and it must run again."""
+
+
+def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> EvaluationOutcome:
+    """What a finished card says: its score, or a fault when too many rollouts have none."""
+    if summary.value is None or summary.n_missing > max_missing:
+        faults = Counter(drop.fault for drop in summary.drops if drop.counted is Counting.MISSING)
+        fault = faults.most_common(1)[0][0] if faults else Fault.INFRASTRUCTURE
+        return EvaluationOutcome(
+            n_items=summary.n_items,
+            n_missing=summary.n_missing,
+            fault=fault,
+            reason=(
+                f"{summary.n_missing} of {summary.n_rollouts} answers could not be scored (fault of the {fault}), "
+                f"at most {max_missing} may be missing; submit again"
+            ),
+        )
+    return EvaluationOutcome(
+        value=summary.value,
+        low=summary.low,
+        high=summary.high,
+        n_items=summary.n_items,
+        n_missing=summary.n_missing,
+        weights_digest=weights_digest,
+    )

@@ -24,7 +24,7 @@ class CorpusSettings:
     """How the corpus is drawn."""
 
     n_examples: int = 40_000
-    right_share: float = 0.40
+    right_share: float = 0.35
     """Share of right answers, 0 to 1."""
     seed: int = 0
     difficulty: Difficulty = TASK_DIFFICULTY

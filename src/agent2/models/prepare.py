@@ -1,0 +1,118 @@
+"""Make a stranger's weights ready for evaluation: merge a LoRA adapter into the base model, refuse NaN.
+
+An adapter's config is data here, not an instruction: the base model it names is ignored, only the settings in
+`LORA_SETTINGS` are read, so that no path, module name or initialisation from it is ever followed. Weights are
+read from safetensors only.
+
+Does NOT merge other adapter types than LoRA, and does not check that the result is a better model.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, set_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from agent2.errors import CheckpointError
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
+from agent2.models.layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, INDEX, SHARD_NAME
+
+LORA_SETTINGS = (
+    "r",
+    "lora_alpha",
+    "target_modules",
+    "exclude_modules",
+    "modules_to_save",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+    "target_parameters",
+    "trainable_token_indices",
+    "fan_in_fan_out",
+    "bias",
+    "use_rslora",
+    "use_dora",
+    "lora_bias",
+)
+"""What of an adapter's config decides how its tensors are merged."""
+
+
+def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> CheckpointInfo:
+    """Write base model + adapter as a whole checkpoint, with the base model's tokenizer and dtype.
+
+    out_dir must not exist or be empty. Raises CheckpointError if the adapter does not fit the base model,
+    is no LoRA, or holds numbers that are not finite.
+    """
+    adapter, base = inspect_checkpoint(adapter_dir), inspect_checkpoint(base_dir)
+    if not adapter.is_adapter or base.is_adapter:
+        raise CheckpointError(f"{adapter_dir}: an adapter and a whole base model ({base_dir}) are needed to merge")
+    if adapter.config["peft_type"] != "LORA":
+        raise CheckpointError(
+            f"{adapter_dir}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
+            "hand in the whole model"
+        )
+    if out_dir.exists() and any(out_dir.iterdir()):
+        raise CheckpointError(f"{out_dir}: is not empty; merge into a new folder")
+    require_finite(adapter)
+    model = AutoModelForCausalLM.from_pretrained(
+        base_dir, dtype="auto", use_safetensors=True, trust_remote_code=False, local_files_only=True
+    )
+    _merge(model, adapter).save_pretrained(out_dir)
+    for name in base.files:
+        if name not in (CONFIG, INDEX) and not SHARD_NAME.fullmatch(name):
+            shutil.copyfile(base_dir / name, out_dir / name)
+    merged = inspect_checkpoint(out_dir)
+    require_finite(merged)
+    return merged
+
+
+def require_finite(info: CheckpointInfo) -> None:
+    """Raise CheckpointError, naming the first such tensor, if a weight is NaN or infinite."""
+    by_file: dict[str, list[str]] = {}
+    for name, tensor in info.tensors.items():
+        by_file.setdefault(tensor.file, []).append(name)
+    for file, names in by_file.items():
+        try:
+            with safe_open(info.path / file, framework="pt") as weights:
+                for name in names:
+                    _require_finite_tensor(info.path / file, name, weights.get_tensor(name))
+        except SafetensorError as error:
+            raise CheckpointError(f"{info.path / file}: cannot be read ({error}); save the model again") from error
+
+
+def _require_finite_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
+    if not tensor.is_floating_point():
+        return
+    if tensor.element_size() == 1:  # 8-bit floats have no isfinite of their own
+        tensor = tensor.float()
+    n_bad = tensor.numel() - int(torch.isfinite(tensor).sum())
+    if n_bad:
+        raise CheckpointError(
+            f"{path}: tensor {name!r} has {n_bad} of {tensor.numel()} values that are NaN or infinite; the training "
+            "diverged, save an earlier checkpoint or lower the learning rate"
+        )
+
+
+def _merge(model: Any, adapter: CheckpointInfo) -> Any:
+    """The model with the adapter's weights added in."""
+    settings = {key: adapter.config[key] for key in LORA_SETTINGS if adapter.config.get(key) is not None}
+    place = adapter.path / ADAPTER_CONFIG
+    try:
+        wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))
+        result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(f"{place}: the adapter does not fit the base model: {reason}") from error
+    own_names = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}
+    lost = sorted(result.unexpected_keys) + sorted(own_names & set(result.missing_keys))
+    if lost:
+        raise CheckpointError(
+            f"{place}: {len(lost)} adapter weights do not match the base model, the first is {lost[0]!r}; train the "
+            "adapter on the base model that was given"
+        )
+    return wrapped.merge_and_unload()

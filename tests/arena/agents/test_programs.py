@@ -1,0 +1,111 @@
+"""The packaged agents as the programs that they are, in a process of their own, with a grader that keeps score."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from agent2.arena.agents import load_agent
+from agent2.benchmarks.arithmetic.benchmark import Arithmetic
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.records import Split
+from model_builders import make_model
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def grader(refuse=False):
+    """A grader that takes everything (or nothing) and remembers what it was given."""
+    received = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            received.append({**body, "weights": inspect_checkpoint(Path(body["model_path"])).weights_digest})
+            scored = {"submission_id": len(received), "score": 12.5, "baseline_score": 10.0, "error": None}
+            answer = {"submission_id": None, "score": None, "error": "too late"} if refuse else scored
+            data = json.dumps(answer).encode()
+            self.send_response(403 if refuse else 200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", received
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def run_agent(name, workspace, url):
+    agent = load_agent(name)
+    base = make_model(workspace / "base")
+    for split, n in ((Split.TRAIN, 400), (Split.DEV, 40)):
+        rows = [
+            json.dumps({"id": item.id, "prompt": item.prompt, "answer": item.reference})
+            for item in Arithmetic().items(split, n, None)
+        ]
+        (workspace / f"{split.value}.jsonl").write_text("\n".join(rows) + "\n")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(workspace),
+        "TASK": "arithmetic",
+        "MODEL_PATH": str(base),
+        "DATA_PATH": str(workspace),
+        "OUTPUT_DIR": str(workspace / "output"),
+        "GRADING_SERVER_URL": url,
+        "AGENT2_SEED": "3",
+        "HF_HUB_OFFLINE": "1",
+    }
+    command = [sys.executable, *(part.replace("/agent", str(agent.folder)) for part in agent.spec.command[1:])]
+    return subprocess.run(
+        command, env=environment, cwd=workspace, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_nop_submits_nothing(tmp_path):
+    with grader() as (url, received):
+        done = run_agent("nop", tmp_path, url)
+    assert (done.returncode, received) == (0, [])
+
+
+def test_base_copy_submits_the_weights_of_the_base(tmp_path):
+    with grader() as (url, received):
+        done = run_agent("base-copy", tmp_path, url)
+    assert done.returncode == 0, done.stderr
+    assert [one["weights"] for one in received] == [inspect_checkpoint(tmp_path / "base").weights_digest]
+
+
+@pytest.mark.parametrize(("name", "n_submissions"), [("sft", 1), ("grpo", 2)])
+def test_the_recipes_plan_train_measure_and_submit(tmp_path, name, n_submissions):
+    with grader() as (url, received):
+        done = run_agent(name, tmp_path, url)
+    assert done.returncode == 0, done.stderr
+    digests = {one["weights"] for one in received} | {inspect_checkpoint(tmp_path / "base").weights_digest}
+    assert len(received) == n_submissions
+    assert len(digests) == n_submissions + 1
+    design = json.loads((tmp_path / "output" / "design.json").read_text())
+    assert set(design) == {"algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"}
+    assert (design["algorithm"], design["hyperparameters"]["seed"]) == (name.upper(), 3)
+    assert (tmp_path / "output" / "train_log.jsonl").stat().st_size > 0
+    assert "of 40 dev items" in done.stdout
+    assert "12.5 (base model 10.0)" in done.stdout
+
+
+def test_a_refused_submission_ends_the_program_with_the_reason(tmp_path):
+    with grader(refuse=True) as (url, _):
+        done = run_agent("base-copy", tmp_path, url)
+    assert done.returncode == 1
+    assert "too late" in done.stderr

@@ -1,0 +1,82 @@
+import pytest
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.verdicts import Verdict
+from agent2.arena.evidence import AgentEnd
+from agent2.arena.tasks import Stage
+from builders import DESIGN, SFT_SOURCE, make_evidence, make_rejected, make_revision, make_submission
+
+NOTHING = {"submissions": [], "revisions": [], "processes": [], "metrics": [], "design": None}
+CRASH = {
+    "agent_end": AgentEnd.CRASHED,
+    "agent_exit_code": 1,
+    "agent_log_tail": "Traceback (most recent call last):\n  File x\nNameError: y\n",
+}
+
+
+def verdicts(**changes):
+    return {stage.stage: stage.verdict for stage in analyse(make_evidence(**changes)).stages}
+
+
+def reason(stage, **changes):
+    return next(s.reason for s in analyse(make_evidence(**changes)).stages if s.stage is stage)
+
+
+def test_a_good_trial_passes_all_four_stages_in_order():
+    assert list(verdicts()) == [Stage.DESIGN, Stage.IMPLEMENTATION, Stage.EXECUTION, Stage.EVALUATION]
+    assert set(verdicts().values()) == {Verdict.PASS}
+
+
+def test_an_agent_that_does_nothing_passes_none():
+    assert Verdict.PASS not in verdicts(**NOTHING).values()
+
+
+@pytest.mark.parametrize(
+    ("design", "verdict"),
+    [(None, Verdict.FAIL), ({"algorithm": "GRPO"}, Verdict.PARTIAL), (DESIGN, Verdict.PASS)],
+)
+def test_the_design_stage_follows_the_artifact(design, verdict):
+    assert verdicts(design=design)[Stage.DESIGN] is verdict
+
+
+def test_a_plan_that_was_not_followed_is_said():
+    changes = {"revisions": [make_revision({"code/train.py": SFT_SOURCE})], "metrics": []}
+    assert "planned GRPO, taken: SFT only" in reason(Stage.DESIGN, **changes)
+
+
+def test_code_that_broke_before_any_score_fails_implementation_and_execution():
+    found = verdicts(submissions=[], **CRASH)
+    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.FAIL, Verdict.FAIL)
+
+
+def test_a_crash_after_a_scored_checkpoint_is_partial():
+    found = verdicts(**CRASH)
+    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.PARTIAL, Verdict.PARTIAL)
+
+
+def test_a_refused_submission_that_was_mended_still_passes_execution():
+    submissions = [make_rejected(1, "pickle weights", at=50), make_submission(2, score=0.6)]
+    assert verdicts(submissions=submissions)[Stage.EXECUTION] is Verdict.PASS
+    assert "recovered" in reason(Stage.EXECUTION, submissions=submissions)
+
+
+def test_a_copy_of_the_base_is_no_trained_checkpoint():
+    copy = [make_submission(1, score=0.3, is_base_copy=True)]
+    found = verdicts(submissions=copy, revisions=[], processes=[], metrics=[])
+    assert found[Stage.EXECUTION] is Verdict.FAIL
+    assert found[Stage.IMPLEMENTATION] is Verdict.UNKNOWN  # nothing of the agent's work was recorded
+
+
+def test_scores_of_the_grader_alone_are_half_an_evaluation():
+    changes = {"revisions": [make_revision({"code/train.py": SFT_SOURCE})]}
+    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.PARTIAL
+
+
+def test_evaluation_code_that_never_ran_is_half_an_evaluation():
+    assert verdicts(processes=[])[Stage.EVALUATION] is Verdict.PARTIAL
+    assert "nothing shows that it ran" in reason(Stage.EVALUATION, processes=[])
+
+
+def test_an_interrupted_harness_is_not_the_agents_failure():
+    found = verdicts(submissions=[], agent_end=AgentEnd.INTERRUPTED)
+    assert found[Stage.EXECUTION] is Verdict.UNKNOWN

@@ -1,0 +1,73 @@
+import pytest
+from pydantic import ValidationError
+
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, outcome_of
+from agent2.cards.aggregate import summarize
+from agent2.cards.card import ReportingRule
+from agent2.errors import Fault
+from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
+
+
+def scored(item_id: str, value: float | None, fault: Fault | None = None) -> ScoredRollout:
+    status = RolloutStatus.COMPLETED if fault is None else RolloutStatus.FAILED
+    rollout = Rollout(item_id, 0, 1, status, (), (), None, {}, Usage(), fault, "")
+    return ScoredRollout(rollout, Score(value, "because", fault if value is None else None))
+
+
+def outcome(*rollouts: ScoredRollout, max_missing: int = 0) -> EvaluationOutcome:
+    return outcome_of(summarize(rollouts, ReportingRule()), "w" * 64, max_missing)
+
+
+def test_a_full_card_is_a_score_with_its_interval():
+    result = outcome(scored("a", 1.0), scored("b", 0.0))
+    assert (result.value, result.n_items, result.n_missing, result.fault) == (0.5, 2, 0, None)
+    assert 0 < result.low < 0.5 < result.high < 1
+
+
+def test_all_wrong_is_a_zero_and_all_missing_is_a_fault():
+    assert outcome(scored("a", 0.0)).value == 0.0
+    lost = outcome(scored("a", None, Fault.INFRASTRUCTURE), max_missing=5)
+    assert lost.value is None and lost.fault is Fault.INFRASTRUCTURE
+
+
+def test_more_missing_than_allowed_is_the_fault_of_the_commonest_kind():
+    rollouts = [
+        scored("a", 1.0),
+        scored("b", None, Fault.JUDGE),
+        scored("c", None, Fault.JUDGE),
+        scored("d", None, Fault.ENVIRONMENT),
+    ]
+    result = outcome(*rollouts, max_missing=2)
+    assert result.value is None and result.fault is Fault.JUDGE
+    assert "3 of 4 answers could not be scored" in result.reason and "at most 2 may be missing" in result.reason
+    allowed = outcome(*rollouts, max_missing=3)
+    assert (allowed.value, allowed.n_items, allowed.n_missing) == (1.0, 1, 3)
+
+
+def test_a_broken_models_zeros_are_no_missing_scores():
+    result = outcome(scored("a", 1.0), scored("b", 0.0, Fault.MODEL))
+    assert (result.value, result.n_missing) == (0.5, 0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"value": 0.5}, {"value": 0.5, "fault": "model", "low": 0.1, "high": 0.9}])
+def test_an_outcome_is_a_score_or_a_fault(fields):
+    whole = {"weights_digest": "w"} | fields
+    with pytest.raises(ValidationError, match="an outcome is a score or a fault"):
+        EvaluationOutcome.model_validate(whole)
+
+
+def test_a_job_survives_the_way_to_the_child(tmp_path):
+    items = (Item("i1", Split.TEST_PUBLIC, "1 + 1", "2", {"nested": {"list": [1, 2]}}), Item("i2", Split.DEV, "?"))
+    job = EvaluationJob(
+        checkpoint=tmp_path,
+        base=tmp_path,
+        name="n",
+        benchmark="arithmetic",
+        split=Split.TEST_PUBLIC,
+        items=items,
+        card=tmp_path,
+        scratch=tmp_path,
+        seed=2**62,
+    )
+    again = EvaluationJob.model_validate_json(job.model_dump_json())
+    assert again == job and again.items == items

@@ -1,0 +1,38 @@
+import pytest
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.sweep_records import SweepRow, row_of, summarise_agents
+from builders import make_evidence, make_gain, make_submission
+
+
+def row(**changes):
+    evidence = make_evidence(**changes)
+    return row_of(evidence, analyse(evidence))
+
+
+def test_a_row_holds_the_headline_of_its_trial():
+    found = row(seed=2)
+    assert (found.agent, found.seed, found.state, found.route) == ("grpo", 2, "finished", "RL only (GRPO)")
+    assert found.gain_points == pytest.approx(28.0) and found.public.value == 0.6 and found.seconds == 150
+
+
+def test_a_row_without_submission_has_no_gain():
+    found = row(submissions=[])
+    assert (found.gain_points, found.result) == (None, "no_submission")
+
+
+def test_a_summary_averages_gains_only_and_counts_the_rest():
+    rows = [row(seed=s, gain=make_gain(d)) for s, d in enumerate((0.1, 0.2, 0.01))]
+    rows += [row(seed=3, submissions=[]), SweepRow("arithmetic", "grpo", 4, "t", "failed: disk full")]
+    (summary,) = summarise_agents(rows)
+    assert (summary.n_trials, summary.n_finished, summary.n_with_gain, summary.n_beyond_noise) == (5, 4, 3, 2)
+    assert summary.mean_gain_points == pytest.approx(31 / 3)
+    assert summary.spread_points == pytest.approx(9.504385)
+    assert summary.routes == {"RL only (GRPO)": 3, "no submission": 1}
+
+
+def test_one_seed_has_no_spread_and_agents_keep_their_order():
+    rows = [row(agent="b"), row(agent="a", submissions=[make_submission(1, score=0.2)])]
+    summaries = summarise_agents(rows)
+    assert [s.agent for s in summaries] == ["b", "a"]
+    assert summaries[0].spread_points is None

@@ -1,0 +1,25 @@
+"""Builders of base models that write a file instead of training."""
+
+from pathlib import Path
+from typing import Any
+
+
+def build(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
+    """A model of one file."""
+    on_progress("building")
+    (out_dir / "config.json").write_text("{}")
+    return {"base_accuracy": {"value": 0.5}}
+
+
+def lose_the_race(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
+    """Finishes just after somebody else."""
+    winner = out_dir.parent / f"fake-{entry.digest[:12]}"
+    winner.mkdir()
+    (winner / "manifest.json").write_text('{"who": "winner"}')
+    return build(entry, out_dir, on_progress)
+
+
+def fail(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
+    """Breaks halfway."""
+    (out_dir / "config.json").write_text("{")
+    raise OSError("the disk is full")

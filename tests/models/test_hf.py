@@ -1,0 +1,326 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from agent2.errors import CheckpointError, ConfigError, Fault, SamplerFailed
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.hf import HfSampler
+from agent2.records import Completion, Message, SamplingSettings, StopReason
+
+torch.set_num_threads(1)  # two threads on shared cores are many times slower at this size
+
+VOCABULARY = 40
+CONTEXT = 200
+END = 2
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+COMMON = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": END, "pad_token_id": 0}
+LLAMA = {**COMMON, **SIZES, "max_position_embeddings": CONTEXT, "num_key_value_heads": 2}
+
+
+def make_model(name: str = "llama", seed: int = 0, **changes: Any) -> Any:
+    torch.manual_seed(seed)
+    gpt2 = {**COMMON, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
+    plain = {**COMMON, **SIZES, "max_position_embeddings": CONTEXT}
+    model_class, config_class, values = {
+        "llama": (LlamaForCausalLM, LlamaConfig, LLAMA),
+        "qwen2": (Qwen2ForCausalLM, Qwen2Config, LLAMA),
+        "qwen3": (Qwen3ForCausalLM, Qwen3Config, {**LLAMA, "head_dim": 8}),
+        "gpt2": (GPT2LMHeadModel, GPT2Config, gpt2),
+        "neox": (GPTNeoXForCausalLM, GPTNeoXConfig, plain),
+        "mistral": (MistralForCausalLM, MistralConfig, LLAMA),
+        "bloom": (BloomForCausalLM, BloomConfig, {**COMMON, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    }[name]
+    model = model_class(config_class(**{**values, **changes})).eval()
+    for parameter in model.parameters():  # random models repeat one token; sharper weights give varied text
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    words = {"<pad>": 0, "<bos>": 1, "<end>": END} | {f"w{i}": i for i in range(3, VOCABULARY)}
+    inner = Tokenizer(models.WordLevel(words, unk_token="w3"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="<pad>", bos_token="<bos>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}w39{% endif %}"
+    )
+    return tokenizer
+
+
+def make_sampler(model: Any = None, max_batch: int = 4) -> HfSampler:
+    return HfSampler.from_model(model or make_model(), make_tokenizer(), max_batch)
+
+
+def save(model: Any, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def make_prompts(n: int, shortest: int = 1, longest: int = 30) -> list[list[int]]:
+    rng = np.random.default_rng(n)
+    return [rng.integers(3, VOCABULARY, rng.integers(shortest, longest + 1)).tolist() for _ in range(n)]
+
+
+def run(sampler: HfSampler, prompts: list[Any], **settings: Any) -> list[Completion]:
+    """Completions in the order of the prompts; request i has seed i."""
+    per_request = settings.pop("max_tokens", 20)
+    for i, prompt in enumerate(prompts):
+        limit = per_request[i] if isinstance(per_request, list) else per_request
+        sampler.submit(i, prompt, SamplingSettings(seed=i, max_tokens=limit, **settings))
+    done: dict[int, Completion] = {}
+    while batch := sampler.collect():
+        done.update(batch)
+    assert sorted(done) == list(range(len(prompts)))
+    return [done[i] for i in range(len(prompts))]
+
+
+def generate(model: Any, prompt: list[int], max_tokens: int) -> list[int]:
+    tokens = torch.tensor([prompt])
+    out = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=max_tokens, do_sample=False)
+    return out[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "gpt2", "neox"])
+@pytest.mark.parametrize("max_batch", [1, 5])
+def test_greedy_tokens_are_those_of_generate(tmp_path, name, max_batch):
+    model = make_model(name)
+    prompts = make_prompts(12)
+    limits = [1 + (7 * i) % 45 for i in range(12)]
+    sampler = HfSampler(save(model, tmp_path), max_batch)
+    found = run(sampler, prompts, max_tokens=limits)
+    expected = [generate(model, prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
+    assert [list(completion.token_ids) for completion in found] == expected
+    assert len({token for tokens in expected for token in tokens}) > 10
+    ends = [tokens[-1] == END for tokens in expected]
+    assert [completion.stop_reason is StopReason.END for completion in found] == ends
+
+
+def test_a_model_with_eager_attention_gives_the_same_tokens():
+    model = make_model()
+    expected = run(make_sampler(model), make_prompts(6))
+    model.set_attn_implementation("eager")
+    assert [c.token_ids for c in run(make_sampler(model), make_prompts(6))] == [c.token_ids for c in expected]
+
+
+def test_samples_depend_on_the_request_and_not_on_the_batch():
+    model, prompts = make_model(), make_prompts(24)
+    limits = [1 + (11 * i) % 40 for i in range(24)]
+    alone, few, many = (
+        run(make_sampler(model, size), prompts, temperature=1.0, top_p=0.9, max_tokens=limits) for size in (1, 5, 24)
+    )
+    assert [c.token_ids for c in alone] == [c.token_ids for c in few] == [c.token_ids for c in many]
+    for a, b in zip(alone, many, strict=True):
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+
+def test_other_seeds_give_other_samples_and_equal_seeds_equal_ones():
+    sampler, settings = make_sampler(max_batch=8), {"temperature": 1.0, "max_tokens": 12}
+    for i in range(8):
+        sampler.submit(i, [5, 6, 7], SamplingSettings(seed=i // 2, **settings))
+    done = {}
+    while batch := sampler.collect():
+        done.update(batch)
+    texts = [done[i].token_ids for i in range(8)]
+    assert texts[::2] == texts[1::2]
+    assert len(set(texts)) == 4
+
+
+def test_samples_are_distributed_as_the_model_says():
+    model = make_model()
+    with torch.no_grad():
+        expected = torch.softmax(model(torch.tensor([[5, 6, 7]])).logits[0, -1], -1).numpy()
+    n = 4000
+    found = run(make_sampler(model, 256), [[5, 6, 7]] * n, temperature=1.0, max_tokens=1)
+    counts = np.bincount([c.token_ids[0] for c in found], minlength=VOCABULARY) / n
+    assert np.abs(counts - expected).max() < 5 * np.sqrt(0.25 / n)
+    for completion in found[:20]:
+        assert np.exp(completion.logprobs[0]) == pytest.approx(expected[completion.token_ids[0]], rel=1e-3)
+
+
+def test_greedy_and_sampled_requests_share_a_batch():
+    model, sampler = make_model(), make_sampler(max_batch=4)
+    for i in range(4):
+        sampler.submit(i, [4, 9], SamplingSettings(temperature=float(i % 2), seed=i, max_tokens=15))
+    done = {}
+    while batch := sampler.collect():
+        done.update(batch)
+    assert list(done[0].token_ids) == list(done[2].token_ids) == generate(model, [4, 9], 15)
+    assert done[1].token_ids != done[3].token_ids
+
+
+def test_a_finished_request_is_replaced_before_the_next_step():
+    sampler = make_sampler(max_batch=2)
+    settings = {"temperature": 1.0}
+    model = sampler._model
+    model.generation_config.eos_token_id = None
+    sampler.submit(0, [4], SamplingSettings(max_tokens=30, **settings))
+    sampler.submit(1, [5], SamplingSettings(max_tokens=3, **settings))
+    calls: list[tuple[int, int]] = []
+    model.register_forward_pre_hook(
+        lambda _m, _a, kwargs: calls.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    sampler._is_end[:] = False
+    assert [i for i, _ in sampler.collect()] == [1]
+    sampler.submit(2, [6, 7], SamplingSettings(max_tokens=4, **settings))
+    before = len(calls)
+    assert [i for i, _ in sampler.collect()] == [2]
+    assert calls[before:] == [(1, 2), (2, 1), (2, 1), (2, 1)]
+
+
+def test_collect_returns_nothing_only_when_nothing_is_in_flight():
+    sampler = make_sampler()
+    assert sampler.collect() == []
+    run(sampler, make_prompts(3))
+    assert sampler.collect() == []
+
+
+def test_logits_that_are_no_numbers_are_a_fault_of_the_model_and_poison_nobody_else():
+    model = make_model()
+    with torch.no_grad():
+        model.get_input_embeddings().weight[39] = float("nan")
+    healthy = [[4, 5], [6], [7, 8, 9], [10], [11, 12]]
+    expected = run(make_sampler(model, 5), healthy, temperature=1.0)
+    sampler = make_sampler(model, max_batch=2)
+    mixed = [[39, 4], *healthy]
+    for i, prompt in enumerate(mixed):
+        sampler.submit(i, prompt, SamplingSettings(seed=i - 1, temperature=1.0, max_tokens=20))
+    done = {}
+    while batch := sampler.collect():
+        done.update(batch)
+    assert (done[0].stop_reason, done[0].fault, done[0].text) == (StopReason.FAULT, Fault.MODEL, "")
+    assert "new token 1" in done[0].reason
+    assert [(done[i].token_ids, done[i].fault) for i in range(1, 6)] == [(c.token_ids, c.fault) for c in expected]
+    assert any(c.fault is None for c in expected)
+
+
+def test_a_completion_ends_where_the_context_ends():
+    sampler = make_sampler(max_batch=3)
+    sampler._is_end[:] = False
+    prompts = [[5] * (CONTEXT - 3), [6] * (CONTEXT - 1), [7, 8]]
+    found = run(sampler, prompts, temperature=1.0, max_tokens=1000)
+    assert [len(c.token_ids) for c in found] == [3, 1, CONTEXT - 2]
+    assert all(c.stop_reason is StopReason.LENGTH for c in found)
+    assert [c.prompt_tokens for c in found] == [CONTEXT - 3, CONTEXT - 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [
+        ([5] * CONTEXT, "leaves no room"),
+        ([5] * (CONTEXT + 50), "has 250 tokens, the context of 200"),
+        ([], "has no tokens"),
+        ([5, VOCABULARY], "outside the model's vocabulary"),
+        ([-1], "outside the model's vocabulary"),
+    ],
+)
+def test_a_prompt_that_cannot_be_run_is_a_fault_with_the_reason(prompt, complaint):
+    found = run(make_sampler(), [prompt, [5, 6]])
+    assert (found[0].stop_reason, found[0].fault) == (StopReason.FAULT, Fault.MODEL)
+    assert complaint in found[0].reason
+    assert found[1].fault is None
+
+
+def test_messages_are_rendered_with_the_template_and_the_answer_has_no_end_token():
+    sampler = make_sampler()
+    by_message, by_tokens = run(sampler, [[Message("user", "w4 w5"), Message("user", "w6")], [4, 5, 6, 39]])
+    assert by_message.token_ids == by_tokens.token_ids
+    assert by_message.prompt_tokens == 4
+    body = [token for token in by_message.token_ids if token > END]
+    assert by_message.text == "".join(f"w{token}" for token in body)
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [(None, "no chat template"), ("{{ 1 / 0 }}", "ZeroDivisionError"), ("{% set a = 1 %}", "no tokens")],
+)
+def test_a_template_that_does_not_work_is_a_fault_of_the_model(template, complaint):
+    sampler = make_sampler()
+    sampler._tokenizer.chat_template = template
+    (found,) = run(sampler, [[Message("user", "w4")]])
+    assert found.fault is Fault.MODEL
+    assert complaint in found.reason
+
+
+def test_an_id_in_flight_and_settings_without_sense_are_refused():
+    sampler = make_sampler()
+    sampler.submit(1, [4], SamplingSettings())
+    with pytest.raises(SamplerFailed, match="in flight already"):
+        sampler.submit(1, [4], SamplingSettings())
+    for bad in ({"max_tokens": 0}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 1.5}):
+        with pytest.raises(SamplerFailed, match="cannot be sampled"):
+            sampler.submit(2, [4], SamplingSettings(**bad))
+    sampler.collect()
+    sampler.submit(1, [4], SamplingSettings())
+    with pytest.raises(ConfigError, match="max_batch 0"):
+        make_sampler(max_batch=0)
+
+
+def test_a_trainers_model_keeps_its_mode_and_shows_its_new_weights():
+    model = make_model()
+    model.train()
+    model.model.layers[0].eval()
+    sampler = make_sampler(model)
+    (before,) = run(sampler, [[4, 5, 6]])
+    assert model.training and not model.model.layers[0].training and model.model.layers[1].training
+    other = make_model(seed=9)
+    with torch.no_grad():
+        for own, new in zip(model.parameters(), other.parameters(), strict=True):
+            own.copy_(new)
+    (after,) = run(sampler, [[4, 5, 6]])
+    assert list(after.token_ids) == generate(other, [4, 5, 6], 20) != list(before.token_ids)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_what_the_sampler_cannot_serve_is_refused():
+    with pytest.raises(CheckpointError, match="sees only 16 of 200"):
+        make_sampler(make_model("mistral", sliding_window=16))
+    make_sampler(make_model("mistral", sliding_window=None))
+    make_sampler(make_model("mistral", sliding_window=CONTEXT))
+    with pytest.raises(CheckpointError, match="does not say how long its context is"):
+        make_sampler(make_model("bloom"))
+
+
+def test_the_lock_facts_name_model_and_template(tmp_path):
+    folder = save(make_model(), tmp_path)
+    facts = HfSampler(folder, max_batch=3).describe()
+    assert (facts["kind"], facts["model"], facts["architecture"]) == ("hf", str(folder), "LlamaForCausalLM")
+    assert (facts["dtype"], facts["device"], facts["max_batch"]) == ("float32", "cpu", 3)
+    assert facts["chat_template_digest"] == inspect_checkpoint(folder).chat_template_digest
+
+
+def test_close_may_be_called_twice():
+    sampler = make_sampler()
+    sampler.submit(0, [4], SamplingSettings())
+    sampler.close()
+    sampler.close()
+    assert sampler.collect() == []
+
+
+def test_half_precision_runs(tmp_path):
+    folder = save(make_model(), tmp_path)
+    found = run(HfSampler(folder, 3, dtype="bfloat16"), make_prompts(6), temperature=1.0)
+    assert all(c.fault is None and len(c.token_ids) >= 1 for c in found)

@@ -1,0 +1,139 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from agent2.errors import CheckpointError
+from agent2.models.checkpoint import inspect_checkpoint, require_same_architecture
+from agent2.models.prepare import merge_adapter, require_finite
+
+torch.set_num_threads(1)  # two threads on shared cores are many times slower at this size
+
+PROMPT = torch.tensor([[3, 1, 4, 1, 5]])
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=12, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
+    )
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
+    words = {f"w{i}": i for i in range(12)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")))
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained(tmp_path / "base")
+    return tmp_path / "base"
+
+
+def make_adapter(base: Path, **settings: object) -> tuple[Path, torch.Tensor]:
+    """An adapter with random weights, and the logits of base + adapter."""
+    torch.manual_seed(1)
+    config = LoraConfig(**{"r": 4, "target_modules": ["q_proj", "down_proj"], "task_type": "CAUSAL_LM", **settings})
+    model = get_peft_model(LlamaForCausalLM.from_pretrained(base), config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter)
+    folder = base.parent / "adapter"
+    model.save_pretrained(folder)
+    with torch.no_grad():
+        return folder, model.eval()(PROMPT).logits
+
+
+def logits_of(folder: Path) -> torch.Tensor:
+    with torch.no_grad():
+        return LlamaForCausalLM.from_pretrained(folder).eval()(PROMPT).logits
+
+
+@pytest.mark.parametrize("settings", [{}, {"use_rslora": True, "lora_alpha": 3}, {"modules_to_save": ["lm_head"]}])
+def test_a_merged_adapter_computes_what_base_and_adapter_compute(base, tmp_path, settings):
+    adapter, expected = make_adapter(base, **settings)
+    info = merge_adapter(adapter, base, tmp_path / "out")
+    assert not info.is_adapter
+    assert (expected - logits_of(base)).abs().max() > 1e-3
+    torch.testing.assert_close(logits_of(tmp_path / "out"), expected, atol=1e-5, rtol=1e-4)
+    require_same_architecture(info, inspect_checkpoint(base))
+    assert info.chat_template_digest == inspect_checkpoint(base).chat_template_digest
+
+
+def test_the_base_model_that_an_adapter_names_is_ignored(base, tmp_path):
+    adapter, expected = make_adapter(base)
+    path = adapter / "adapter_config.json"
+    config = json.loads(path.read_text())
+    config |= {"base_model_name_or_path": "somebody/else", "megatron_config": {"x": 1}, "megatron_core": "antigravity"}
+    path.write_text(json.dumps(config))
+    merge_adapter(adapter, base, tmp_path / "out")
+    torch.testing.assert_close(logits_of(tmp_path / "out"), expected, atol=1e-5, rtol=1e-4)
+
+
+def edit_config(adapter: Path, **values: object) -> None:
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"peft_type": "IA3"}, "IA3 adapter cannot be merged"),
+        ({"target_modules": ["nowhere"]}, "does not fit the base model"),
+        ({"target_modules": ["q_proj"]}, "adapter weights do not match"),
+        ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "adapter weights do not match.*v_proj"),
+        ({"r": 8}, "does not fit the base model"),
+        ({"r": "many"}, "does not fit the base model"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_refused(base, tmp_path, values, complaint):
+    adapter, _ = make_adapter(base)
+    edit_config(adapter, **values)
+    with pytest.raises(CheckpointError, match=complaint):
+        merge_adapter(adapter, base, tmp_path / "out")
+
+
+def test_an_adapter_with_nan_is_refused(base, tmp_path):
+    adapter, _ = make_adapter(base)
+    weights = load_file(adapter / "adapter_model.safetensors")
+    name = sorted(weights)[0]
+    weights[name][0, 0] = float("nan")
+    save_file(weights, adapter / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="1 of 128 values"):
+        merge_adapter(adapter, base, tmp_path / "out")
+
+
+def test_merging_refuses_a_whole_model_and_a_folder_that_is_not_empty(base, tmp_path):
+    with pytest.raises(CheckpointError, match="an adapter and a whole base model"):
+        merge_adapter(base, base, tmp_path / "out")
+    adapter, _ = make_adapter(base)
+    with pytest.raises(CheckpointError, match="not empty"):
+        merge_adapter(adapter, base, base)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.float32, float("nan")),
+        (torch.float32, float("inf")),
+        (torch.bfloat16, float("nan")),
+        (torch.bfloat16, float("-inf")),
+        (torch.float8_e4m3fn, float("nan")),
+    ],
+)
+def test_a_weight_that_is_not_finite_is_named(base, dtype, value):
+    path = base / "model.safetensors"
+    weights = load_file(path)
+    require_finite(inspect_checkpoint(base))
+    bad = torch.zeros(2, 3)
+    bad[1, 2] = value
+    save_file({**weights, "extra": bad.to(dtype)}, path)
+    with pytest.raises(CheckpointError, match=r"'extra' has 1 of 6 values"):
+        require_finite(inspect_checkpoint(base))
+
+
+def test_integer_tensors_have_nothing_to_check(base):
+    weights = load_file(base / "model.safetensors")
+    save_file({**weights, "counts": torch.arange(3)}, base / "model.safetensors")
+    require_finite(inspect_checkpoint(base))

@@ -1,0 +1,172 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.reports.pages import headline, summary_lines, write_report
+from builders import (
+    BASE_DIGEST,
+    make_evidence,
+    make_gain,
+    make_metrics,
+    make_process,
+    make_rejected,
+    make_revision,
+    make_submission,
+)
+
+ATTACK = "<script>alert(1)</script>\x1b[31m<img src=x onerror=alert(1)>|`x`\u202e" + "A" * 5000
+
+
+class Tags(HTMLParser):
+    """Collects what a browser would act on."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes = set(), []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+
+def written(tmp_path, **changes):
+    evidence = make_evidence(**changes)
+    return write_report(evidence, analyse(evidence), tmp_path / "report")
+
+
+def hostile():
+    return {
+        "submissions": [
+            make_rejected(1, ATTACK, model_path=ATTACK, note=ATTACK),
+            make_submission(2, score=0.6, note=ATTACK),
+        ],
+        "agent_log_tail": f"Traceback (most recent call last):\n  {ATTACK}\nError: {ATTACK}\n",
+        "revisions": [make_revision({f"code/{ATTACK[:60]}.py": "GRPOTrainer(m)\n", "bad.py": "("})],
+        "processes": [make_process("python code/x.py"), make_process(f"python {ATTACK[:80]}", pid=9)],
+        "metrics": make_metrics(ATTACK, [{"reward": 0.1}, {"reward": 0.2}]),
+        "design": {"algorithm": ATTACK},
+        "lock": {ATTACK[:40]: ATTACK},
+    }
+
+
+def test_all_files_are_written(tmp_path):
+    paths = written(tmp_path)
+    names = sorted(path.name for path in (tmp_path / "report").iterdir())
+    assert names == ["curves.svg", "report.html", "report.json", "report.md", "trajectory.svg"]
+    assert [path.name for path in paths.figures] == ["trajectory.svg", "curves.svg"]
+
+
+def test_the_json_holds_every_part_and_parses(tmp_path):
+    record = json.loads(written(tmp_path, metrics=make_metrics("a", [{"reward": float("nan")}])).json.read_text())
+    assert record["format"] == "agent2-report-1"
+    parts = {
+        "result",
+        "process",
+        "route",
+        "submission_routes",
+        "stages",
+        "criteria",
+        "failures",
+        "efficiency",
+        "changes",
+    }
+    assert parts <= record["analysis"].keys()
+    assert record["analysis"]["result"]["gain_points"] == pytest.approx(28.0)
+    assert record["trial"]["submissions"][0]["score"]["value"] == 0.6
+    assert record["trial"]["task"]["name"] == "arithmetic"
+    assert record["training_logs"][0]["last_values"] == {"reward": None}
+
+
+def test_the_page_asks_the_network_for_nothing_and_runs_nothing(tmp_path):
+    page = Tags(written(tmp_path).html.read_text())
+    assert not page.tags & {"script", "link", "iframe", "object", "embed", "img", "base", "form"}
+    loading = {"src", "href", "xlink:href", "data", "action", "srcset", "poster"}
+    assert all(value.startswith("#") for _, name, value in page.attributes if name in loading)
+    policy = next(
+        value for tag, name, value in page.attributes if tag == "meta" and (value or "").startswith("default-src")
+    )
+    assert policy.startswith("default-src 'none'") and "script-src" not in policy
+
+
+def test_hostile_text_stays_text_in_html(tmp_path):
+    html = written(tmp_path, **hostile()).html.read_text()
+    page = Tags(html)
+    assert not page.tags & {"script", "img"}
+    assert not any(name.startswith("on") for _, name, _ in page.attributes)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
+    assert "A" * 1000 not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_hostile_text_stays_text_in_markdown(tmp_path):
+    text = written(tmp_path, **hostile()).markdown.read_text()
+    assert not re.search(r"(?<!\\)<(script|img)", text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    rows = [line for line in text.splitlines() if line.startswith("| 1 |")]
+    cells = re.split(r"(?<!\\)\|", rows[0])
+    assert len(cells) == 12  # ten cells between eleven unescaped bars
+
+
+def test_an_unsandboxed_run_is_flagged_at_the_top_of_every_page(tmp_path):
+    paths = written(tmp_path, sandbox="none")
+    html, text = paths.html.read_text(), paths.markdown.read_text()
+    assert html.index("without a sandbox") < html.index("base, public")
+    assert 'class="note danger"' in html
+    assert text.index("**WARNING.** The agent ran without a sandbox") < text.index("|---|")
+    assert "NONE" in dict(headline(*_both(sandbox="none")))["sandbox"]
+
+
+def _both(**changes):
+    evidence = make_evidence(**changes)
+    return evidence, analyse(evidence)
+
+
+def test_the_headline_of_a_good_trial_says_all_that_is_asked():
+    rows = dict(headline(*_both()))
+    assert rows["base model, public items"] == "30.0% [25.5, 34.5] (n = 400)"
+    assert rows["final, private items"].startswith("58.0% [") and "submission 1" in rows["final, private items"]
+    assert rows["gain on private items"] == "+28.0 points [+24.0, +32.0], p = 0.0010, +93% of the base"
+    assert rows["evaluation noise"] == "gain is beyond it (±3.0 points)"
+    assert rows["route"].startswith("RL only (GRPO)")
+    assert rows["budget used"] == "2.5 min of 10.0 min (25.0%), 1 of 10 submissions"
+
+
+def test_a_gain_inside_the_band_is_called_noise():
+    assert "within evaluation noise" in dict(headline(*_both(gain=make_gain(0.01))))["evaluation noise"]
+
+
+def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):
+    changes = {"submissions": [], "processes": [], "metrics": [], "revisions": [], "design": None}
+    rows = dict(headline(*_both(**changes)))
+    assert rows["final, private items"] == "30.0% [26.3, 33.7] (n = 600), the base model itself: no submission"
+    assert rows["gain on private items"] == "none: no submission (this is not a zero)"
+    html = written(tmp_path, **changes).html.read_text()
+    assert "<b>none</b>" in html and "<b>0.0 points</b>" not in html
+
+
+def test_a_copy_shows_a_zero_with_its_flag():
+    copy = make_submission(1, score=0.3, is_base_copy=True, weights_digest=BASE_DIGEST)
+    rows = dict(headline(*_both(submissions=[copy], final_submission=None)))
+    assert rows["gain on private items"] == "0.0 points: a copy of the base, by weight digest"
+    assert rows["route"].startswith("copy of the base model")
+
+
+def test_the_summary_is_plain_lines_with_the_result_first():
+    lines = summary_lines(*_both())
+    assert lines[0].startswith("submission 1 was scored on the private items")
+    assert all("\x1b" not in line and "\n" not in line for line in lines)
+
+
+def test_tables_of_many_rows_are_cut_and_say_so(tmp_path):
+    processes = [make_process("python a.py", pid=n) for n in range(250)]
+    assert "50 of 250 processes are left out here." in written(tmp_path, processes=processes).html.read_text()
+
+
+def test_a_report_is_replaced_whole(tmp_path):
+    first = written(tmp_path).html.read_text()
+    assert written(tmp_path).html.read_text() == first
+    assert not list((tmp_path / "report").glob(".*"))

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+
+from agent2.errors import ConfigError
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.records import SamplingSettings
+from agent2.training.chat_model import AnswerTask, ChatModel
+from agent2.training.reference import evaluate_model
+from agent2.training.sft import SftSettings, train_sft
+from model_builders import make_model, make_rows
+
+pytestmark = pytest.mark.slow
+
+
+def exact(answer, truth):
+    return float(answer == truth)
+
+
+def accuracy(checkpoint, rows):
+    task = AnswerTask("digits", rows, exact)
+    return evaluate_model(ChatModel(checkpoint, SamplingSettings(max_tokens=4)), [task])["digits"]
+
+
+def test_it_learns_the_answers_and_logs_a_falling_loss(tmp_path):
+    base, rows = make_model(tmp_path / "base"), make_rows()
+    lines = []
+    settings = SftSettings(epochs=40, batch_size=20, learning_rate=1e-2)
+    report = train_sft(base, rows, tmp_path / "run" / "model", settings, lines.append)
+    assert accuracy(report.checkpoint, rows) > accuracy(base, rows) + 0.3
+    assert report.steps == 200
+    written = [json.loads(line) for line in report.log.read_text().splitlines()]
+    assert written == lines
+    assert written[-1]["step"] == 200
+    assert written[-1]["loss"] < written[0]["loss"] / 2
+    assert "reward" not in written[0]
+    assert (tmp_path / "run" / "trainer_state.json").is_file()
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
+    base, rows = make_model(tmp_path / "base"), make_rows()
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train_sft(base, rows, tmp_path / name / "model", SftSettings(epochs=1, seed=seed))
+    digests = [inspect_checkpoint(tmp_path / name / "model").weights_digest for name in "abc"]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_no_rows_or_a_row_without_an_answer_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no rows to learn from"):
+        train_sft(tmp_path, [], tmp_path / "out", SftSettings())
+    with pytest.raises(ConfigError, match="row 0 has no answer"):
+        train_sft(tmp_path, [{"prompt": "1 + 1"}], tmp_path / "out", SftSettings())

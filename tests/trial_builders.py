@@ -1,0 +1,37 @@
+"""Small trials for tests: a random base model, a task with few items, and agents written on the spot."""
+
+import textwrap
+from pathlib import Path
+
+import yaml
+from grading_builders import write_checkpoint
+
+from agent2.arena.tasks import load_task
+
+
+def write_task(folder: Path, **changes) -> Path:
+    """The arithmetic task on a random base model, with few items."""
+    base = write_checkpoint(folder / "base")
+    record = load_task("arithmetic").model_dump(mode="json") | {
+        "base_model": str(base),
+        "n_items": {"train": 30, "dev": 10, "test_public": 20, "test_private": 20},
+        "budget": {"wall_clock_s": 60, "submissions": 5},
+    }
+    path = folder / "task.yaml"
+    path.write_text(yaml.safe_dump(record | changes))
+    return path
+
+
+def write_agent(folder: Path, program: str, **files: str) -> Path:
+    """An agent folder with one program; further files by name (dots as double underscores)."""
+    folder.mkdir(parents=True)
+    spec = {"name": folder.name, "description": "a test", "command": ["python", "/agent/main.py"]}
+    (folder / "agent.yaml").write_text(yaml.safe_dump(spec))
+    (folder / "main.py").write_text(textwrap.dedent(program))
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return folder
+
+
+def quiet(message: str, done: int | None = None, total: int | None = None) -> None:
+    """Progress that nobody watches."""
