@@ -12,6 +12,7 @@ from agent2.arena.tasks import load_task
 def write_task(folder: Path, **changes) -> Path:
     """The arithmetic task on a random base model, with few items."""
     base = write_checkpoint(folder / "base")
+    (base / "model.safetensors").chmod(0o644)  # saved as 0600; the sandboxed agent is another user
     record = load_task("arithmetic").model_dump(mode="json") | {
         "base_model": str(base),
         "n_items": {"train": 30, "dev": 10, "test_public": 20, "test_private": 20},

@@ -2,7 +2,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from agent2.reports.charts import PAGE_COLOURS, curves_svg, trajectory_svg
-from builders import make_evidence, make_metrics, make_rejected, make_submission
+from builders import START, make_evidence, make_metrics, make_rejected, make_submission
 
 
 def texts(svg):
@@ -23,7 +23,7 @@ def test_the_trajectory_names_everything_it_shows():
 
 def test_a_trial_without_submissions_still_has_a_figure():
     shown = texts(trajectory_svg(make_evidence(submissions=[])))
-    assert "base model" in shown and "final" not in shown
+    assert "base model" in shown and "base on private items" in shown and "final" not in shown
 
 
 def test_figures_take_their_colours_from_the_page_and_stand_alone():
@@ -63,3 +63,8 @@ def test_a_trainers_second_copy_of_a_log_is_not_drawn():
     shown = texts(curves_svg(make_evidence(metrics=metrics)))
     assert "train_log.jsonl" in shown and "trainer_state" not in shown
     assert "trainer_state" in texts(curves_svg(make_evidence(metrics=make_metrics("out/trainer_state.json", rows))))
+
+
+def test_a_deadline_that_is_far_off_is_told_in_words():
+    assert "deadline at 10 minutes" in texts(trajectory_svg(make_evidence()))  # 150 of 600 seconds were used
+    assert "deadline at" not in texts(trajectory_svg(make_evidence(ended_at=START + 500)))

@@ -2,7 +2,7 @@ import json
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
-from agent2.reports.sweep_pages import row_cells, write_sweep_report
+from agent2.reports.sweep_pages import comparison_table, row_cells, row_table, write_sweep_report
 from builders import make_evidence, make_gain, make_submission
 
 
@@ -49,3 +49,13 @@ def test_cells_say_what_kind_of_zero_a_zero_is():
 def test_a_sweep_of_nothing_still_has_a_report(tmp_path):
     paths = write_sweep_report([], [], tmp_path)
     assert "0 trials (0 finished)" in paths.html.read_text()
+
+
+def test_tables_for_the_terminal_have_a_cell_for_every_column():
+    names, cells = row_table(ROWS)
+    assert {len(row) for row in cells} == {len(names)}
+    assert cells[0][2:6] == ("30.0%", "–", "–", "no submission")
+    assert cells[4][-1] == "failed: <b>disk</b> full"
+    names, cells = comparison_table([COMPARISON])
+    assert {len(row) for row in cells} == {len(names)}
+    assert cells[0][:4] == ("grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "p < 0.0001")

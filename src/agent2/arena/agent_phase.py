@@ -1,4 +1,4 @@
-"""The agent's phase: start it in the sandbox, watch it, stop it at the deadline.
+"""The agent's phase: what the sandbox may show it, watching it, stopping it at the deadline.
 
 How the phase ended is judged from what the sandbox and the clock say; an agent's exit code decides nothing
 about its score.
@@ -20,7 +20,6 @@ from agent2.arena.recorder.metrics import find_metrics
 from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
-from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxExit, SandboxSpec
 
@@ -60,19 +59,17 @@ def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Pat
     )
 
 
-def run_agent(
-    sandbox: Sandbox,
-    spec: SandboxSpec,
+def watch_agent(
+    process: SandboxProcess,
     paths: TrialPaths,
     revisions: RevisionRecorder,
     deadline: Deadline,
     on_tick: Callable[[float], None],
 ) -> AgentOutcome:
-    """Run the agent until it ends or its time is up; everything it leaves behind is recorded.
+    """Wait until the agent ends or its time is up, then stop all of it; everything it leaves behind is recorded.
 
     on_tick: called about twice a second with the seconds left.
     """
-    process = sandbox.start(spec)
     log = EventLog(paths.processes_log)
     watcher = ProcessRecorder(process.pid, log)
     tickers = [Ticker(watcher.sample, PROCESS_PERIOD_S), Ticker(revisions.capture, REVISION_PERIOD_S)]

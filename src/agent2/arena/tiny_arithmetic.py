@@ -4,13 +4,15 @@ The probe plays dev items under the benchmark's own protocol; the accuracy told 
 afterwards on other dev items, so that stopping at a lucky reading does not flatter it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers.utils import logging as transformers_logging
 
 from agent2.arena.base_models import BaseModel, OnProgress
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
@@ -33,18 +35,19 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     on_progress(f"drawing {entry.corpus.n_examples} examples")
     corpus = pretraining_corpus(entry.corpus)
     n_probes = 0
-    last: list[Any] = []
+    last: tuple[Any, Any] = (None, None)
 
     def probe(model: Any, tokenizer: Any) -> float:
-        nonlocal n_probes
+        nonlocal n_probes, last
         n_probes += 1
         score = accuracy(model, tokenizer, probed, seed=n_probes)
         on_progress(f"pre-training: {100 * score:.0f}% of dev items, stops at {100 * entry.recipe.target:.0f}%")
-        last[:] = [model, tokenizer]
+        last = model, tokenizer
         return score
 
-    report = build_tiny(entry.recipe, corpus, probe, out_dir)
-    value = accuracy(last[0], last[1], measured, seed=0)
+    with _no_progress_bars():
+        report = build_tiny(entry.recipe, corpus, probe, out_dir)
+    value = accuracy(*last, measured, seed=0)
     return {
         "weights_digest": inspect_checkpoint(out_dir).weights_digest,
         "parameters": report.n_parameters,
@@ -74,3 +77,15 @@ def accuracy(model: Any, tokenizer: Any, items: Sequence[Item], seed: int) -> fl
             n_right += verify(completion.text, items[index].reference or "")
             n_done += 1
     return n_right / len(items)
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing into the caller's own progress display."""
+    were_on = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_on:
+            transformers_logging.enable_progress_bar()

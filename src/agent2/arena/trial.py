@@ -26,7 +26,7 @@ import msgspec
 import yaml
 
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, limits_of, run_agent, sandbox_spec
+from agent2.arena.agent_phase import AgentOutcome, limits_of, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.base_models import ensure_base_model
@@ -186,9 +186,9 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
     steps("base model")
     base = inspect_checkpoint(ensure_base_model(config.base_model))
     inside = _inside(sandbox, paths, base.path, agent)
-    if not paths.lock_json.exists():
+    if read_events(paths.trial_log).last("agent_started") is None:
         if paths.workspace.exists():
-            shutil.rmtree(paths.workspace)  # begun by a harness that died before the agent started
+            shutil.rmtree(paths.workspace)  # of a harness that ended before the agent was started
         create_workspace(paths.workspace, config, exam.benchmark, inside)
         write_json(paths.lock_json, lock_record(config, agent, base, exam))
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
@@ -263,12 +263,13 @@ def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
     total = round(deadline.wall_clock_s)
     with _grading(trial, deadline) as grader:
         grader.baseline = base
-        trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at)
         server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
         try:
-            return run_agent(
-                trial.sandbox,
-                sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside),
+            spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
+            process = trial.sandbox.start(spec)
+            trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at)
+            return watch_agent(
+                process,
                 trial.paths,
                 trial.revisions,
                 deadline,

@@ -79,10 +79,11 @@ class HfSampler:
         self._cache = make_cache(model)
         require_slots_work(model)
         self._decode = partial(decode, model, self._cache)
-        self._context = context_length(model.config.get_text_config(decoder=True))
+        config = model.config.get_text_config(decoder=True)
+        self._context = context_length(config)
         self._vocabulary = int(model.get_input_embeddings().weight.shape[0])
         ends = _end_tokens(model, tokenizer)
-        self._is_end = np.isin(np.arange(max(self._vocabulary, int(model.config.vocab_size))), ends)
+        self._is_end = np.isin(np.arange(max(self._vocabulary, int(config.vocab_size))), ends)
         self._rows = Rows(max_batch)
         self._waiting: deque[Request] = deque()
         self._done: list[tuple[int, Completion]] = []

@@ -96,7 +96,7 @@ def trajectory_svg(evidence: TrialEvidence) -> str:
         axes.grid(axis="y")
         axes.set_axisbelow(True)
         handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=4, fontsize=9)
+        figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
         n_scored = len(scored_submissions(evidence))
         return as_svg(figure, "trajectory", f"Scores of {n_scored} submissions over time, with the base model's score")
 
@@ -125,10 +125,10 @@ def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float, unit_name: 
     reach = 1.25 * used if is_far else max(allowed, used)
     if not is_far:
         axes.axvline(allowed, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
+    words = f"deadline at {allowed:g} {unit_name} →" if is_far else "deadline"
     axes.annotate(
-        f"deadline at {allowed:g} {unit_name} →" if is_far else "deadline",
-        (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -4),
-        textcoords="offset points", ha="right", va="top", color=MUTED, fontsize=9,
+        words, (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+        textcoords="offset points", ha="right", va="bottom", color=MUTED, fontsize=9,
     )  # fmt: skip
     axes.set_xlim(0, reach if is_far else 1.03 * reach)
 
@@ -174,15 +174,19 @@ def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
 
 
 def _draw_final(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
-    score = evidence.final_private
-    if score is None:
-        return
+    """Final checkpoint and base on the private items, where the agent's phase ended."""
     end = (evidence.ended_at - evidence.started_at) / unit
-    bars = [[100 * (score.value - score.low)], [100 * (score.high - score.value)]]
-    axes.errorbar(
-        [end], [100 * score.value], yerr=bars, fmt="*", color=GREEN, capsize=3, markersize=12,
-        label=f"final on private items (submission {evidence.final_submission})",
-    )  # fmt: skip
+    marks = (
+        (evidence.final_private, GREEN, GREEN, f"final on private items (submission {evidence.final_submission})"),
+        (evidence.base_private, MUTED, "none", "base on private items"),
+    )
+    for score, colour, fill, label in marks:
+        if score is not None:
+            bars = [[100 * (score.value - score.low)], [100 * (score.high - score.value)]]
+            axes.errorbar(
+                [end], [100 * score.value], yerr=bars, fmt="*", color=colour, markerfacecolor=fill,
+                capsize=3, markersize=12, label=label,
+            )  # fmt: skip
 
 
 def _training_series(metrics: Sequence[MetricPoint]) -> list[tuple[str, list[tuple[float, float]]]]:

@@ -12,7 +12,7 @@ from agent2.arena.sweep_records import FINISHED, AgentComparison, AgentSummary, 
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.sweep_charts import MAX_LINES, forest_svg
 from agent2.reports.text import clean
-from agent2.reports.words import DASH, duration, p_words, points, score_words
+from agent2.reports.words import DASH, duration, p_words, percent, points, score_words
 
 FORMAT = "agent2-sweep-1"
 ROW_NAMES = (
@@ -80,6 +80,21 @@ def write_sweep_report(
     return paths
 
 
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Column names and rows of cells."""
+
+
+def row_table(rows: Sequence[SweepRow]) -> Table:
+    """The trials for a terminal: narrow, scores without their intervals."""
+    names = ("agent", "seed", "base", "public", "private", "gain, points", "noise", "route")
+    return names, [_narrow_cells(row) for row in rows]
+
+
+def comparison_table(comparisons: Sequence[AgentComparison]) -> Table:
+    """The comparisons for a terminal."""
+    return COMPARISON_NAMES[:-1], [_comparison_cells(comparison)[:-1] for comparison in comparisons]
+
+
 def row_cells(row: SweepRow) -> tuple[str, ...]:
     """One trial in words, in the order of `ROW_NAMES`; also for a table in the terminal."""
     return (
@@ -92,6 +107,12 @@ def row_cells(row: SweepRow) -> tuple[str, ...]:
         duration(row.seconds),
         clean(row.state),
     )
+
+
+def _narrow_cells(row: SweepRow) -> tuple[str, ...]:
+    agent, seed, _, _, _, gain, noise, route, _, state = row_cells(row)
+    scores = (percent(score.value if score is not None else None) for score in (row.base, row.public, row.private))
+    return (agent, seed, *scores, gain, noise, route if row.state == FINISHED else state)
 
 
 def _gain_words(row: SweepRow) -> str:

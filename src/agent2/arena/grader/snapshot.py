@@ -6,8 +6,9 @@ before a byte is read, and after the copy everything is compared with what was o
 copy counts. Every refusal is one sentence for the agent, without paths of the host.
 
 Copies only top-level files that a checkpoint may consist of; other files and folders are named as skipped.
-Does NOT judge the content (see `admission`). A writer with the file mapped into memory may change bytes
-without a trace while they are copied; the copy is still one fixed content with one digest.
+Does NOT judge the content (see `admission`). A writer with the file mapped into memory, or within the same
+tick of the file system's clock, may change bytes without a trace while they are copied; the copy is still
+one fixed content with one digest.
 """
 
 import errno
