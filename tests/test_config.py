@@ -56,7 +56,7 @@ def test_overrides_replace_nested_values():
 
 
 def test_override_of_an_unknown_key_is_refused():
-    with pytest.raises(ConfigError, match=r"unknown key 'inner\.dpth'; did you mean 'depth'\?"):
+    with pytest.raises(ConfigError, match=r"^--set inner\.dpth=7: unknown key 'inner\.dpth'; did you mean 'depth'\?"):
         parse_yaml("name: a\n", Outer, "f", ["inner.dpth=7"])
 
 

@@ -55,7 +55,7 @@ def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[s
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_first_problem(error, model, root, where)) from error
+        raise ConfigError(_first_problem(error, model, root, where, overrides)) from error
 
 
 def _apply_override(data: dict[str, Any], override: str) -> None:
@@ -70,12 +70,18 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     data[last] = yaml.safe_load(value)
 
 
-def _first_problem(error: ValidationError, model: type[BaseModel], root: yaml.Node | None, where: str) -> str:
+def _first_problem(
+    error: ValidationError, model: type[BaseModel], root: yaml.Node | None, where: str, overrides: Sequence[str]
+) -> str:
     problem = error.errors()[0]
     location = problem["loc"]
+    name = ".".join(str(part) for part in location)
     line = _line_of(root, location)
     spot = f"{where}:{line}" if line else where
-    name = ".".join(str(part) for part in location)
+    for override in overrides:
+        key = override.partition("=")[0]
+        if name == key or name.startswith(f"{key}."):
+            spot = f"--set {override}"
     if problem["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, location[:-1]))
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)

@@ -32,16 +32,23 @@ SUBMIT_COPY = """
 """
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    folder = tmp_path / "home"
-    monkeypatch.setenv("AGENT2_HOME", str(folder))
-    return folder
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One installation and base model for all trials here, so that base cards are made once and then cached."""
+    return tmp_path_factory.mktemp("installation")
 
 
 @pytest.fixture
-def task(tmp_path, home):
-    return str(write_task(tmp_path))
+def home(shared, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
+    return shared / "home"
+
+
+@pytest.fixture
+def task(shared, home):
+    if not (shared / "task.yaml").exists():
+        write_task(shared)
+    return str(shared / "task.yaml")
 
 
 def play(task, agent, out, *overrides):
@@ -176,7 +183,16 @@ def test_everything_hidden_is_out_of_the_agents_reach(task, home, tmp_path):
     other = new_trial(task, "nop", 0, tmp_path / "trials", trial_id="other")
     root = tmp_path / "trials" / "probed"
     paths = TrialPaths(root)
-    hidden = [home, home / "secret", installation.home(), other, root, paths.grader_db, paths.events, Path.home() / ".ssh"]
+    hidden = [
+        home,
+        home / "secret",
+        installation.home(),
+        other,
+        root,
+        paths.grader_db,
+        paths.events,
+        Path.home() / ".ssh",
+    ]
     hidden += [root / "cards", root / "submissions", Path("/proc/1/root/work"), tmp_path]
     with create_server(("127.0.0.1", 0)) as server:
         targets = {"paths": [str(path) for path in hidden], "port": server.getsockname()[1]}
@@ -201,7 +217,14 @@ def test_everything_hidden_is_out_of_the_agents_reach(task, home, tmp_path):
 
 ALLOWED_ENVIRONMENT = {
     *("TASK", "BASE_MODEL", "WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERVER_URL"),
-    *("AGENT2_SEED", "AGENT2_THREADS", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE", "PYTHONUNBUFFERED"),
+    *(
+        "AGENT2_SEED",
+        "AGENT2_THREADS",
+        "OMP_NUM_THREADS",
+        "TOKENIZERS_PARALLELISM",
+        "HF_HUB_OFFLINE",
+        "PYTHONUNBUFFERED",
+    ),
     *("PATH", "PWD", "HOME", "LANG", "LOGNAME", "SHELL", "TMPDIR", "USER"),
 }
 
@@ -218,7 +241,7 @@ def test_knowing_the_generator_does_not_give_the_hidden_items(home):
 
 
 def test_a_harness_killed_while_it_evaluates_is_resumed_without_losing_or_doubling_a_score(task, home, tmp_path):
-    program = SUBMIT_COPY.replace("WAIT", "False") * 1 + "    import time\n    time.sleep(600)\n"
+    program = SUBMIT_COPY.replace("WAIT", "False") + "    import time\n    time.sleep(600)\n"
     agent = write_agent(tmp_path / "sleeper", program)
     root = new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="killed")
     harness = subprocess.Popen(
@@ -257,7 +280,9 @@ def accepted(root):
 def running(word):
     import psutil
 
-    return any(word in " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid())
+    return any(
+        word in " ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]) if p.pid != os.getpid()
+    )
 
 
 def wait_until(holds, timeout_s):

@@ -88,10 +88,16 @@ def test_missing_scores_are_not_enough_data(scores):
 def test_the_noise_band_approaches_the_known_spread_of_two_independent_evaluations():
     scores = (rng(4).random((40, 500)) < 0.3).astype(float)
     band = noise_band(scores, rng(5), 4000)
-    # between-replicate difference plus resampling: variance 2 * 2 * p(1-p)/n
-    expected = 1.96 * math.sqrt(4 * 0.3 * 0.7 / 500)
-    assert band.half_width == pytest.approx(expected, rel=0.15)
+    expected = 1.96 * math.sqrt(2 * 0.3 * 0.7 / 500)
+    assert band.half_width == pytest.approx(expected, rel=0.1)
     assert band.n_replicates == 4000
+
+
+def test_the_noise_band_does_not_widen_with_the_luck_of_two_runs():
+    first, second = np.zeros(500), np.zeros(500)
+    second[:60] = 1.0  # one run was luckier on every item that is unsure
+    expected = 1.96 * math.sqrt(60 / 500 / 500)
+    assert noise_band(np.stack([first, second]), rng(6), 4000).half_width == pytest.approx(expected, rel=0.1)
 
 
 def test_a_checkpoint_that_always_answers_alike_has_no_noise():

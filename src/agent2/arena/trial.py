@@ -35,9 +35,10 @@ from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
 from agent2.arena.grader.api import ApiFacts, make_app
 from agent2.arena.grader.evaluator import ChildEvaluator
-from agent2.arena.grader.examiner import GraderSettings
+from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
+from agent2.arena.grader.snapshot import SnapshotLimits
 from agent2.arena.lock import lock_record
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionRecorder
@@ -57,7 +58,7 @@ from agent2.arena.tasks import load_task
 from agent2.arena.workspace import create_workspace
 from agent2.benchmarks import load_benchmark
 from agent2.config import parse_yaml
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
@@ -161,7 +162,10 @@ def _play(paths: TrialPaths, steps: Steps) -> None:
         _agent_phase(trial, base)
         with _grading(trial, _over()) as grader:
             steps("evaluating submissions")
-            grader.drain(DRAIN_S)
+            if not grader.drain(DRAIN_S):
+                raise EvaluationFailed(
+                    "submissions were not evaluated in time; go on with --resume", Fault.INFRASTRUCTURE
+                )
             trial.log.append("graded")
             _final_phase(trial, grader, base)
         trial.log.append("finished")
@@ -233,6 +237,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
         deadline=deadline,
         max_submissions=config.budget.submissions,
+        limits=SnapshotLimits(accept_host_paths=trial.sandbox.name == UNSANDBOXED),
         threads=config.threads,
     )
     grader = Grader(settings, ChildEvaluator(config.evaluation_timeout_s), trial.revisions.capture)

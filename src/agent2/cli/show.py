@@ -1,5 +1,6 @@
 """Tables and progress of the terminal, in one style for all commands."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -11,6 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 
+WIDTH_OF_A_FILE = 160
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """Print rows to stdout; cells are plain text, never markup."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
@@ -18,12 +22,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    _stdout().print(table)
 
 
 def print_path(label: str, path: object) -> None:
     """The last line of a command: where the result is, on one line whatever the width."""
-    Console().print(Text(f"{label}: {path}"), soft_wrap=True)
+    _stdout().print(Text(f"{label}: {path}"), soft_wrap=True)
+
+
+def _stdout() -> Console:
+    """As wide as the terminal; a pipe or file gets room enough for paths."""
+    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
 
 
 class Steps(Protocol):

@@ -23,7 +23,7 @@ def sweep(
         root, failures = run_sweep(spec, out, steps)
     rows = sweep_rows(spec, root)
     comparisons = compare_agents(spec, root)
-    written = write_sweep_report(rows, comparisons, root / "report")
+    written = write_sweep_report(rows, comparisons, root / "report", title=f"Sweep {spec.name}")
     print_table(*row_table(rows))
     print_table(*comparison_table(comparisons))
     for failure in failures:

@@ -103,20 +103,22 @@ def sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator, n_rep
 def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int = 2000) -> NoiseBandEstimate:
     """How large a paired difference is when nothing differs but sampling seeds and items.
 
-    scores_RI: replicates (sampling seeds of one checkpoint) x items, at least two replicates. Each of the
-    n_replicates comparisons draws two different replicates and resamples the items; the half-width is the
-    95% quantile of |mean difference|. Raises NotEnoughData for fewer than two replicates, no items or
-    values that are not finite. Deterministic decoding gives 0.
+    scores_RI: replicates (sampling seeds of one checkpoint) x items, at least two replicates; the draws of an
+    item must not depend on those of another. Each of the n_replicates comparisons resamples the items and
+    gives each one two different replicates, drawn item by item: pairing whole replicates would add the
+    chance difference between the few that were run. The half-width is the 95% quantile of |mean
+    difference|. Raises NotEnoughData for fewer than two replicates, no items or values that are not finite.
+    Deterministic decoding gives 0.
     """
     scores = np.asarray(scores_RI, dtype=np.float64)
     if scores.ndim != 2 or scores.shape[0] < 2:
         raise NotEnoughData(f"a noise band needs at least 2 replicates x items, got an array of shape {scores.shape}")
     finite_vector(scores.ravel(), "scores_RI")
-    pairs = [(first, second) for first in range(len(scores)) for second in range(first)]
-    n_by_pair = rng.multinomial(n_replicates, np.full(len(pairs), 1.0 / len(pairs)))
-    means = [
-        resampled_means(scores[first] - scores[second], rng, int(n))
-        for (first, second), n in zip(pairs, n_by_pair, strict=True)
-        if n > 0
-    ]
-    return NoiseBandEstimate(float(np.quantile(np.abs(np.concatenate(means)), 0.95)), n_replicates)
+    n_runs, n_items = scores.shape
+    means = np.empty(n_replicates)
+    for replicate in range(n_replicates):  # one at a time: memory stays that of one comparison
+        items = rng.integers(n_items, size=n_items)
+        first = rng.integers(n_runs, size=n_items)
+        second = (first + rng.integers(1, n_runs, size=n_items)) % n_runs
+        means[replicate] = np.mean(scores[first, items] - scores[second, items])
+    return NoiseBandEstimate(float(np.quantile(np.abs(means), 0.95)), n_replicates)
