@@ -1,5 +1,7 @@
 """Models for tests that need weights but no ability: made in a moment, in Hugging Face layout."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent2.models.tiny import build_tiny
@@ -19,9 +21,9 @@ SMALL = TinyRecipe(
 )
 
 
-def make_model(folder: Path) -> Path:
-    """A model of 17 thousand weights that has read sums of digits for two steps."""
-    build_tiny(SMALL, DIGITS, lambda model, tokenizer: 0.0, folder)
+def make_model(folder: Path, corpus: Sequence[tuple[str, str]] = DIGITS, steps: int = 2) -> Path:
+    """A model of 17 thousand weights that has read a corpus (sums of digits) for so many steps."""
+    build_tiny(replace(SMALL, probe_every_steps=steps, max_steps=steps), corpus, lambda model, tokenizer: 0.0, folder)
     return folder
 
 

@@ -21,7 +21,7 @@ def protocol(**changes):
 
 def test_protocol_digest_changes_with_every_field():
     texts = ("benchmark", "items_digest", "environment", "scorer", "dtype", "chat_template_digest")
-    other = {name: "x" for name in texts} | {"attempts": 2, "max_turns": 2}
+    other = dict.fromkeys(texts, "x") | {"attempts": 2, "max_turns": 2}
     other |= {"split": Split.TRAIN, "sampling": SamplingSettings(temperature=1.0)}
     assert set(other) == {field.name for field in dataclasses.fields(EvaluationProtocol)}
     digests = {protocol(**{name: value}).digest for name, value in other.items()}

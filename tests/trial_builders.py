@@ -4,9 +4,9 @@ import textwrap
 from pathlib import Path
 
 import yaml
-from grading_builders import write_checkpoint
 
 from agent2.arena.tasks import load_task
+from grading_builders import write_checkpoint
 
 
 def write_task(folder: Path, **changes) -> Path:

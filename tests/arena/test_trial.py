@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from trial_builders import quiet, write_agent, write_task
 
 from agent2 import installation
 from agent2.arena.analysis.analyse import analyse
@@ -21,6 +20,7 @@ from agent2.arena.trial import new_trial, resume_trial, run_trial
 from agent2.cards.reader import validate_card
 from agent2.errors import ConfigError
 from agent2.records import Split
+from trial_builders import quiet, write_agent, write_task
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +162,8 @@ PROBE = """
                 return False
         return True
     url = os.environ["GRADING_SERVER_URL"]
-    answers = {name: httpx.get(f"{url}/{name}").text for name in ("health", "assignment", "time", "submissions", "best")}
+    routes = ("health", "assignment", "time", "submissions", "best")
+    answers = {name: httpx.get(f"{url}/{name}").text for name in routes}
     found = [str(path) for path in Path("/").rglob("secret") if not str(path).startswith(("/proc", "/sys", "/usr"))]
     Path("/workspace/output/probe.json").write_text(json.dumps({
         "reached": reached,

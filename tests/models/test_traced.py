@@ -77,3 +77,15 @@ def test_a_model_whose_branches_depend_on_the_position_is_not_recorded(rope_type
     parameters = {"rope_type": rope_type, "factor": 2.0, "rope_theta": 10000.0, "original_max_position_embeddings": 400}
     assert is_traceable(make_model())
     assert not is_traceable(make_model(rope_parameters=parameters))
+
+
+def test_a_short_row_in_a_wide_cache_takes_the_ordinary_pass():
+    model = make_model()
+    cache = make_cache(model)
+    decoder = TracedDecoder(model, cache)
+    with torch.inference_mode():
+        cache.reserve(1, traced.MAX_WASTE + 300)
+        prefill(model, cache, [[3]], first_row=0)
+        for i in range(2 * PATIENCE):
+            decoder.decode(np.array([5]), np.array([i + 1]))
+    assert not decoder._recordings

@@ -11,7 +11,6 @@ did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for 
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
@@ -114,7 +113,7 @@ class RLBenchEnvironment:
 def feedback(root: Path) -> dict[str, JsonValue]:
     """What a solution's author is told: gain, submissions, how it ended and the end of its log."""
     evidence = read_evidence(root)
-    analysis: Any = analyse(evidence)
+    analysis = analyse(evidence)
     gain: Mapping[str, JsonValue] | None = asdict(evidence.gain) if evidence.gain else None
     return {
         "agent_end": evidence.agent_end.value,
@@ -130,7 +129,7 @@ def feedback(root: Path) -> dict[str, JsonValue]:
             for s in evidence.submissions
         ],
         "gain": gain,
-        "route": analysis.route.final.value,
+        "route": analysis.route.label,
         "log_tail": evidence.agent_log_tail,
         "trial": str(root),
     }

@@ -24,8 +24,10 @@ ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCaus
 """Dense models without branches that depend on the data."""
 ROPE_TYPES = frozenset({"default", "linear", "llama3"})
 """Rotary embeddings whose frequencies do not depend on the position reached."""
-MAX_ROWS = 8
+MAX_ROWS = 16
 """With more rows the numbers cost more than the Python."""
+MAX_WASTE = 4096
+"""A recording looks at every reserved column of each row; with more unused ones in all it does not pay."""
 PATIENCE = 24
 """Steps of one shape before it is recorded; recording costs about as much as a hundred ordinary steps."""
 RUNS_BEFORE_USE = 3
@@ -46,9 +48,10 @@ class TracedDecoder:
     def decode(self, tokens: NDArray[np.int64], positions: NDArray[np.int64]) -> Tensor:
         """Logits after one more token of each row, n x V; what `passes.decode` gives, up to float noise."""
         cache, n = self._cache, len(tokens)
-        if not self._is_usable or n > MAX_ROWS:
+        span = int(positions.max()) + 1
+        cache.reserve(n, span)
+        if not self._is_usable or n > MAX_ROWS or n * (cache.n_columns - span) > MAX_WASTE:
             return decode(self._model, cache, tokens, positions)
-        cache.reserve(n, int(positions.max()) + 1)
         shape = (n, cache.n_rows, cache.n_columns)
         recording = self._recordings.get(shape)
         if recording is not None:

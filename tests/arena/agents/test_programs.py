@@ -51,7 +51,8 @@ def grader(refuse=False):
 
 def run_agent(name, workspace, url):
     agent = load_agent(name)
-    base = make_model(workspace / "base")
+    practised = [(item.prompt, item.reference) for item in Arithmetic().items(Split.TRAIN, 400, None)]
+    base = make_model(workspace / "base", practised, steps=100)
     for split, n in ((Split.TRAIN, 400), (Split.DEV, 40)):
         rows = [
             json.dumps({"id": item.id, "prompt": item.prompt, "answer": item.reference})

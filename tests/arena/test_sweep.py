@@ -1,0 +1,73 @@
+import pytest
+
+from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
+from agent2.arena.sweep_spec import SweepSpec, plan_trials
+from agent2.errors import ConfigError
+from trial_builders import quiet, write_agent, write_task
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    return str(write_task(tmp_path))
+
+
+def spec(task, agents, seeds=(0,), **changes):
+    return SweepSpec(name="s", tasks=[task], agents=list(agents), seeds=list(seeds), **changes)
+
+
+def test_a_plan_goes_seed_by_seed_and_names_trials_by_task_agent_and_seed(task):
+    planned = plan_trials(spec(task, ["nop", "sft"], seeds=[0, 1]))
+    assert [trial.trial_id for trial in planned] == [
+        "arithmetic-nop-s0",
+        "arithmetic-sft-s0",
+        "arithmetic-nop-s1",
+        "arithmetic-sft-s1",
+    ]
+
+
+def test_an_unknown_agent_stops_a_sweep_before_anything_runs(task, tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'nop'"):
+        run_sweep(spec(task, ["nopp"]), tmp_path / "out", quiet)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
+    copy = write_agent(
+        tmp_path / "copycat",
+        """
+        import os, shutil, httpx
+        shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
+        httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json={"model_path": "output/model"}, timeout=None)
+        """,
+    )
+    plan = spec(task, ["nop", "base-copy", str(copy)], parallel=2)
+    root, failures = run_sweep(plan, tmp_path / "out", quiet)
+    assert failures == []
+    rows = {row.agent: row for row in sweep_rows(plan, root)}
+    assert rows["nop"].gain_points is None
+    assert rows["base-copy"].gain_points == rows["copycat"].gain_points == 0.0
+    (comparison,) = compare_agents(plan, root)  # nop has no score to compare
+    assert {comparison.agent_a, comparison.agent_b} == {"base-copy", "copycat"}
+    assert comparison.delta_points == 0.0
+    assert comparison.n_items == 20
+    logs = {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
+    assert len(logs) == 3
+    assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])
+    assert logs == {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
+    with pytest.raises(ConfigError, match="holds a sweep with another agents"):
+        run_sweep(spec(task, ["nop"]), tmp_path / "out", quiet)
+
+
+@pytest.mark.slow
+def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, tmp_path):
+    bad = write_agent(tmp_path / "unreadable", "print(1)")
+    (bad / "main.py").chmod(0o600)
+    broken = spec(task, [str(bad), "nop"], set=["evaluation_timeout_s=300"])
+    root, failures = run_sweep(broken, tmp_path / "out", quiet)
+    states = {row.agent: row.state for row in sweep_rows(broken, root)}
+    assert states["nop"] == "finished"
+    if failures:  # root runs agents as another user, who cannot read the file; a plain user can
+        assert "arithmetic-unreadable-s0" in failures[0]
+        assert states["unreadable"] == "not finished"

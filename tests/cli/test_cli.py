@@ -1,0 +1,107 @@
+"""The command line as a user meets it: one line for an error, the path last, exit codes 0, 1 and 2."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from agent2.cards.writer import CardWriter
+from card_builders import make_header, make_record
+
+
+def agent2(*arguments, home):
+    return subprocess.run(
+        [sys.executable, "-m", "agent2", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": str(home), "AGENT2_HOME": str(home / "agent2")},
+        cwd=home,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "arithmetik", "--agent", "grpo"], "did you mean 'arithmetic'?"),
+        (["run", "arithmetic", "--agent", "gpro"], "did you mean 'grpo'?"),
+        (["run", "arithmetic"], "name a task and an agent"),
+        (["run", "arithmetic", "--agent", "nop", "--sandbox", "bubblewarp"], "did you mean 'bubblewrap'?"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall=1"], "did you mean 'wall_clock_s'?"),
+        (["run", "--resume", "nowhere"], "no trial.json there"),
+        (["models", "build", "tiny", "--task", "arithmetics"], "did you mean 'tiny-arithmetic'?"),
+        (["models", "check", "nowhere"], "nowhere"),
+        (["tasks", "show", "arithmetik"], "did you mean 'arithmetic'?"),
+        (["cards", "show", "nowhere"], "nowhere"),
+        (["sweep", "nowhere.yaml"], "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
+    ended = agent2(*arguments, home=tmp_path)
+    assert ended.returncode == 2
+    assert sentence in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in ended.stderr
+
+
+def test_verbose_shows_the_trace(tmp_path):
+    ended = agent2("-v", "tasks", "show", "arithmetik", home=tmp_path)
+    assert "Traceback" in ended.stderr
+    assert ended.returncode != 0
+
+
+def test_lists_name_what_ships(tmp_path):
+    assert "arithmetic" in agent2("tasks", "list", home=tmp_path).stdout
+    assert "grpo" in agent2("agents", "list", home=tmp_path).stdout
+    assert "not built yet" in agent2("models", "list", home=tmp_path).stdout
+
+
+def test_a_task_is_shown_with_examples_and_checked(tmp_path):
+    assert "Calculate" in agent2("tasks", "show", "arithmetic", home=tmp_path).stdout
+    checked = agent2("tasks", "check", "arithmetic", home=tmp_path)
+    assert checked.returncode == 0
+    assert "FAILED" not in checked.stdout
+
+
+def test_doctor_says_what_this_host_holds(tmp_path):
+    ended = agent2("doctor", home=tmp_path)
+    assert "bubblewrap" in ended.stdout
+    assert ended.returncode in (0, 1)
+
+
+def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_path):
+    card = tmp_path / "card"
+    with CardWriter(card, make_header()) as writer:
+        for number in range(4):
+            writer.append(make_record(f"item-{number}", value=float(number % 2)))
+        writer.close()
+    assert "0.500" in agent2("cards", "list", str(tmp_path), home=tmp_path).stdout
+    shown = agent2("cards", "show", str(card), "--n", "2", home=tmp_path)
+    assert "4; 4 rollouts, 0 missing" in shown.stdout
+    good = agent2("cards", "validate", str(card), home=tmp_path)
+    assert (good.returncode, good.stdout.strip()) == (0, f"valid card: {card}")
+    frames = card / "rollouts.jsonl.zst"
+    data = bytearray(frames.read_bytes())
+    data[len(data) // 2] ^= 1
+    frames.write_bytes(data)
+    bad = agent2("cards", "validate", str(card), home=tmp_path)
+    assert bad.returncode == 1
+    assert bad.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path):
+    from trial_builders import write_task
+
+    task = write_task(tmp_path)
+    ended = agent2("run", str(task), "--agent", "nop", "--trial-id", "t", home=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    last = ended.stdout.strip().splitlines()[-1]
+    assert last == f"report: {tmp_path}/trials/t/report/report.html"
+    report = json.loads((tmp_path / "trials" / "t" / "report" / "report.json").read_text())
+    assert report
+    assert "no submission" in ended.stdout
+    again = agent2("run", "--resume", "trials/t", home=tmp_path)
+    assert again.returncode == 0
+    assert again.stdout.strip().splitlines()[-1] == last
