@@ -23,7 +23,7 @@ def run(  # noqa: PLR0913 - one option of the command line each
     from agent2.errors import ConfigError
 
     if resume is not None:
-        root = resume
+        root = resume.resolve()
         with progress_bar() as steps:
             resume_trial(resume, steps)
     else:

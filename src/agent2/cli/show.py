@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-
 WIDTH_OF_A_FILE = 160
 
 
