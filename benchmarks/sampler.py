@@ -9,10 +9,10 @@ each request to its own). Only tokens that were asked for count. Both sample at 
 vocabulary; end tokens are suppressed on both sides, so that the lengths are those that were asked for. The
 sampler also draws each request from its own stream, keeps log-probabilities and decodes to text, which
 `model.generate` does not. Runs alternate, so that a busy machine is busy for both; the ratio is the median of
-the ratios of neighbouring runs. One torch thread.
+the ratios of neighbouring runs. One torch thread; about eight minutes on two busy cores.
 
 The default model is a random Llama (d128, 3 layers, vocabulary 320). `--continuous` adds transformers' own
-continuous batching (`generate_batch`) as a third column; it is slow on a CPU.
+continuous batching (`generate_batch`) as a third column; it is slow on a CPU and reserves gigabytes.
 """
 
 import argparse

@@ -1,8 +1,11 @@
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import agent2
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
 
@@ -50,3 +53,30 @@ def test_the_system_is_named_folders_and_a_few_files_of_etc():
     assert "/usr" in paths
     assert "/etc" not in paths and "/etc/shadow" not in paths
     assert "root" not in toolkit.made_files(1000)["/etc/passwd"]
+
+
+def test_an_environment_below_the_temporary_folder_is_seen_inside(make_sandbox, tmp_path):
+    """Checkouts under /tmp are common; /tmp itself is another, empty one inside."""
+    environment = tmp_path / "deep" / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    tmp_path.joinpath("beside.txt").write_text("not for the program")
+    for folder in (tmp_path, tmp_path / "deep"):
+        folder.chmod(0o755)
+    program = f"""
+import sys
+from pathlib import Path
+from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.spec import SandboxSpec
+work = Path({str(tmp_path / "work")!r})
+sandbox = Bubblewrap()
+sandbox.prepare_workspace(work)
+look = "import os, sys; print(sys.prefix, os.listdir({str(tmp_path)!r}))"
+process = sandbox.start(SandboxSpec(("python", "-c", look), work, Path({str(tmp_path / "log")!r})))
+sys.exit(process.wait(60).code)
+"""
+    packages = os.pathsep.join([str(Path(agent2.__file__).parent.parent), *(p for p in sys.path if "-packages" in p)])
+    ended = subprocess.run(
+        [environment / "bin" / "python", "-c", program], env={**os.environ, "PYTHONPATH": packages}, check=False
+    )
+    assert (tmp_path / "log").read_text() == f"{environment} ['deep']\n"
+    assert ended.returncode == 0

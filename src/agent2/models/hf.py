@@ -5,13 +5,14 @@ nothing of the others is computed again. Each decoding step is one pass of the o
 vectorised draw; requests draw from their own streams (`draws`), so batch 1 and batch 64 give the same samples
 up to float noise. Memory follows the number and the length of the running requests.
 
-transformers' own continuous batching (generate_batch, 5.23) was tried first: it runs on a CPU, but at 64
-requests it made 540-600 tokens/s where `model.generate` made 6,500 and this sampler more than that (a paged
-cache with per-step scheduling, built for CUDA graphs), and it draws from one stream for the whole batch.
-`benchmarks/sampler.py --continuous` repeats the comparison.
+transformers' own continuous batching (generate_batch, 5.23) was tried first. It runs on a CPU, but 64 requests
+took it 11 times as long as `model.generate` (540-600 against 6,500 tokens/s), it reserves gigabytes for its
+pages, and all requests of a call share one length limit and one random stream. `benchmarks/sampler.py`
+compares this sampler with `model.generate`, and with generate_batch on demand.
 
-Does NOT cover: sliding windows shorter than the context, recurrent or hybrid layers, encoder-decoders, several
-devices (refused with a reason by `loading`); shared prompt prefixes are computed for each request.
+Does NOT cover: sliding windows shorter than the context, recurrent or hybrid layers (refused with a reason by
+`loading`), encoder-decoders, a model spread over several devices; a prefix that prompts share is computed for
+each of them. Written for any torch device, measured on a CPU only.
 """
 
 import gc

@@ -233,6 +233,7 @@ class _Options:
     def tmpfs(self, path: str, limits: Limits, mode: str) -> None:
         size = str(int(limits.tmp_gib * GIB))
         self.place(path, "--size", size, "--perms", mode, "--tmpfs", path)
+        self._folders.discard(path)  # empty: folders on the way to what is bound below it must be made
 
     def descriptor(self) -> int:
         """All options as NUL-separated words."""
@@ -261,8 +262,6 @@ def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int)
             options.bind("--ro-bind", os.path.realpath(path), path)
     for path, content in toolkit.made_files(uid).items():
         options.file(path, content)
-    for bind in binds:
-        options.bind("--ro-bind", str(bind.resolve()), str(bind))
     options.bind("--ro-bind", str(FORWARDER.resolve()), f"{PRIVATE}/forward.py")
     options.place(f"{PRIVATE}/python", "--symlink", str(toolkit.interpreter()), f"{PRIVATE}/python")
     for port, socket in spec.ports.items():
@@ -273,6 +272,8 @@ def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int)
     options.add("--remount-ro", "/dev")
     options.tmpfs("/tmp", spec.limits, "1777")
     options.tmpfs(HOME, spec.limits, "0777")
+    for bind in binds:  # after /tmp and the home folder, below which an environment may lie
+        options.bind("--ro-bind", str(bind.resolve()), str(bind))
     for mount in spec.mounts:
         options.bind("--bind" if mount.writable else "--ro-bind", str(mount.host.resolve()), mount.inside)
     options.bind("--bind", str(spec.workspace.resolve()), WORKSPACE)
