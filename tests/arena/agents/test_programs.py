@@ -59,8 +59,11 @@ def run_agent(name, workspace, url):
             for item in Arithmetic().items(split, n, None)
         ]
         (workspace / f"{split.value}.jsonl").write_text("\n".join(rows) + "\n")
+    scoring = {"scoring": {"temperature": 0.6, "top_p": 0.95, "max_tokens": 12}}
+    (workspace / "assignment.json").write_text(json.dumps(scoring))
     environment = {
         "PATH": os.environ["PATH"],
+        "WORKSPACE": str(workspace),
         "HOME": str(workspace),
         "TASK": "arithmetic",
         "MODEL_PATH": str(base),

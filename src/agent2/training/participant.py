@@ -1,0 +1,100 @@
+"""What an agent's program does besides training: read its assignment, measure on dev items, submit.
+
+For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the
+grader by HTTP, like any stranger. Does NOT retry: a refused submission says what to change.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agent2.errors import ConfigError, SubmissionError
+from agent2.records import SamplingSettings
+from agent2.training.chat_model import AnswerTask, ChatModel
+from agent2.training.reference import evaluate_model
+
+VARIABLES = ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERVER_URL")
+
+Row = dict[str, str]
+"""{"id", "prompt", "answer"}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """One agent's view of its assignment."""
+
+    base: Path
+    output: Path
+    train: list[Row]
+    dev: list[Row]
+    sampling: SamplingSettings
+    """How completions are drawn when a submission is scored."""
+    seed: int
+    grading_url: str
+
+    def write_design(self, design: dict[str, Any]) -> None:
+        """Keep the pipeline design where the report looks for it.
+
+        design: algorithm, hyperparameters, data_preprocessing, evaluation_protocol.
+        """
+        self.output.mkdir(parents=True, exist_ok=True)
+        (self.output / "design.json").write_text(json.dumps(design, indent=2), encoding="utf-8")
+
+    def evaluate_on_dev(self, checkpoint: Path, verify: Callable[[str, str], float]) -> float:
+        """Mean reward on the dev items, 0 to 1, drawn as the grader draws."""
+        task = AnswerTask("dev", self.dev, verify)
+        return float(evaluate_model(ChatModel(checkpoint, self.sampling), [task])["dev"])
+
+    def submit(self, checkpoint: Path, note: str) -> dict[str, Any]:
+        """Hand a checkpoint in and wait for its score (0 to 100).
+
+        Raises SubmissionError with the grader's reason if it gets none.
+        """
+        body = {"model_path": str(checkpoint), "note": note}
+        response = httpx.post(f"{self.grading_url}/submit", json=body, timeout=None)
+        answer: dict[str, Any] = response.json()
+        if response.is_error or answer.get("score") is None:
+            raise SubmissionError(f"submission of {checkpoint} has no score: {answer.get('error') or answer}")
+        return answer
+
+
+def read_participant() -> Participant:
+    """The assignment of the program that calls this. Raises ConfigError naming a variable or file that is missing."""
+    missing = [name for name in VARIABLES if name not in os.environ]
+    if missing:
+        raise ConfigError(f"${missing[0]} is not set; run this program as an agent of the arena (agent2 run)")
+    workspace, base, data, output = (Path(os.environ[name]) for name in VARIABLES[:4])
+    try:
+        scoring = json.loads((workspace / "assignment.json").read_text(encoding="utf-8"))["scoring"]
+        train, dev = (_rows(data / f"{split}.jsonl") for split in ("train", "dev"))
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigError(
+            f"{workspace}: the assignment cannot be read ({error}); start from a fresh workspace"
+        ) from error
+    return Participant(
+        base=base,
+        output=output,
+        train=train,
+        dev=dev,
+        sampling=SamplingSettings(**scoring),
+        seed=int(os.environ.get("AGENT2_SEED", "0")),
+        grading_url=os.environ["GRADING_SERVER_URL"],
+    )
+
+
+def _rows(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def evaluation_words(participant: Participant, when: Sequence[str]) -> str:
+    """The evaluation protocol of a design, in words. when: moments of measuring."""
+    sampling = participant.sampling
+    return (
+        f"exact match on {len(participant.dev)} dev items, one draw each at temperature {sampling.temperature} and "
+        f"top_p {sampling.top_p}, {' and '.join(when)}"
+    )
