@@ -13,12 +13,15 @@ the ratios of neighbouring runs. One torch thread; about eight minutes on two bu
 
 The default model is a random Llama (d128, 3 layers, vocabulary 320). `--continuous` adds transformers' own
 continuous batching (`generate_batch`) as a third column; it is slow on a CPU and reserves gigabytes.
+
+Exit code 1 if a goal is missed.
 """
 
 import argparse
 import copy
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -162,8 +165,12 @@ def seconds(run: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def measure(model: Any, folder: Path, options: argparse.Namespace) -> None:
-    """Print one line for each shape and concurrency. folder: the same model as a checkpoint."""
+def measure(model: Any, folder: Path, options: argparse.Namespace) -> bool:
+    """Print one line for each shape and concurrency; returns whether all goals are met.
+
+    folder: the same model as a checkpoint.
+    """
+    is_met = True
     paged_model = copy.deepcopy(model) if options.continuous else None  # generate_batch changes its model's attention
     print("lengths  at once  sampler tok/s  generate tok/s  ratio  goal", flush=True)
     for shape, goal in GOALS.items():
@@ -179,16 +186,18 @@ def measure(model: Any, folder: Path, options: argparse.Namespace) -> None:
             n = sum(request.new_tokens for request in requests)
             own, other = (n / statistics.median(times) for times in zip(*pairs, strict=True))
             ratio = statistics.median(other / own for own, other in pairs)
+            is_met &= ratio >= goal
             mark = "ok" if ratio >= goal else "MISSED"
             line = f"{shape:7} {concurrency:8} {own:14.0f} {other:15.0f} {ratio:6.2f} {goal:5.2f} {mark}"
             if paged_model is not None and shape == "equal":
                 line += f"   generate_batch {n / seconds(lambda r=requests: run_continuous(paged_model, r)):.0f} tok/s"
             print(line, flush=True)
+    return is_met
 
 
-def main() -> None:
+def main() -> int:
     """Parse the flags and measure."""
-    parser = argparse.ArgumentParser(description="tokens/s of the hf sampler beside model.generate")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="checkpoint folder; default: a random Llama, d128, 3 layers")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs", type=int, default=7)
@@ -206,8 +215,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        measure(model, Path(folder), options)
+        return 0 if measure(model, Path(folder), options) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -64,3 +64,29 @@ def test_override_of_an_unknown_key_is_refused():
 def test_malformed_override_says_how_to_write_it(override):
     with pytest.raises(ConfigError, match="--set"):
         parse_yaml("name: a\n", Outer, "f", [override])
+
+
+@pytest.mark.parametrize("override", ["name=[", "name={a", "name=2020-13-45", "name=\x00"])
+def test_an_override_whose_value_is_no_yaml_is_refused(override):
+    with pytest.raises(ConfigError, match=r"--set .*not valid YAML"):
+        parse_yaml("name: a\n", Outer, "f", [override])
+
+
+@pytest.mark.parametrize(
+    "text", ["name: 2020-13-45\n", "name: " + "[" * 5000, "? [a]\n: b\n", "name: \x00", "name: &a [*a]\n", "1: 2\n"]
+)
+def test_text_that_yaml_cannot_turn_into_values_is_refused(text):
+    with pytest.raises(ConfigError, match=r"^f"):
+        parse_yaml(text, Outer, "f")
+
+
+def test_a_key_that_comes_twice_is_refused():
+    with pytest.raises(ConfigError, match=r"f:4: key 'depth' comes twice"):
+        parse_yaml("name: a\ninner:\n  depth: 1\n  depth: 2\n", Outer, "f")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"name: \xff\n")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_yaml(path, Outer)

@@ -1,4 +1,4 @@
-from agent2.errors import FAULT_POLICY, Fault, unknown_name
+from agent2.errors import FAULT_POLICY, Fault, shown, unknown_name
 
 
 def test_every_fault_has_exactly_one_policy():
@@ -16,3 +16,13 @@ def test_unknown_name_offers_the_nearest():
 
 def test_unknown_name_lists_all_when_none_is_near():
     assert "known: arithmetic, household" in str(unknown_name("task", "zzz", ["household", "arithmetic"]))
+
+
+def test_a_strangers_value_is_shown_short_and_in_whole_characters():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("\ud800" * 10_000, b"x" * 10_000, [10**4000] * 10_000, {"a": deep}, None):
+        text = shown(value)
+        assert len(text.encode()) < 1000
+    assert shown("q_proj") == "'q_proj'"

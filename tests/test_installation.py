@@ -48,3 +48,16 @@ def test_the_digest_names_a_secret_without_telling_it():
     digest = installation.secret_digest(b"a" * 32)
     assert digest != installation.secret_digest(b"b" * 32)
     assert (b"a" * 32).hex() not in digest
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "file" / "home"))
+    with pytest.raises(ConfigError, match=r"file/home: cannot be made .*AGENT2_HOME"):
+        installation.home()
+
+
+def test_a_secret_that_is_no_file_is_named():
+    (installation.home() / "secret").mkdir(mode=0o700)
+    with pytest.raises(ConfigError, match="secret: cannot be read or made"):
+        installation.secret()

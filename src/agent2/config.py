@@ -5,7 +5,7 @@ Machine-written files (trial.json, card.json) are JSON, so the format tells who 
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,19 +34,14 @@ def load_yaml(path: Path, model: type[ModelT], overrides: Sequence[str] = ()) ->
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
     return parse_yaml(text, model, str(path), overrides)
 
 
 def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[str] = ()) -> ModelT:
     """Like `load_yaml` for text that is in memory already; `where` names it in errors."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or error
-        raise ConfigError(f"{where}{line}: not valid YAML: {problem}; mend the line") from error
+    root, data = _read(text, where)
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: holds a {type(data).__name__}, a mapping of keys is needed")
@@ -58,6 +53,40 @@ def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[s
         raise ConfigError(_first_problem(error, model, root, where, overrides)) from error
 
 
+def _read(text: str, where: str) -> tuple[yaml.Node | None, Any]:
+    """The tree of a YAML text, which knows lines, and its values."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_double_keys(root, where)
+        return root, yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
+        raise ConfigError(f"{where}{line}: not valid YAML: {problem}; mend the line") from error
+
+
+def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
+    """YAML's own reader would silently take the last one."""
+    pending, seen = [root], set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue  # an alias
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            names = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in names:
+                    raise ConfigError(
+                        f"{where}:{key.start_mark.line + 1}: key {key.value!r} comes twice; keep one of the two"
+                    )
+                names.add((key.tag, str(key.value)))
+                pending.append(value)
+        elif isinstance(node, yaml.SequenceNode):
+            pending.extend(node.value)
+
+
 def _apply_override(data: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key:
@@ -67,7 +96,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
             raise ConfigError(f"--set {override!r}: {parent!r} is no mapping; name a key inside one")
-    data[last] = yaml.safe_load(value)
+    data[last] = _read(value, f"--set {override!r}")[1]
 
 
 def _first_problem(
@@ -130,8 +159,3 @@ def _model_inside(annotation: object) -> type[BaseModel] | None:
         if found is not None:
             return found
     return None
-
-
-def as_mapping(record: BaseModel) -> Mapping[str, Any]:
-    """The record as plain JSON values, for lock files."""
-    return record.model_dump(mode="json")

@@ -6,6 +6,7 @@ with which value, where it came from, and what to do.
 """
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -92,6 +93,15 @@ class SamplerFailed(Agent2Error):
 
 class NotEnoughData(Agent2Error):
     """A statistic was asked of fewer observations than its definition needs."""
+
+
+_brief = reprlib.Repr()
+_brief.maxstring = _brief.maxother = 120
+
+
+def shown(value: object) -> str:
+    """A stranger's value as it may stand in a message: its repr, cut short, half characters escaped."""
+    return _brief.repr(value)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:

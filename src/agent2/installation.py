@@ -20,11 +20,16 @@ SECRET_BYTES = 32
 
 
 def home() -> Path:
-    """The installation's folder; made if missing."""
+    """The installation's folder; made if missing. Raises ConfigError if it cannot be made."""
     chosen = os.environ.get("AGENT2_HOME")
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     folder = Path(chosen) if chosen else Path(base) / "agent2"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder}: cannot be made ({error.strerror}); set AGENT2_HOME to a folder that you may write"
+        ) from error
     return folder.resolve()
 
 
@@ -41,14 +46,19 @@ def baselines_dir() -> Path:
 def secret() -> bytes:
     """The installation secret; made on first use.
 
-    Raises ConfigError if the file is not exactly 32 bytes or if others may read it.
+    Raises ConfigError if the file cannot be read or made, is not exactly 32 bytes or if others may read it.
     """
     path = home() / "secret"
-    if not path.exists():
-        _write_once(path, secrets.token_bytes(SECRET_BYTES))
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path}: other users may read the installation secret; run: chmod 600 {path}")
-    value = path.read_bytes()
+    try:
+        if not path.exists():
+            _write_once(path, secrets.token_bytes(SECRET_BYTES))
+        if path.stat().st_mode & 0o077:
+            raise ConfigError(f"{path}: other users may read the installation secret; run: chmod 600 {path}")
+        value = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read or made ({error.strerror}); it must be a file of the user who runs agent2"
+        ) from error
     if len(value) != SECRET_BYTES:
         raise ConfigError(
             f"{path}: holds {len(value)} bytes, {SECRET_BYTES} are needed; restore it, or delete it to get "

@@ -89,7 +89,8 @@ class Completion:
     token_ids: Sequence[int] = ()
     """The new tokens, the end token included when the model produced it."""
     logprobs: Sequence[float] | None = None
-    """Log-probability of each new token under the distribution it was drawn from; None if not asked for."""
+    """Log-probability of each new token under the distribution it was drawn from (greedy: under the model's own,
+    at temperature 1); None if the sampler has none."""
     stop_reason: StopReason = StopReason.END
     prompt_tokens: int = 0
     fault: Fault | None = None

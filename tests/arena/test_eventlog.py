@@ -34,3 +34,18 @@ def test_last_finds_the_latest_row_of_a_name(tmp_path):
     events = read_events(tmp_path / "a.jsonl")
     assert events.last("x")["n"] == 2
     assert events.last("z") is None
+
+
+def test_text_and_numbers_that_json_cannot_hold_are_escaped_not_refused(tmp_path):
+    log = EventLog(tmp_path / "a.jsonl")
+    log.append("x", text="\udcff", inner={"\ud800": ["\udc80", 10**40]})
+    (row,) = read_events(tmp_path / "a.jsonl").rows
+    assert row["text"] == "\\udcff"
+    assert row["inner"] == {"\\ud800": ["\\udc80", str(10**40)]}
+
+
+def test_a_line_that_is_no_utf8_is_counted_as_torn(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"event": "a", "x": "\xff"}\n{"event": "b"}\n')
+    events = read_events(tmp_path / "a.jsonl")
+    assert [row["event"] for row in events.rows] == ["b"]
+    assert events.n_torn == 1

@@ -1,6 +1,9 @@
+import subprocess
+import sys
+
 import pytest
 
-from agent2.arena.facade import RLBenchEnvironment
+from agent2.arena.facade import SUBMITTER, RLBenchEnvironment
 from agent2.errors import ConfigError
 from trial_builders import write_task
 
@@ -42,3 +45,41 @@ def test_a_solution_is_run_submitted_and_remembered(environment):
     assert failed["agent_end"] == "crashed"
     assert failed["submissions"] == []
     assert failed["gain"] is None
+
+
+def test_a_solution_that_could_not_be_started_does_not_stand_in_the_way_of_the_next(environment, tmp_path):
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"unknown key 'budget\.wall_clocks'"):
+            environment.submit_solution(COPY, overrides=("budget.wall_clocks=3",))
+    assert len(list((tmp_path / "trials" / "solutions").iterdir())) == 2
+
+
+@pytest.mark.parametrize(("code", "is_submitted"), [("0", True), ("", True), ("3", False)])
+def test_a_solution_that_ends_by_exit_is_submitted_if_it_ended_well(tmp_path, code, is_submitted):
+    program = SUBMITTER.replace("/agent/solution.py", str(tmp_path / "solution.py"))
+    (tmp_path / "solution.py").write_text(f"import sys\nsys.exit({code})\n")
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "httpx.py").write_text(FAKE_CLIENT)
+    variables = {
+        "GRADING_SERVER_URL": "http://grader",
+        "OUTPUT_DIR": str(tmp_path / "out"),
+        "PYTHONPATH": str(tmp_path),
+    }
+    ended = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
+    assert ("submitted" in ended.stdout) == is_submitted
+    assert ended.returncode == (0 if is_submitted else 3), ended.stderr
+
+
+FAKE_CLIENT = """
+class Answer:
+    text = "submitted"
+
+    def json(self):
+        return {"submissions": []}
+
+def get(url):
+    return Answer()
+
+def post(url, **body):
+    return Answer()
+"""

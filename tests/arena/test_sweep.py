@@ -1,15 +1,25 @@
 import pytest
+from pydantic import ValidationError
 
+from agent2.arena.eventlog import EventLog
 from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
 from agent2.arena.sweep_spec import SweepSpec, plan_trials
 from agent2.errors import ConfigError
 from trial_builders import quiet, write_agent, write_task
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One installation and base model for all sweeps here, so that base cards are made once and then cached."""
+    return tmp_path_factory.mktemp("installation")
+
+
 @pytest.fixture
-def task(tmp_path, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    return str(write_task(tmp_path))
+def task(shared, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
+    if not (shared / "task.yaml").exists():
+        write_task(shared)
+    return str(shared / "task.yaml")
 
 
 def spec(task, agents, seeds=(0,), **changes):
@@ -56,6 +66,10 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     assert len(logs) == 3
     assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])
     assert logs == {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
+    report = root / "trials" / "arithmetic-nop-s0" / "report" / "report.html"
+    report.unlink()  # as if killed after the last event
+    assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])
+    assert report.exists()
     with pytest.raises(ConfigError, match="holds a sweep with another agents"):
         run_sweep(spec(task, ["nop"]), tmp_path / "out", quiet)
 
@@ -71,3 +85,28 @@ def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, 
     if failures:  # root runs agents as another user, who cannot read the file; a plain user can
         assert "arithmetic-unreadable-s0" in failures[0]
         assert states["unreadable"] == "not finished"
+
+
+def test_a_trial_planned_twice_is_refused_before_anything_runs(task, tmp_path):
+    twins = [str(write_agent(tmp_path / folder / "twin", "print(1)")) for folder in ("a", "b")]
+    for plan in (spec(task, twins), spec(task, ["nop"], seeds=[0, 0]), spec(task, ["nop", "nop"])):
+        with pytest.raises(ConfigError, match="is planned 2 times; list each task, agent and seed once"):
+            run_sweep(plan, tmp_path / "out", quiet)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", ".hidden"])
+def test_a_sweep_is_named_by_a_plain_folder_name(task, name):
+    with pytest.raises(ValidationError, match="name"):
+        SweepSpec(name=name, tasks=[task], agents=["nop"], seeds=[0])
+
+
+def test_a_damaged_trial_is_a_row_that_says_so_and_hides_no_other(task, tmp_path):
+    plan = spec(task, ["nop", "sft"])
+    EventLog(tmp_path / "trials" / "arithmetic-nop-s0" / "events" / "trial.jsonl").append("finished")
+    first, second = sweep_rows(plan, tmp_path)
+    assert first.state.startswith("failed: ")
+    assert "cannot be read" in first.state
+    assert first.gain_points is None
+    assert second.state == "not started"
+    assert compare_agents(plan, tmp_path) == []

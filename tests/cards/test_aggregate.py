@@ -93,3 +93,10 @@ def test_costs_are_added_up():
 def test_an_attempt_that_comes_twice_is_refused():
     with pytest.raises(CardError, match="item 'a' attempt 0"):
         summarize([make_record("a"), make_record("a")], RULE)
+
+
+@pytest.mark.parametrize("counting", list(Counting))
+def test_a_missing_score_at_the_turn_cap_is_missing_under_every_rule(counting):
+    lost = make_record("a", None, status=RolloutStatus.TURN_CAP)
+    summary = summarize([lost, make_record("b", 1.0)], ReportingRule(turn_cap=counting))
+    assert (summary.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from agent2.cards import reader
@@ -164,3 +166,23 @@ def test_a_card_of_a_later_format_is_refused(card):
     file = card / "card.json"
     file.write_text(file.read_text().replace('"format": 1', '"format": 2', 1))
     assert "format 2, this version reads 1" in validate_card(card)[0]
+
+
+@pytest.mark.parametrize("field", ["offset", "n_bytes"])
+@pytest.mark.parametrize("value", [-1, 2**40, 2**63])
+def test_an_index_that_points_outside_the_file_is_reported(card, field, value):
+    file = card / "card.json"
+    content = json.loads(file.read_text())
+    content["frames"][1][field] = value
+    file.write_text(json.dumps(content))
+    assert "frame 1" in validate_card(card)[0]
+    with pytest.raises(CardError, match="frame 1"):
+        list(iter_rollouts(card))
+
+
+def test_a_reporting_rule_changed_to_nonsense_is_reported(card):
+    file = card / "card.json"
+    text = file.read_text()
+    assert '"confidence": 0.95' in text
+    file.write_text(text.replace('"confidence": 0.95', '"confidence": -1.0', 1))
+    assert any("header was changed" in problem for problem in validate_card(card))

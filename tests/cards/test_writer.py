@@ -326,3 +326,25 @@ def test_records_are_synced_at_most_a_second_after_the_first_unsynced_one(tmp_pa
     assert len(synced) == 1  # at 101.1
     writer.release()
     assert len(synced) > 1
+
+
+def test_a_card_that_could_not_be_begun_can_be_begun_again(tmp_path):
+    card = tmp_path / "card"
+    (card / "card.json.tmp").mkdir(parents=True)  # the header cannot be written
+    with pytest.raises(CardError, match="could not be written"):
+        CardWriter(card, make_header())
+    (card / "card.json.tmp").rmdir()
+    CardWriter(card, make_header()).release()
+    assert validate_card(card) == []
+
+
+def test_a_state_nested_beyond_all_bounds_is_refused_and_named(tmp_path):
+    state: dict[str, object] = {}
+    for _ in range(100_000):
+        state = {"inner": state}
+    record = make_record("deep")
+    deep = replace(record, rollout=replace(record.rollout, state=state))
+    with CardWriter(tmp_path / "card", make_header()) as writer:
+        with pytest.raises(CardError, match="'deep' attempt 0 cannot be written as JSON"):
+            writer.append(deep)
+        assert writer.close().n_rollouts == 0

@@ -1,13 +1,19 @@
 """The command line as a user meets it: one line for an error, the path last, exit codes 0, 1 and 2."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from agent2.arena.base_models import BASE_MODELS
 from agent2.cards.writer import CardWriter
 from card_builders import make_header, make_record
+from grading_builders import write_checkpoint
+from trial_builders import write_agent, write_task
 
 
 def agent2(*arguments, home):
@@ -35,14 +41,39 @@ def agent2(*arguments, home):
         (["tasks", "show", "arithmetik"], "did you mean 'arithmetic'?"),
         (["cards", "show", "nowhere"], "nowhere"),
         (["sweep", "nowhere.yaml"], "cannot be read"),
+        (["run", "arithmetic", "--agent", "nop", "--seed", "x"], "see python -m agent2 run --help"),
+        (["run", "--agnet", "nop"], "No such option: --agnet"),
+        (["rum"], "No such command 'rum'"),
+        (["run", "arithmetic", "--agent", "nop", "--out", "file"], "is a file; name a folder"),
+        (["run", "arithmetic", "--agent", "nop", "--out", "/proc/nothing/here"], "/proc"),
+        (["run", "arithmetic", "--agent", "nop", "--trial-id", "../x"], "../x"),
+        (["run", "arithmetic", "--agent", "./no-command"], "key 'command' is missing"),
+        (["run", "arithmetic", "--agent", "grpo", "--resume", "."], "leave out task"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=-1"], "greater than 0"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "base_model=tiny"], "base model 'tiny'"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "task.n_items.dev=1000000"], "1000000 items"),
+        (["cards", "list", "nowhere"], "nowhere: no such folder"),
+        (["cards", "validate", "nowhere"], "no card.json there"),
+        (["cards", "show", ".", "--start", "-1"], "neither may be negative"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "no-command").mkdir()
+    (tmp_path / "no-command" / "agent.yaml").write_text("name: mine\ndescription: no command\n")
+    (tmp_path / "agent2" / "models").mkdir(parents=True)
+    write_built_base(tmp_path / "agent2" / "models")
     ended = agent2(*arguments, home=tmp_path)
     assert ended.returncode == 2
-    assert sentence in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in ended.stderr
+    said = [line for line in ended.stderr.splitlines() if not line.endswith(" base model")]
+    assert len(said) == 1 and said[0].startswith("agent2: ") and sentence in said[0]
+    assert not list((tmp_path / "trials").glob("*"))
+
+
+def write_built_base(models):
+    """A random model where the cache has the built one, so that no test builds it."""
+    folder = write_checkpoint(models / f"tiny-arithmetic-{BASE_MODELS['tiny-arithmetic'].digest[:12]}")
+    (folder / "manifest.json").write_text("{}")
 
 
 def test_verbose_shows_the_trace(tmp_path):
@@ -92,8 +123,6 @@ def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_pa
 
 @pytest.mark.slow
 def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path):
-    from trial_builders import write_task
-
     task = write_task(tmp_path)
     ended = agent2("run", str(task), "--agent", "nop", "--trial-id", "t", home=tmp_path)
     assert ended.returncode == 0, ended.stderr
@@ -102,6 +131,44 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path
     report = json.loads((tmp_path / "trials" / "t" / "report" / "report.json").read_text())
     assert report
     assert "no submission" in ended.stdout
+    phases = [line[9:] for line in ended.stderr.splitlines()]  # after the time of day
+    assert phases[0] == "base model" and "noise band" in phases
+    assert not set(ended.stderr) & set("\x1b\r━")
     again = agent2("run", "--resume", "trials/t", home=tmp_path)
     assert again.returncode == 0
     assert again.stdout.strip().splitlines()[-1] == last
+
+
+def test_help_is_quick_and_no_arguments_show_it(tmp_path):
+    started = time.monotonic()
+    ended = agent2("--help", home=tmp_path)
+    assert time.monotonic() - started < 2  # 0.2 s on an idle core; torch would take 3
+    assert "sweep" in ended.stdout
+    empty = agent2(home=tmp_path)
+    assert empty.returncode == 2 and "sweep" in empty.stdout and "Traceback" not in empty.stderr
+
+
+@pytest.mark.slow
+def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
+    agent = write_agent(tmp_path / "sleeper", "import time\ntime.sleep(60)")
+    command = [sys.executable, "-m", "agent2", "run", str(write_task(tmp_path)), "--agent", str(agent)]
+    program = subprocess.Popen(
+        [*command, "--trial-id", "t"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"AGENT2_HOME": str(tmp_path / "agent2")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    for line in program.stderr:
+        if "agent sleeper" in line:
+            break
+    program.send_signal(signal.SIGINT)
+    _, said = program.communicate(timeout=30)
+    assert program.returncode == 130
+    assert f"go on with: agent2 run --resume {tmp_path}/trials/t" in said
+    assert said.splitlines()[-1] == "agent2: interrupted"
+    again = agent2("run", "--resume", "trials/t", home=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "interrupted" in again.stdout

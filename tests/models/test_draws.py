@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from agent2.models.draws import DrawSettings, draw_tokens, seed_key, uniforms
+from agent2.models.draws import DrawSettings, _nucleus, draw_tokens, seed_key, uniforms
 
 
 def keys(*seeds: int) -> np.ndarray:
@@ -90,3 +90,10 @@ def test_a_token_of_no_probability_is_never_drawn():
 def test_a_row_with_unusable_logits_is_marked_and_the_others_are_not(bad, settings):
     logits = torch.tensor([[0.0, bad, 1.0], [0.0, 2.0, 1.0]])
     assert np.isnan(draw_tokens(logits, np.array([0.5, 0.5]), settings).logprobs).tolist() == [True, False]
+
+
+def test_a_row_without_top_p_keeps_its_whole_tail_beside_one_that_has_it():
+    probs = torch.softmax(3 * torch.randn(2, 150_000, generator=torch.Generator().manual_seed(0)), dim=-1)
+    kept = _nucleus(probs, torch.tensor([1.0, 0.5]))
+    assert torch.equal(kept[0], probs[0])
+    assert (kept[1] > 0).sum() < 150_000

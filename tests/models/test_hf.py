@@ -1,10 +1,12 @@
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
@@ -18,6 +20,7 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.utils import logging as transformers_logging
 
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.models.checkpoint import inspect_checkpoint
@@ -303,9 +306,94 @@ def test_close_may_be_called_twice():
     sampler.close()
     sampler.close()
     assert sampler.collect() == []
+    with pytest.raises(SamplerFailed, match="is closed"):
+        sampler.submit(0, [4], SamplingSettings())
 
 
 def test_half_precision_runs(tmp_path):
     folder = save(make_model(), tmp_path)
     found = run(HfSampler(folder, 3, dtype="bfloat16"), make_prompts(6), temperature=1.0)
     assert all(c.fault is None and len(c.token_ids) >= 1 for c in found)
+
+
+@pytest.mark.parametrize("n_steps", [5, 40])
+def test_close_lets_go_of_the_weights_though_a_step_was_recorded(tmp_path, n_steps):
+    sampler = HfSampler(save(make_model(), tmp_path), max_batch=1)
+    sampler._is_end[:] = False
+    run(sampler, [[4, 5]], max_tokens=n_steps)
+    weights = [weakref.ref(weight) for weight in sampler._model.parameters()]
+    sampler.close()
+    gc.collect()
+    assert all(w() is None or w().untyped_storage().nbytes() == 0 for w in weights)
+
+
+def test_running_out_of_memory_loses_what_is_in_flight_and_nothing_after_it():
+    model = make_model()
+    sampler = make_sampler(model, max_batch=2)
+    expected = run(sampler, [[4, 5, 6]])
+    is_full = [True]
+
+    def fail(*_: object) -> None:
+        if is_full[0]:
+            raise torch.OutOfMemoryError("no room")
+
+    model.register_forward_pre_hook(fail)
+    for i in range(4):
+        sampler.submit(i, [4, 5], SamplingSettings())
+    with pytest.raises(SamplerFailed, match="lower max_batch"):
+        sampler.collect()
+    assert sampler.collect() == []
+    is_full[0] = False
+    assert run(sampler, [[4, 5, 6]]) == expected
+
+
+def test_a_broken_padding_token_spoils_no_prompt():
+    model = make_model()
+    with torch.no_grad():
+        model.get_input_embeddings().weight[0] = float("nan")
+        model.lm_head.weight[0] = 0
+    found = run(make_sampler(model, 4), [[4, 5, 6, 7], [8, 9, 10], [11, 12, 13, 14]], max_tokens=1)
+    assert [c.fault for c in found] == [None] * 3
+
+
+def test_a_row_without_top_p_is_drawn_as_if_alone(tmp_path):
+    model = make_model()
+    alone = run(make_sampler(model, 1), [[4, 5]] * 4, temperature=1.5)
+    sampler = make_sampler(model, 8)
+    for i in range(8):
+        settings = SamplingSettings(temperature=1.5, seed=i, max_tokens=20, top_p=1.0 if i < 4 else 0.5)
+        sampler.submit(i, [4, 5], settings)
+    done = {}
+    while batch := sampler.collect():
+        done.update(batch)
+    assert [done[i].token_ids for i in range(4)] == [c.token_ids for c in alone]
+
+
+def test_each_of_several_end_tokens_ends_a_completion(tmp_path):
+    model = make_model()
+    model.generation_config.eos_token_id = [END, 7, 9]
+    model.generation_config.pad_token_id = 0
+    found = run(make_sampler(model), make_prompts(12), max_tokens=60)
+    assert [list(c.token_ids) for c in found] == [generate(model, prompt, 60) for prompt in make_prompts(12)]
+    assert {c.token_ids[-1] for c in found if c.stop_reason is StopReason.END} >= {END, 9}
+
+
+def test_loading_draws_no_progress_bar_and_leaves_the_setting_alone(tmp_path, capfd):
+    folder = save(make_model(), tmp_path)
+    assert transformers_logging.is_progress_bar_enabled()
+    capfd.readouterr()
+    HfSampler(folder)
+    assert capfd.readouterr().err == ""
+    assert transformers_logging.is_progress_bar_enabled()
+
+
+def test_a_first_token_that_template_and_tokenizer_both_add_is_there_once():
+    sampler = make_sampler()
+    tokenizer = sampler._tokenizer
+    tokenizer.chat_template = "{{ bos_token }} " + tokenizer.chat_template
+    tokenizer._tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", 1)]
+    )
+    assert tokenizer("w4").input_ids == [1, 4]
+    by_message, by_tokens = run(sampler, [[Message("user", "w4 w5")], [1, 4, 5, 39]])
+    assert (by_message.token_ids, by_message.prompt_tokens) == (by_tokens.token_ids, 4)

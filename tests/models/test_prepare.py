@@ -85,6 +85,14 @@ def edit_config(adapter: Path, **values: object) -> None:
         ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "adapter weights do not match.*v_proj"),
         ({"r": 8}, "does not fit the base model"),
         ({"r": "many"}, "does not fit the base model"),
+        ({"r": 10**12}, "says rank 1000000000000"),
+        ({"rank_pattern": {"q_proj": 10**12}}, "says rank 1000000000000"),
+        ({"rank_pattern": 7}, "does not fit the base model"),
+        ({"target_modules": "("}, "does not fit the base model"),
+        ({"target_modules": {"q_proj": 1}}, "adapter weights do not match"),
+        ({"trainable_token_indices": [10**9]}, "does not fit the base model"),
+        ({"lora_alpha": "much"}, "does not fit the base model"),
+        ({"layers_to_transform": ["x"], "layers_pattern": "["}, "does not fit the base model"),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(base, tmp_path, values, complaint):

@@ -89,3 +89,20 @@ def test_a_short_row_in_a_wide_cache_takes_the_ordinary_pass():
         for i in range(2 * PATIENCE):
             decoder.decode(np.array([5]), np.array([i + 1]))
     assert not decoder._recordings
+
+
+def test_a_step_that_cannot_be_recorded_is_taken_in_the_ordinary_way(caplog):
+    model = make_model()
+    plain, own = make_cache(model), make_cache(model)
+    expected = logits_of_many_steps(model, lambda tokens, at: decode(model, plain, tokens, at), plain)
+
+    def fail(*_: object) -> None:
+        if torch.jit.is_tracing():
+            raise NotImplementedError("this runtime records nothing")
+
+    model.register_forward_pre_hook(fail)
+    decoder = TracedDecoder(model, own)
+    found = logits_of_many_steps(model, decoder.decode, own)
+    assert not decoder._recordings
+    assert caplog.text.count("this runtime records nothing") == 1
+    torch.testing.assert_close(torch.stack(found), torch.stack(expected))

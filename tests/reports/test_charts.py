@@ -68,3 +68,10 @@ def test_a_trainers_second_copy_of_a_log_is_not_drawn():
 def test_a_deadline_that_is_far_off_is_told_in_words():
     assert "deadline at 10 minutes" in texts(trajectory_svg(make_evidence()))  # 150 of 600 seconds were used
     assert "deadline at" not in texts(trajectory_svg(make_evidence(ended_at=START + 500)))
+
+
+def test_a_short_trial_is_told_in_seconds_and_its_deadline_in_minutes():
+    shown = texts(trajectory_svg(make_evidence()))  # 150 of 600 seconds were used
+    assert "seconds since the agent started" in shown and "deadline at 10 minutes" in shown
+    long = texts(trajectory_svg(make_evidence(ended_at=START + 590)))
+    assert "minutes since the agent started" in long

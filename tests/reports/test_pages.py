@@ -170,3 +170,8 @@ def test_a_report_is_replaced_whole(tmp_path):
     first = written(tmp_path).html.read_text()
     assert written(tmp_path).html.read_text() == first
     assert not list((tmp_path / "report").glob(".*"))
+
+
+def test_a_refused_submission_is_not_said_to_have_lost_against_the_base():
+    rows = dict(headline(*_both(submissions=[make_rejected(1, "pickle weights")], final_submission=None)))
+    assert rows["final, private items"].endswith("the base model itself: no submission could be scored")

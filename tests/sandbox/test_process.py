@@ -171,3 +171,12 @@ def _alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_program_whose_limits_can_no_longer_be_watched_is_stopped(default_runner):
+    process = default_runner.start("sleep", "60")
+    default_runner.workspace.rename(default_runner.workspace.with_name("elsewhere"))
+    end = process.wait(20)
+    assert end is not None
+    assert end.broke == "watch"
+    assert "could not be watched" in end.reason

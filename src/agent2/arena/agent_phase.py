@@ -4,8 +4,10 @@ How the phase ended is judged from what the sandbox and the clock say; an agent'
 about its score.
 """
 
+import logging
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +18,14 @@ from agent2.arena.budget import Deadline
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.paths import TrialPaths
-from agent2.arena.recorder.metrics import find_metrics
+from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxExit, SandboxSpec
+
+logger = logging.getLogger(__name__)
 
 PROCESS_PERIOD_S = 1.0
 REVISION_PERIOD_S = 5.0
@@ -65,26 +69,43 @@ def watch_agent(
     revisions: RevisionRecorder,
     deadline: Deadline,
     on_tick: Callable[[float], None],
+    tell: Callable[[str], None],
 ) -> AgentOutcome:
-    """Wait until the agent ends or its time is up, then stop all of it; everything it leaves behind is recorded.
+    """Wait until the agent ends or its time is up, then stop all of it; what it leaves behind is recorded.
 
-    on_tick: called about twice a second with the seconds left.
+    on_tick: called about twice a second with the seconds left. tell: takes one sentence for each part of the
+    record that failed; that never changes how the phase ended.
     """
-    log = EventLog(paths.processes_log)
-    watcher = ProcessRecorder(process.pid, log)
-    tickers = [Ticker(watcher.sample, PROCESS_PERIOD_S), Ticker(revisions.capture, REVISION_PERIOD_S)]
+    with ExitStack() as ending:  # runs backwards: the agent is stopped first
+        ending.callback(attempt, "training metrics", lambda: record_metrics(paths.workspace, paths.metrics_log), tell)
+        ending.callback(attempt, "last code revision", revisions.capture, tell)
+        log = EventLog(paths.processes_log)
+        ending.callback(log.close)
+        watcher = ProcessRecorder(process.pid, log)
+        ending.callback(attempt, "processes", watcher.stop, tell)
+        ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), tell)
+        ending.callback(_stop_ticker, "code revisions", Ticker(revisions.capture, REVISION_PERIOD_S), tell)
+        ending.callback(process.stop, GRACE_S)
+        return _wait(process, deadline, on_tick)
+
+
+def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) -> None:
+    """Record one thing about the agent; a failure is told, for it reads what the agent wrote."""
     try:
-        outcome = _wait(process, deadline, on_tick)
-    finally:
-        process.stop(GRACE_S)
-        errors = [error for ticker in tickers if (error := ticker.stop())]
-        watcher.stop()
-        log.close()
-        revisions.capture()
-        _record_metrics(paths)
-    if errors:
-        raise errors[0]
-    return outcome
+        call()
+    except Exception as error:  # boundary: the agent's doing must not end the trial
+        _tell_failure(what, error, tell)
+
+
+def _stop_ticker(what: str, ticker: Ticker, tell: Callable[[str], None]) -> None:
+    error = ticker.stop()
+    if error is not None:
+        _tell_failure(what, error, tell)
+
+
+def _tell_failure(what: str, error: Exception, tell: Callable[[str], None]) -> None:
+    logger.warning("%s: not recorded in full", what, exc_info=error)
+    tell(f"{what}: not recorded in full ({type(error).__name__}: {str(error)[:300]})")
 
 
 def _wait(process: SandboxProcess, deadline: Deadline, on_tick: Callable[[float], None]) -> AgentOutcome:
@@ -105,10 +126,3 @@ def _outcome(ended: SandboxExit) -> AgentOutcome:
     if ended.code == 0:
         return AgentOutcome(AgentEnd.EXITED, 0, "ended by itself")
     return AgentOutcome(AgentEnd.CRASHED, ended.code, ended.reason or f"ended with exit code {ended.code}")
-
-
-def _record_metrics(paths: TrialPaths) -> None:
-    log = EventLog(paths.metrics_log)
-    for point in find_metrics(paths.workspace):
-        log.append("metric", t=point.t, file=point.file, step=point.step, values=dict(point.values))
-    log.close()

@@ -20,7 +20,8 @@ MODE_RULE = "Any training route is allowed."
 class TrialConfig(StrictModel):
     """The resolved configuration of one trial, kept as trial.json; enough to run it again."""
 
-    trial_id: str
+    trial_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Names the trial's folder."""
     task: TaskSpec
     agent: str
     """Name of a packaged agent, or the folder of a user's own."""

@@ -6,7 +6,7 @@ A harness killed in the middle of a line leaves a torn tail; `read_events` leave
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,19 +23,60 @@ class EventLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._file = path.open("ab", buffering=0)
-        if self._file.tell() and path.read_bytes()[-1:] != b"\n":
-            self._file.write(b"\n")  # close a torn line, so that it cannot swallow the next one
+        self._is_torn = _ends_torn(path)
 
     def append(self, event: str, *, t: float | None = None, **fields: JsonValue) -> None:
         """Write one event and force it to disk. t: Unix seconds, now by default."""
-        line = msgspec.json.encode({"t": self._clock() if t is None else t, "event": event, **fields}) + b"\n"
+        line = _line({"t": self._clock() if t is None else t, "event": event, **fields})
         with self._lock:
-            self._file.write(line)
+            rest = memoryview(b"\n" + line if self._is_torn else line)  # a torn line must not swallow this one
+            self._is_torn = True
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
+            self._is_torn = False
 
     def close(self) -> None:
         """May be called twice."""
         self._file.close()
+
+
+def _ends_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return size > 0 and file.read() != b"\n"
+
+
+def write_events(path: Path, event: str, rows: Iterable[dict[str, JsonValue]]) -> None:
+    """Write a whole log at once, or nothing; replaces an earlier one. Each row has its own "t"."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    with draft.open("wb") as file:
+        file.writelines(_line({"t": row["t"], "event": event, **row}) for row in rows)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _line(row: dict[str, JsonValue]) -> bytes:
+    try:
+        return msgspec.json.encode(row) + b"\n"
+    except (UnicodeEncodeError, OverflowError):  # it holds text or a number of an agent's making
+        return msgspec.json.encode(_storable(row)) + b"\n"
+
+
+def _storable(value: JsonValue) -> JsonValue:
+    """The value with text that is no Unicode escaped, and integers beyond 64 bits as text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    if isinstance(value, dict):
+        return {str(_storable(key)): _storable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(inner) for inner in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +103,7 @@ def read_events(path: Path) -> Events:
             continue
         try:
             row = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             row = None
         if isinstance(row, dict):
             rows.append(row)

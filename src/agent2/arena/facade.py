@@ -32,7 +32,11 @@ import runpy
 
 import httpx
 
-runpy.run_path("/agent/solution.py", run_name="__main__")
+try:
+    runpy.run_path("/agent/solution.py", run_name="__main__")
+except SystemExit as ended:
+    if ended.code not in (None, 0):
+        raise
 url = os.environ["GRADING_SERVER_URL"]
 made = os.path.join(os.environ["OUTPUT_DIR"], "model")
 if not httpx.get(f"{url}/submissions").json()["submissions"] and os.path.isdir(made):
@@ -76,9 +80,10 @@ class RLBenchEnvironment:
         overrides: as in `agent2 run --set`. Returns the same record as `get_feedback`.
         """
         number = len(self.runs) + 1
-        while (self._out / f"{self._task.name}-solution-{number}").exists():
-            number += 1
         run_id = f"{self._task.name}-solution-{number}"
+        while (self._out / run_id).exists() or (self._out / "solutions" / run_id).exists():
+            number += 1
+            run_id = f"{self._task.name}-solution-{number}"
         folder = self._out / "solutions" / run_id
         folder.mkdir(parents=True)
         (folder / "agent.yaml").write_text(AGENT_YAML, encoding="utf-8")

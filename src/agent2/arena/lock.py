@@ -7,10 +7,13 @@ named by a digest, never told.
 import subprocess
 from pathlib import Path
 
+import msgspec
+
 from agent2 import __version__, installation
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import TrialConfig
 from agent2.arena.scoring import Exam
+from agent2.errors import ConfigError
 from agent2.evaluation.lock import software_lock
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import JsonValue, Split, digest_of
@@ -35,6 +38,20 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
         "installation_secret_digest": installation.secret_digest(exam.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
     }
+
+
+def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:
+    """A trial that has begun is finished on the items, base model and settings that it began with.
+
+    now: the record as it would be made now. Raises ConfigError naming the part that differs.
+    """
+    began = msgspec.json.decode(lock_json.read_bytes())
+    for part in ("benchmark", "items", "base_model", "config_digest"):
+        if began.get(part) != now[part]:
+            raise ConfigError(
+                f"{lock_json}: the {part.replace('_', ' ')} of this trial changed since it began, so its scores "
+                "could not be compared; restore what it was (installation secret, base model, trial.json) and resume"
+            )
 
 
 def _git_commit() -> str | None:

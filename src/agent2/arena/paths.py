@@ -16,8 +16,9 @@ trials/<trial_id>/
 │   └── output/               the agent's checkpoints and design.json
 ├── revisions.git/        bare repository, one commit for each code revision
 ├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
-├── cards/                base-test_public, base-test_private, final-test_private
+├── cards/                base-test_public, base-test_private, base-noise, final-test_private
 ├── run/                  unix sockets while the trial runs
+├── harness.lock          held by the one harness that is at the trial
 ├── agent.log             what the agent printed
 └── report/               report.json, report.md, report.html, figures
 """
@@ -114,3 +115,13 @@ class TrialPaths:
     def card(self, who: str, split: Split) -> Path:
         """Card of `base` or `final` on a split."""
         return self.root / "cards" / f"{who}-{split.value}"
+
+    @property
+    def noise_card(self) -> Path:
+        """Card of the base model with several sampling seeds, on the private items."""
+        return self.root / "cards" / "base-noise"
+
+    @property
+    def harness_lock(self) -> Path:
+        """Locked while a harness is at the trial."""
+        return self.root / "harness.lock"

@@ -4,8 +4,8 @@ Base scores are cached per installation under a key made of content digests (che
 scorer, version), never of paths or times, so that every trial of a sweep has the same base card.
 """
 
-import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 
 from agent2 import __version__, installation
 from agent2.arena.evidence import NoiseBand, PairedGain, SplitScore, SubmissionRecord, SubmissionState
-from agent2.arena.paths import TrialPaths
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
@@ -64,19 +63,30 @@ def fetch_cached(key: str, card: Path) -> bool:
         return False
     if card.exists():
         shutil.rmtree(card)  # what an interrupted evaluation left
-    shutil.copytree(cached, card)
+    _copy_card(cached, card)
     return True
 
 
 def keep_cached(key: str, card: Path) -> None:
     """Put a finished card into the cache, whole or not at all."""
     cached = installation.baselines_dir() / key
-    draft = cached.with_name(f".{key}.{os.getpid()}")
-    shutil.copytree(card, draft)
+    draft = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=cached.parent))
     try:
+        _copy_card(card, draft)
         draft.rename(cached)
     except OSError:
-        shutil.rmtree(draft)  # another trial was first with the same content
+        if not cached.is_dir():  # else another trial was first with the same content
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _copy_card(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    except shutil.Error as error:
+        _, _, why = error.args[0][0]  # of the first file; its own text lists them all
+        raise OSError(f"{target} cannot be written: {why}") from error
 
 
 def split_score(card: Path, trial_root: Path) -> SplitScore:
@@ -126,8 +136,7 @@ def measure_noise(card: Path) -> NoiseBand:
         value = counted_value(scored, rule)
         if value is not None:
             by_item.setdefault(scored.rollout.item_id, {})[scored.rollout.attempt] = value
-    n_attempts = max((len(values) for values in by_item.values()), default=0)
-    complete = [[values[a] for a in sorted(values)] for values in by_item.values() if len(values) == n_attempts]
+    complete = [[values[a] for a in sorted(values)] for values in by_item.values() if len(values) == NOISE_REPLICATES]
     scores_RI = np.array(complete, dtype=float).T  # sampling seeds x items
     band = noise_band(scores_RI, np.random.default_rng(derive_seed("noise band")))
     return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates)
@@ -135,13 +144,9 @@ def measure_noise(card: Path) -> NoiseBand:
 
 def choose_final(submissions: Sequence[SubmissionRecord], base: SplitScore) -> SubmissionRecord | None:
     """The submission with the best public score; ties go to the earlier one, None if none beats the base."""
-    scored = [s for s in submissions if s.state is SubmissionState.SCORED and s.score is not None]
-    best = max(scored, key=lambda s: (s.score.value if s.score else 0.0, -s.number), default=None)
-    if best is None or best.score is None or best.score.value <= base.value:
-        return None
-    return best
-
-
-def noise_card(paths: TrialPaths) -> Path:
-    """Card of the base model with several sampling seeds, on the private items."""
-    return paths.root / "cards" / "base-noise"
+    better = [
+        (s.score.value, -s.number, s)
+        for s in submissions
+        if s.state is SubmissionState.SCORED and s.score is not None and s.score.value > base.value
+    ]
+    return max(better)[2] if better else None

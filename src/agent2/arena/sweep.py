@@ -22,16 +22,19 @@ import numpy as np
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import read_events
+from agent2.arena.evidence import TrialEvidence
 from agent2.arena.paths import TrialPaths
 from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
 from agent2.arena.sweep_spec import PlannedTrial, SweepSpec, plan_trials
 from agent2.arena.trial import Steps, write_json
 from agent2.cards.reader import read_summary
-from agent2.errors import ConfigError
+from agent2.errors import Agent2Error, ConfigError
 from agent2.records import Split, derive_seed
 from agent2.stats.comparisons import paired_difference
 
 PLAN_FILE = "sweep.json"
+REPORT_FILE = "report.html"
+"""Written last; a finished trial without it was cut short just before."""
 
 
 def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
@@ -54,17 +57,15 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
 
 
 def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
-    """One row for each planned trial; those that are not finished say so and hold nothing else."""
+    """One row for each planned trial; those that are not finished, or damaged, say so and hold nothing else."""
     rows = []
     for planned in plan_trials(spec):
-        paths = _paths(root, planned)
-        if _is_finished(paths):
-            evidence = read_evidence(paths.root)
-            rows.append(row_of(evidence, analyse(evidence)))
-        else:
-            state = "not finished" if paths.root.exists() else "not started"
+        found = _evidence(_paths(root, planned))
+        if isinstance(found, str):
             names = (planned.task_name, planned.agent_name, planned.seed, planned.trial_id)
-            rows.append(SweepRow(*names, state=state))
+            rows.append(SweepRow(*names, state=found))
+        else:
+            rows.append(row_of(found, analyse(found), planned.agent_name))
     return rows
 
 
@@ -78,10 +79,8 @@ def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     scores: dict[tuple[str, str], _BySeed] = {}
     for planned in plan_trials(spec):
         paths = _paths(root, planned)
-        if not _is_finished(paths):
-            continue
-        evidence = read_evidence(paths.root)
-        if evidence.gain is None:
+        evidence = _evidence(paths)
+        if isinstance(evidence, str) or evidence.gain is None:
             continue
         who = "base" if evidence.final_submission is None else "final"
         summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
@@ -150,7 +149,7 @@ def _claim(root: Path, spec: SweepSpec) -> None:
 def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
     """Run or resume one trial; a sentence if it could not be finished."""
     paths = _paths(root, planned)
-    if _is_finished(paths):
+    if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
         return None
     command = [sys.executable, "-m", "agent2", "run"]
     if paths.trial_json.exists():
@@ -170,6 +169,16 @@ def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
 
 def _paths(root: Path, planned: PlannedTrial) -> TrialPaths:
     return TrialPaths(root / "trials" / planned.trial_id)
+
+
+def _evidence(paths: TrialPaths) -> TrialEvidence | str:
+    """What is known of a finished trial, or the state of one that has no result."""
+    if not _is_finished(paths):
+        return "not finished" if paths.root.exists() else "not started"
+    try:
+        return read_evidence(paths.root)
+    except Agent2Error as error:
+        return f"failed: {error}"
 
 
 def _is_finished(paths: TrialPaths) -> bool:

@@ -1,16 +1,19 @@
 """What a sweep runs: agents x tasks x seeds, in a YAML file that people write."""
 
+from collections import Counter
+
 from pydantic import Field
 
 from agent2.arena.agents import load_agent
 from agent2.arena.tasks import load_task
 from agent2.config import StrictModel
+from agent2.errors import ConfigError
 
 
 class SweepSpec(StrictModel):
     """The file of `agent2 sweep`."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """Names the sweep's folder."""
     tasks: list[str] = Field(min_length=1)
     agents: list[str] = Field(min_length=1)
@@ -38,11 +41,11 @@ class PlannedTrial(StrictModel):
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
     """Every cell, seed by seed, so that an interrupted sweep has whole rows to compare.
 
-    Raises ConfigError for an unknown task or agent before anything runs.
+    Raises ConfigError for an unknown task or agent, or a trial planned twice, before anything runs.
     """
     tasks = {name: load_task(name).name for name in spec.tasks}
     agents = {name: load_agent(name).spec.name for name in spec.agents}
-    return [
+    planned = [
         PlannedTrial(
             trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}",
             task=task,
@@ -55,3 +58,11 @@ def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
         for task in spec.tasks
         for agent in spec.agents
     ]
+    names = Counter(trial.trial_id for trial in planned)
+    twice = sorted(name for name, count in names.items() if count > 1)
+    if twice:
+        raise ConfigError(
+            f"sweep {spec.name}: {twice[0]} is planned {names[twice[0]]} times; list each task, agent and seed once, "
+            "and give agents in different folders different names in their agent.yaml"
+        )
+    return planned

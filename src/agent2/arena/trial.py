@@ -13,8 +13,8 @@ counts for nobody. The report is not written here: it is computed from the folde
 import fcntl
 import os
 import secrets
-import shutil
 import socket
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +24,10 @@ from typing import Protocol
 
 import msgspec
 import yaml
+from pydantic import ValidationError
 
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, limits_of, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import AgentOutcome, attempt, limits_of, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.base_models import ensure_base_model
@@ -38,9 +39,10 @@ from agent2.arena.grader.evaluator import ChildEvaluator
 from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
-from agent2.arena.grader.snapshot import SnapshotLimits
-from agent2.arena.lock import lock_record
+from agent2.arena.grader.snapshot import snapshot_limits
+from agent2.arena.lock import lock_record, require_same_exam
 from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.scoring import (
     NOISE_REPLICATES,
@@ -50,15 +52,14 @@ from agent2.arena.scoring import (
     fetch_cached,
     keep_cached,
     measure_noise,
-    noise_card,
     paired_gain,
     split_score,
 )
 from agent2.arena.tasks import load_task
-from agent2.arena.workspace import create_workspace
+from agent2.arena.workspace import clear_unstarted, create_workspace
 from agent2.benchmarks import load_benchmark
 from agent2.config import parse_yaml
-from agent2.errors import ConfigError, Fault
+from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
@@ -98,7 +99,7 @@ def new_trial(
     draft = {
         "trial_id": name,
         "task": spec.model_dump(mode="json"),
-        "agent": agent,
+        "agent": _absolute(agent),
         "seed": seed,
         "sandbox": back_end.name,
         "budget": spec.budget.model_dump(mode="json"),
@@ -108,14 +109,22 @@ def new_trial(
     rows = [
         {"what": c.what, "strength": str(c.strength), "how": c.how} for c in back_end.containment(limits_of(config))
     ]
-    config = config.model_copy(update={"containment": rows})
+    config = config.model_copy(update={"containment": rows, "base_model": _absolute(config.base_model)})
     paths = TrialPaths(out.resolve() / name)
     try:
-        paths.root.mkdir(parents=True)
-    except FileExistsError as error:
-        raise ConfigError(f"{paths.root}: exists already; choose another --trial-id, or --resume it") from error
+        paths.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{paths.root}: cannot be made ({error.strerror}); choose another --out") from error
+    if any(not entry.name.startswith(f".{paths.trial_json.name}.") for entry in paths.root.iterdir()):
+        raise ConfigError(f"{paths.root}: exists already; choose another --trial-id, or --resume it")
     write_json(paths.trial_json, config.model_dump(mode="json"))
     return paths.root
+
+
+def _absolute(name_or_path: str) -> str:
+    """A path made absolute, so that the trial can be resumed from another folder; a name as it is."""
+    is_path = "/" in name_or_path or name_or_path == "."
+    return str(Path(name_or_path).expanduser().resolve()) if is_path else name_or_path
 
 
 def run_trial(root: Path, steps: Steps) -> None:
@@ -131,12 +140,8 @@ def resume_trial(root: Path, steps: Steps) -> None:
     paths = TrialPaths(root.resolve())
     if not paths.trial_json.is_file():
         raise ConfigError(f"{root}: no trial.json there; name the folder of a trial")
-    if read_events(paths.trial_log).last("finished"):
-        return
-    log = EventLog(paths.trial_log)
-    log.append("resumed")
-    log.close()
-    _play(paths, steps)
+    if read_events(paths.trial_log).last("finished") is None:
+        _play(paths, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +159,28 @@ class _Trial:
     log: EventLog
     steps: Steps
 
+    def tell_unrecorded(self, sentence: str) -> None:
+        """Note a part of the record that is not complete."""
+        self.log.append("recording_failed", reason=sentence)
+
+
+class TrialStopped(Agent2Error):
+    """The host failed under a trial; what is recorded stays, and the trial can be resumed."""
+
+    fault = Fault.INFRASTRUCTURE
+
 
 def _play(paths: TrialPaths, steps: Steps) -> None:
+    try:
+        _play_phases(paths, steps)
+    except (OSError, sqlite3.Error) as error:
+        raise TrialStopped(
+            f"{paths.root}: the trial stopped ({error}); nothing recorded is lost: mend this and go on with "
+            f"agent2 run --resume {paths.root}"
+        ) from error
+
+
+def _play_phases(paths: TrialPaths, steps: Steps) -> None:
     with _only_harness(paths), _opened(paths, steps) as trial:
         with _grading(trial, _over()) as grader:
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
@@ -174,7 +199,7 @@ def _play(paths: TrialPaths, steps: Steps) -> None:
 @contextmanager
 def _only_harness(paths: TrialPaths) -> Iterator[None]:
     """Two harnesses at one trial would both write its logs: the second is refused."""
-    with (paths.root / "harness.lock").open("w") as handle:
+    with paths.harness_lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -184,24 +209,40 @@ def _only_harness(paths: TrialPaths) -> Iterator[None]:
 
 @contextmanager
 def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
-    config = TrialConfig.model_validate_json(paths.trial_json.read_bytes())
+    config = _read_config(paths.trial_json)
     agent, sandbox = load_agent(config.agent), find_sandbox(config.sandbox)
+    events = read_events(paths.trial_log)
+    is_unstarted = events.last("agent_started") is None
+    if is_unstarted:
+        sandbox.require()  # a host that refuses says so before the base model is scored
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     steps("base model")
     base = inspect_checkpoint(ensure_base_model(config.base_model))
     inside = _inside(sandbox, paths, base.path, agent)
-    if read_events(paths.trial_log).last("agent_started") is None:
-        if paths.workspace.exists():
-            shutil.rmtree(paths.workspace)  # of a harness that ended before the agent was started
+    if is_unstarted:
+        clear_unstarted(paths)
         create_workspace(paths.workspace, config, exam.benchmark, inside)
         write_json(paths.lock_json, lock_record(config, agent, base, exam))
+    else:
+        require_same_exam(paths.lock_json, lock_record(config, agent, base, exam))
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     log = EventLog(paths.trial_log)
+    if events.rows:
+        log.append("resumed")
     try:
         yield _Trial(config, paths, agent, exam, base, sandbox, inside, revisions, log, steps)
     finally:
         revisions.close()
         log.close()
+
+
+def _read_config(path: Path) -> TrialConfig:
+    try:
+        return TrialConfig.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {where}: {first['msg']}; it is machine-written, restore it") from error
 
 
 def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
@@ -237,7 +278,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
         deadline=deadline,
         max_submissions=config.budget.submissions,
-        limits=SnapshotLimits(accept_host_paths=trial.sandbox.name == UNSANDBOXED),
+        limits=snapshot_limits(trial.base.path, accept_host_paths=trial.sandbox.name == UNSANDBOXED),
         threads=config.threads,
     )
     grader = Grader(settings, ChildEvaluator(config.evaluation_timeout_s), trial.revisions.capture)
@@ -257,6 +298,8 @@ def _agent_phase(trial: _Trial, base: SplitScore) -> None:
         outcome = _run_agent(trial, base)
     else:
         outcome = AgentOutcome(AgentEnd.INTERRUPTED, None, "the harness died while the agent worked")
+        workspace, log = trial.paths.workspace, trial.paths.metrics_log
+        attempt("training metrics", lambda: record_metrics(workspace, log), trial.tell_unrecorded)
     trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
 
 
@@ -279,6 +322,7 @@ def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
                 trial.revisions,
                 deadline,
                 lambda left: trial.steps(f"agent {trial.agent.spec.name}", total - round(left), total),
+                trial.tell_unrecorded,
             )
         finally:
             server.stop()
@@ -327,7 +371,7 @@ def _is_scored(trial: _Trial, split: Split) -> bool:
 
 
 def _noise(trial: _Trial, grader: Grader) -> None:
-    card = noise_card(trial.paths)
+    card = trial.paths.noise_card
     trial.steps("noise band")
     _cached_evaluation(trial, grader, Split.TEST_PRIVATE, card, attempts=NOISE_REPLICATES)
     band = measure_noise(card)

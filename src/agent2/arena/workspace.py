@@ -1,9 +1,11 @@
 """The workspace of a trial, as the agent finds it: assignment, visible data, empty code and output folders."""
 
 import json
+import shutil
 from pathlib import Path
 
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, assignment_text
+from agent2.arena.paths import TrialPaths
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, Split
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
@@ -20,6 +22,17 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     for split in VISIBLE_SPLITS:
         items = benchmark.items(split, config.task.n_items[split], secret=None)
         _write_items(workspace / "data" / f"{split.value}.jsonl", items)
+
+
+def clear_unstarted(paths: TrialPaths) -> None:
+    """Remove what a harness left that died before it recorded the start of the agent."""
+    folders = (paths.workspace, paths.revisions_git, paths.root / "submissions")
+    database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
+    for path in (*folders, *database, paths.revisions_log, paths.processes_log, paths.agent_log):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _write_items(path: Path, items: list[Item]) -> None:

@@ -25,11 +25,14 @@ def summarize(records: Iterable[ScoredRollout], rule: ReportingRule) -> CardSumm
 
 
 def counted_value(record: ScoredRollout, rule: ReportingRule) -> float | None:
-    """What a rollout contributes to its item's mean under the rule; None: its score is missing."""
+    """What a rollout contributes to its item's mean under the rule; None: its score is missing.
+
+    A score that could not be produced stays missing under any rule, unless the model is to blame.
+    """
     rollout, value = record.rollout, record.score.value
     if rollout.fault is Fault.MODEL:
         return _counted(value, rule.model_fault)
-    if rollout.status is RolloutStatus.TURN_CAP:
+    if rollout.status is RolloutStatus.TURN_CAP and value is not None:
         return _counted(value, rule.turn_cap)
     return value
 

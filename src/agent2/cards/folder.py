@@ -4,6 +4,7 @@ Promises: `card.json` is replaced as a whole (written aside, fsynced, renamed), 
 the new one and a kill leaves no half of it.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def replace_file(file: Path, data: bytes) -> None:
         aside.replace(file)
         sync_folder(file.parent)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error says more
+            aside.unlink(missing_ok=True)
         raise disk_error(file, len(data), error) from error
 
 

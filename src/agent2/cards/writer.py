@@ -56,7 +56,11 @@ class CardWriter:
         if not is_empty:
             raise CardError(f"{rollouts}: holds rollouts but there is no {folder.CARD_JSON}; choose another folder")
         self._begin(path, folder.new_card(header))
-        folder.store_card(path, self._card)
+        try:
+            folder.store_card(path, self._card)
+        except CardError:
+            self._close_descriptor()  # its lock would keep the next try out
+            raise
 
     def _begin(self, path: Path, card: CardFile) -> None:
         self._path = path
@@ -115,7 +119,7 @@ class CardWriter:
             raise CardError(f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} is there already")
         try:
             line = _encoder.encode(record) + b"\n"
-        except (TypeError, ValueError, OverflowError) as error:  # UnicodeEncodeError is a ValueError
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
             raise CardError(
                 f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} cannot be written as JSON "
                 f"({error}); its environment or scorer must give plain JSON values"

@@ -6,7 +6,7 @@ path of what was written comes last. Command bodies import what they need, so th
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -43,7 +43,9 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     if verbose:
         os.environ["AGENT2_VERBOSE"] = "1"
@@ -52,12 +54,29 @@ def _options(
 def main() -> None:
     """Run the command line; an error that a user can act on is one line on stderr."""
     try:
-        app()
+        code = app(standalone_mode=False)
     except Agent2Error as error:
         if os.environ.get("AGENT2_VERBOSE"):
             raise
-        typer.echo(f"agent2: {error}", err=True)
-        sys.exit(EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
+        _give_up(str(error))
+    except typer.TyperException as error:
+        usage = getattr(error, "ctx", None)
+        if usage is not None and not error.format_message():
+            sys.exit(EXIT_BAD_INPUT)  # no arguments: the help has been shown
+        where = usage.command_path if usage is not None else app.info.name
+        _give_up(f"{error.format_message().rstrip('.')}; see {where} --help")
+    except OSError as error:
+        if os.environ.get("AGENT2_VERBOSE") or error.strerror is None:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        _give_up(f"{where}{error.strerror}; check the path, its rights and the space on its disk (agent2 -v: trace)")
+    except (KeyboardInterrupt, typer.Abort):
+        code = EXIT_INTERRUPTED
+    if code == EXIT_INTERRUPTED:
         typer.echo("agent2: interrupted", err=True)
-        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(code)
+
+
+def _give_up(sentence: str) -> NoReturn:
+    typer.echo(f"agent2: {' '.join(sentence.split())}", err=True)
+    sys.exit(EXIT_BAD_INPUT)

@@ -14,8 +14,10 @@ def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below
     """List the cards below a folder with their scores."""
     from agent2.cards.reader import CARD_FILE, read_header, read_summary
     from agent2.cli.show import print_table
-    from agent2.errors import CardError
+    from agent2.errors import CardError, ConfigError
 
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such folder; name the folder of a trial, a sweep, or one above them")
     rows = []
     for path in sorted(found.parent for found in folder.rglob(CARD_FILE)):
         try:
@@ -38,7 +40,10 @@ def show(
     """Show a card's summary and one page of its rollouts."""
     from agent2.cards.reader import read_header, read_page, read_summary
     from agent2.cli.show import print_path, print_table
+    from agent2.errors import ConfigError
 
+    if start < 0 or n < 0:
+        raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
     header, summary = read_header(card), read_summary(card)
     score = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
     rows = [
@@ -66,9 +71,12 @@ def show(
 @app.command("validate")
 def validate(card: Annotated[Path, typer.Argument(help="Folder of a card.")]) -> None:
     """Check every byte of a card against its digests and its numbers; exit 1 if something is wrong."""
-    from agent2.cards.reader import validate_card
+    from agent2.cards.reader import CARD_FILE, validate_card
     from agent2.cli.show import print_path
+    from agent2.errors import ConfigError
 
+    if not (card / CARD_FILE).is_file():
+        raise ConfigError(f"{card}: no {CARD_FILE} there; name the folder of a card (agent2 cards list finds them)")
     problems = validate_card(card)
     for problem in problems:
         typer.echo(problem)

@@ -12,11 +12,7 @@ def demo(
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or none (flagged in the report).")] = "bubblewrap",
 ) -> None:
     """Let an agent post-train a tiny model on `arithmetic` in a real sandbox, and report what came of it."""
-    from agent2.arena.trial import new_trial, run_trial
-    from agent2.cli.show import progress_bar
     from agent2.cli.trial_result import print_result
+    from agent2.cli.trial_start import play_new_trial
 
-    root = new_trial("arithmetic", agent, 0, out, sandbox=sandbox)
-    with progress_bar() as steps:
-        run_trial(root, steps)
-    print_result(root)
+    print_result(play_new_trial("arithmetic", agent, 0, out, sandbox=sandbox))

@@ -17,19 +17,22 @@ def run(  # noqa: PLR0913 - one option of the command line each
     resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted trial (its folder).")] = None,
 ) -> None:
     """Run one trial: workspace, agent in the sandbox, hidden scores, report."""
-    from agent2.arena.trial import new_trial, resume_trial, run_trial
+    from agent2.arena.trial import resume_trial
     from agent2.cli.show import progress_bar
     from agent2.cli.trial_result import print_result
+    from agent2.cli.trial_start import play_new_trial
     from agent2.errors import ConfigError
 
     if resume is not None:
-        root = resume.resolve()
+        if task or agent or set_ or trial_id:
+            raise ConfigError(
+                f"--resume {resume}: a trial goes on as it was planned; leave out task, --agent and --set"
+            )
         with progress_bar() as steps:
             resume_trial(resume, steps)
+        root = resume.resolve()
+    elif task and agent:
+        root = play_new_trial(task, agent, seed, out, sandbox=sandbox, overrides=set_ or [], trial_id=trial_id)
     else:
-        if not task or not agent:
-            raise ConfigError("agent2 run: name a task and an agent, as in: agent2 run arithmetic --agent grpo")
-        root = new_trial(task, agent, seed, out, sandbox=sandbox, overrides=set_ or [], trial_id=trial_id or None)
-        with progress_bar() as steps:
-            run_trial(root, steps)
+        raise ConfigError("agent2 run: name a task and an agent, as in: agent2 run arithmetic --agent grpo")
     print_result(root)

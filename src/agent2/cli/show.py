@@ -1,10 +1,12 @@
 """Tables and progress of the terminal, in one style for all commands."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -12,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_OF_A_FILE = 160
+QUIET_S = 30.0
+"""A log gets no line about the progress of one phase more often than this."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print rows to stdout; cells are plain text, never markup."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    """Print rows to stdout; cells are plain text, never markup. Columns without names have no head."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
@@ -41,28 +45,59 @@ class Steps(Protocol):
         """Say the present phase; done and total where it can be counted."""
 
 
+def phase_of(message: str) -> str:
+    """The part of a message before a colon: what follows is news about the same phase."""
+    return message.partition(":")[0]
+
+
 @contextmanager
 def progress_bar() -> Iterator[Steps]:
-    """One line on stderr: spinner, phase, bar and elapsed time."""
+    """Progress on stderr: bars on a terminal, one plain line for each phase in a file or pipe."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
     bar = Progress(
-        SpinnerColumn(),
+        SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
     )
-    with bar:
-        current: list[tuple[str, TaskID]] = []
+    current: list[tuple[str, TaskID]] = []
 
-        def step(message: str, done: int | None = None, total: int | None = None) -> None:
-            if not current or current[-1][0] != message:
-                if current:
-                    bar.update(current[-1][1], total=1, completed=1, count="")
-                current.append((message, bar.add_task(message, total=total, count="")))
-            count = f"{done}/{total}" if done is not None and total is not None else ""
-            bar.update(current[-1][1], completed=done or 0, total=total, count=count)
-
-        yield step
+    def close_phase() -> None:
         if current:
             bar.update(current[-1][1], total=1, completed=1, count="")
+
+    def step(message: str, done: int | None = None, total: int | None = None) -> None:
+        if not current:
+            bar.start()
+        if not current or current[-1][0] != phase_of(message):
+            close_phase()
+            current.append((phase_of(message), bar.add_task(message, total=total, count="")))
+        count = f"{done}/{total}" if done is not None and total is not None else ""
+        bar.update(current[-1][1], description=message, completed=done or 0, total=total, count=count)
+
+    try:
+        yield step
+        close_phase()
+    finally:
+        bar.stop()
+
+
+class _Lines:
+    """Progress for logs: a line when a phase begins, and now and then how far it is."""
+
+    def __init__(self) -> None:
+        self._phase = self._told = ""
+        self._told_at = 0.0
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        now = time.monotonic()
+        count = f" {done}/{total}" if done is not None and total is not None else ""
+        is_new, is_last = phase_of(message) != self._phase, bool(count) and done == total
+        if f"{message}{count}" == self._told or not (is_new or is_last or now - self._told_at >= QUIET_S):
+            return
+        self._phase, self._told, self._told_at = phase_of(message), f"{message}{count}", now
+        typer.echo(f"{time.strftime('%H:%M:%S')} {message}{count}", err=True)

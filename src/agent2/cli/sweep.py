@@ -15,17 +15,20 @@ def sweep(
     from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
     from agent2.arena.sweep_spec import SweepSpec
     from agent2.cli.show import print_path, print_table, progress_bar
+    from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
     from agent2.reports.sweep_pages import comparison_table, row_table, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
+    check_is_folder("--out", out)
     with progress_bar() as steps:
         root, failures = run_sweep(spec, out, steps)
     rows = sweep_rows(spec, root)
     comparisons = compare_agents(spec, root)
     written = write_sweep_report(rows, comparisons, root / "report", title=f"Sweep {spec.name}")
     print_table(*row_table(rows))
-    print_table(*comparison_table(comparisons))
+    if comparisons:
+        print_table(*comparison_table(comparisons))
     for failure in failures:
         typer.echo(f"agent2: {failure}", err=True)
     print_path("report", written.html)

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent2.errors import CheckpointError
+from agent2.errors import CheckpointError, shown
 from agent2.models.layout import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
     CHAT_TEMPLATE,
     CONFIG,
     INDEX,
+    MAX_CONFIG_BYTES,
     MODEL_FILES,
     TOKENIZER,
     TOKENIZER_CONFIG,
@@ -31,6 +32,7 @@ from agent2.models.layout import (
     read_adapter_config,
     read_json,
     read_model_config,
+    read_small,
     refuse_code,
     weight_files,
 )
@@ -98,8 +100,17 @@ class CheckpointInfo:
 def inspect_checkpoint(path: Path) -> CheckpointInfo:
     """Check that a folder is a complete model or adapter and compute its digests.
 
-    Reads every byte once. Raises CheckpointError with one sentence that says what to change.
+    Reads every byte of the files that count, a few at a time. Raises CheckpointError, and nothing else, with one
+    short sentence that says what to change.
     """
+    try:
+        return _inspect(path)
+    except OSError as error:
+        where = shown(str(error.filename or path))
+        raise CheckpointError(f"{path}: {where} cannot be read ({error.strerror}); save the model again") from error
+
+
+def _inspect(path: Path) -> CheckpointInfo:
     names = list_names(path)
     refuse_code(path, names)
     is_adapter = ADAPTER_CONFIG in names
@@ -112,6 +123,7 @@ def inspect_checkpoint(path: Path) -> CheckpointInfo:
     if weights == [WEIGHTS]:
         used.discard(INDEX)
     files = tuple(sorted(used))
+    template = NO_CHAT_TEMPLATE if is_adapter else chat_template_digest(path)
     file_digests, tensor_digests = _digest(path, files, tensors)
     return CheckpointInfo(
         path=path,
@@ -119,7 +131,7 @@ def inspect_checkpoint(path: Path) -> CheckpointInfo:
         tensors=tensors,
         weights_digest=weights_digest(tensors, tensor_digests),
         content_digest=hashlib.sha256(json.dumps(file_digests, sort_keys=True).encode()).hexdigest(),
-        chat_template_digest=NO_CHAT_TEMPLATE if is_adapter else chat_template_digest(path),
+        chat_template_digest=template,
         is_adapter=is_adapter,
         files=files,
         size_bytes=sum((path / name).stat().st_size for name in files),
@@ -137,12 +149,16 @@ def chat_template_digest(path: Path) -> str:
     template: object = None
     if separate.is_file():
         try:
-            template = separate.read_text(encoding="utf-8")
+            text = read_small(separate, MAX_CONFIG_BYTES).decode()
+            template = text.replace("\r\n", "\n").replace("\r", "\n")  # as transformers reads it
         except UnicodeDecodeError as error:
             raise CheckpointError(f"{separate}: the chat template is not UTF-8 text; save it again") from error
     elif (path / TOKENIZER_CONFIG).is_file():
         template = read_json(path / TOKENIZER_CONFIG).get("chat_template")
-    return template_digest(template)
+    try:
+        return template_digest(template)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is no text; save it again") from error
 
 
 def template_digest(template: object) -> str:
@@ -176,7 +192,7 @@ def _config_difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> st
     for key in STRUCTURAL_KEYS:
         own, expected = config.get(key), base.get(key)
         if own is not None and expected is not None and own != expected:
-            return f"{CONFIG} has {key} {own!r}, the base model {expected!r}"
+            return f"{CONFIG} has {key} {shown(own)}, the base model {shown(expected)}"
     return None
 
 
@@ -187,11 +203,11 @@ def _tensor_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None
         if name == OUTPUT_HEAD and (own is None or expected is None) and is_tied:
             continue
         if own is None:
-            return f"tensor {name!r} is missing"
+            return f"tensor {shown(name)} is missing"
         if expected is None:
-            return f"tensor {name!r} of shape {list(own.shape)} is not in the base model"
+            return f"tensor {shown(name)} of shape {list(own.shape)} is not in the base model"
         if own.shape != expected.shape:
-            return f"tensor {name!r} has shape {list(own.shape)}, the base model {list(expected.shape)}"
+            return f"tensor {shown(name)} has shape {list(own.shape)}, the base model {list(expected.shape)}"
     return None
 
 
@@ -202,7 +218,8 @@ def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | 
     for token in sorted(set(own) | set(expected)):
         if own.get(token) != expected.get(token):
             return (
-                f"token {token!r} has id {own.get(token)} in its tokenizer, {expected.get(token)} in the base model's"
+                f"token {shown(token)} has id {shown(own.get(token))} in its tokenizer, "
+                f"{shown(expected.get(token))} in the base model's"
             )
     return None
 
@@ -221,8 +238,10 @@ def _vocabulary(info: CheckpointInfo) -> dict[str, int]:
         else:
             raise CheckpointError(f"{path}: has no vocabulary; save the tokenizer again with save_pretrained")
         result.update({str(added["content"]): int(added["id"]) for added in content.get("added_tokens") or []})
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: the vocabulary cannot be read ({error}); save the tokenizer again") from error
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path}: the vocabulary cannot be read ({shown(error)}); save the tokenizer again"
+        ) from error
     return result
 
 
@@ -237,7 +256,9 @@ def _read_weights(path: Path, files: list[str]) -> dict[str, TensorInfo]:
     for file in files:
         for name, tensor in read_tensors(path / file).items():
             if name in tensors:
-                raise CheckpointError(f"{path}: tensor {name!r} is in {tensors[name].file} and in {file}; save again")
+                raise CheckpointError(
+                    f"{path}: tensor {shown(name)} is in {tensors[name].file} and in {file}; save again"
+                )
             tensors[name] = tensor
     if not tensors:
         raise CheckpointError(f"{path}: the weight files hold no tensors; save the model again")

@@ -87,7 +87,8 @@ def _nucleus(probs: Tensor, top_ps: Tensor) -> Tensor:
     """
     ordered = probs.sort(dim=-1, descending=True).values
     mass_before = ordered.cumsum(dim=-1) - ordered
-    is_inside = mass_before < top_ps[:, None]
+    limits = top_ps.masked_fill(top_ps >= 1, torch.inf)  # float noise lifts the mass above 1 before the last token
+    is_inside = mass_before < limits[:, None]
     smallest = ordered.masked_fill(~is_inside, torch.inf).amin(dim=-1, keepdim=True)
     return torch.where(probs < smallest, 0.0, probs)
 

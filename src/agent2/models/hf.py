@@ -48,6 +48,11 @@ RENDERED_PROMPTS = 4096
 class HfSampler:
     """A records.Sampler over a model in this process."""
 
+    _decode: Any
+    """From the last token and the position of each row to logits: an ordinary step, or a recorded one."""
+    _traced: TracedDecoder | None
+    """None: the weights belong to somebody else, so no step is recorded."""
+
     def __init__(self, checkpoint: Path, max_batch: int = 64, dtype: str = "float32", device: str = "cpu") -> None:
         """Load a checkpoint.
 
@@ -56,7 +61,8 @@ class HfSampler:
         """
         model = load_model(checkpoint, dtype, device)
         self._set_up(model, load_tokenizer(checkpoint), max_batch)
-        self._decode = TracedDecoder(model, self._cache).decode
+        self._traced = TracedDecoder(model, self._cache)
+        self._decode = self._traced.decode
         self._source = str(checkpoint)
 
     @classmethod
@@ -79,6 +85,7 @@ class HfSampler:
         self._model, self._tokenizer = model, tokenizer
         self._cache = make_cache(model)
         require_slots_work(model)
+        self._traced = None
         self._decode = partial(decode, model, self._cache)
         config = model.config.get_text_config(decoder=True)
         self._context = context_length(config)
@@ -92,7 +99,9 @@ class HfSampler:
         self._rendered = lru_cache(maxsize=RENDERED_PROMPTS)(self._render)
 
     def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
-        """Queue one request. Raises SamplerFailed if the id is in flight or the settings make no sense."""
+        """Queue one request. Raises SamplerFailed for an id in flight, senseless settings or a closed sampler."""
+        if self._model is None:
+            raise SamplerFailed(f"request {request_id}: the sampler of {self._source} is closed; make a new one")
         if request_id in self._in_flight:
             raise SamplerFailed(f"request {request_id} is in flight already; give each request its own id")
         if settings.max_tokens < 1 or settings.temperature < 0 or not 0 < settings.top_p <= 1:
@@ -110,14 +119,19 @@ class HfSampler:
         self._waiting.append(Request(request_id, tokens, min(settings.max_tokens, room), settings))
 
     def collect(self) -> list[tuple[int, Completion]]:
-        """Block until at least one request is done; return all that are. Empty only when none is in flight."""
+        """Block until at least one request is done; return all that are. Empty only when none is in flight.
+
+        Raises SamplerFailed when memory runs out; what was in flight is lost then.
+        """
         if not self._done and self._in_flight:
             with torch.inference_mode(), _evaluating(self._model):
                 try:
                     self._run_until_one_is_done()
                 except torch.OutOfMemoryError as error:
+                    n_lost = len(self._in_flight)
+                    self._drop_in_flight()
                     raise SamplerFailed(
-                        f"{self._source}: out of memory with {self._rows.n} requests running; lower max_batch"
+                        f"{self._source}: out of memory with {n_lost} requests in flight; lower max_batch"
                     ) from error
         done, self._done = self._done, []
         self._in_flight.difference_update(request_id for request_id, _ in done)
@@ -139,12 +153,19 @@ class HfSampler:
 
     def close(self) -> None:
         """Drop the model and the cache; requests in flight are lost."""
-        self._model = self._tokenizer = None
+        if self._traced is not None:
+            self._traced.close()
+        self._traced = self._model = self._tokenizer = self._decode = None
         self._cache.layers.clear()
         self._rendered.cache_clear()
-        self._waiting.clear()
-        self._in_flight.clear()
+        self._drop_in_flight()
         gc.collect()
+
+    def _drop_in_flight(self) -> None:
+        self._rows = Rows(self.capacity)
+        self._waiting.clear()
+        self._done.clear()
+        self._in_flight.clear()
 
     def _run_until_one_is_done(self) -> None:
         while not self._done:

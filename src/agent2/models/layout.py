@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agent2.errors import CheckpointError
+from agent2.errors import CheckpointError, shown
 from agent2.models.tensors import read_tensors
 
 CONFIG = "config.json"
@@ -44,21 +44,35 @@ CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONF
 """Where a request for custom code could stand."""
 SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
-MAX_JSON_BYTES = 256 << 20
-"""Real tokenizers reach tens of MiB; an index of the largest models a few."""
+CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+MAX_CONFIG_BYTES = 16 << 20
+"""Of one file of settings or one chat template."""
+MAX_JSON_BYTES = 64 << 20
+"""Of a tokenizer or an index; real ones reach half of it. JSON can grow to thirty times its size in memory."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a checkpoint. Raises CheckpointError if it is none."""
+    raw = read_small(path, MAX_JSON_BYTES if path.name in (TOKENIZER, INDEX) else MAX_CONFIG_BYTES)
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise CheckpointError(f"{path}: {path.stat().st_size} bytes of JSON, at most {MAX_JSON_BYTES} are read")
-        value = json.loads(path.read_bytes())
+        value = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); save the model again") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{path}: holds a {type(value).__name__}, a JSON object is needed; save the model again")
     return value
+
+
+def read_small(path: Path, limit: int) -> bytes:
+    """The bytes of a file of a checkpoint. Raises CheckpointError if there are more than the limit, unread."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(limit + 1)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror}); save the model again") from error
+    if len(raw) > limit:
+        raise CheckpointError(f"{path}: has more than {limit} bytes, no real model needs that; save the model again")
+    return raw
 
 
 def list_names(path: Path) -> set[str]:
@@ -88,7 +102,7 @@ def refuse_code(path: Path, names: set[str]) -> None:
             at = next(_places_of("auto_map", read_json(path / name)), None)
             if at is not None:
                 raise CheckpointError(
-                    f"{path / name}: '{at}' asks for custom code, which is never run; remove it and use a "
+                    f"{path / name}: {shown(at)} asks for custom code, which is never run; remove it and use a "
                     "model class that transformers has itself"
                 )
 
@@ -116,7 +130,7 @@ def read_model_config(path: Path, names: set[str]) -> dict[str, Any]:
     if not isinstance(config.get("model_type"), str):
         raise CheckpointError(f"{path / CONFIG}: 'model_type' is missing; save the model again with save_pretrained")
     classes = config.get("architectures")
-    if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
+    if not isinstance(classes, list) or not classes or not is_class_name(classes[0]):
         raise CheckpointError(f"{path / CONFIG}: 'architectures' is missing; save the model again with save_pretrained")
     if config.get("quantization_config"):
         raise CheckpointError(f"{path / CONFIG}: the weights are quantised; save the model in float32 or bfloat16")
@@ -135,9 +149,14 @@ def read_adapter_config(path: Path, names: set[str]) -> dict[str, Any]:
             f"{path}: there is {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; save the adapter with save_pretrained"
         )
     config = read_json(path / ADAPTER_CONFIG)
-    if not isinstance(config.get("peft_type"), str):
+    if not is_class_name(config.get("peft_type")):
         raise CheckpointError(f"{path / ADAPTER_CONFIG}: 'peft_type' is missing; save the adapter with save_pretrained")
     return config
+
+
+def is_class_name(value: object) -> bool:
+    """Whether a JSON value can be the name of a Python class."""
+    return isinstance(value, str) and CLASS_NAME.fullmatch(value) is not None
 
 
 def weight_files(path: Path, names: set[str]) -> list[str]:
@@ -149,7 +168,7 @@ def weight_files(path: Path, names: set[str]) -> list[str]:
     pickles = sorted(name for name in names if Path(name).suffix in PICKLE_SUFFIXES)
     if pickles:
         raise CheckpointError(
-            f"{path / pickles[0]}: pickle weights are never loaded; save safetensors with model.save_pretrained"
+            f"{path}: {pickles[0]!r}: pickle weights are never loaded; save safetensors with model.save_pretrained"
         )
     raise CheckpointError(f"{path}: there are no weights; {WEIGHTS} or {INDEX} with its shards is needed")
 
@@ -161,14 +180,14 @@ def _shards(path: Path, names: set[str]) -> list[str]:
     shards = set(weight_map.values()) if all(isinstance(v, str) for v in weight_map.values()) else {"?"}
     for shard in sorted(shards):
         if not SHARD_NAME.fullmatch(shard):
-            raise CheckpointError(f"{path / INDEX}: {shard!r} is no name of a shard; save the model again")
+            raise CheckpointError(f"{path / INDEX}: {shown(shard)} is no name of a shard; save the model again")
         if shard not in names:
-            raise CheckpointError(f"{path / INDEX}: shard {shard!r} is missing from the folder; copy all shards")
+            raise CheckpointError(f"{path / INDEX}: shard {shown(shard)} is missing from the folder; copy all shards")
     held = {name: shard for shard in shards for name in read_tensors(path / shard)}
     for name in sorted(set(weight_map) | set(held)):
         if weight_map.get(name) != held.get(name):
             raise CheckpointError(
-                f"{path / INDEX}: tensor {name!r} is said to be in {weight_map.get(name)}, but is in "
+                f"{path / INDEX}: tensor {shown(name)} is said to be in {weight_map.get(name)}, but is in "
                 f"{held.get(name)}; save the model again"
             )
     return sorted(shards)

@@ -6,6 +6,8 @@ and without any cache: an architecture that ignores position ids or masks is fou
 list of names. Windows and recurrent states only show after many tokens, so they are refused by the config.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
+from transformers.utils import logging as transformers_logging
 
 from agent2.errors import CheckpointError
 from agent2.models.passes import decode, plain_logits, prefill
@@ -33,15 +36,16 @@ def load_model(path: Path, dtype: str, device: str) -> Any:
     if dtype not in DTYPES:
         raise CheckpointError(f"{path}: unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            path,
-            dtype=DTYPES[dtype],
-            attn_implementation="sdpa",
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        with no_progress_bars():
+            model, report = AutoModelForCausalLM.from_pretrained(
+                path,
+                dtype=DTYPES[dtype],
+                attn_implementation="sdpa",
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
     except Exception as error:  # boundary: a stranger's config can make the library raise anything
         raise CheckpointError(f"{path}: transformers cannot load the model: {_first_line(error)}") from error
     missing = sorted(report["missing_keys"])
@@ -58,6 +62,18 @@ def load_tokenizer(path: Path) -> Any:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # boundary: a stranger's config can make the library raise anything
         raise CheckpointError(f"{path}: transformers cannot load the tokenizer: {_first_line(error)}") from error
+
+
+@contextmanager
+def no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing into the caller's own progress display; its setting is put back afterwards."""
+    were_on = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_on:
+            transformers_logging.enable_progress_bar()
 
 
 def context_length(config: Any) -> int:

@@ -27,8 +27,9 @@ def prefill(model: Any, cache: SlotCache, prompts: Sequence[Sequence[int]], firs
     if (lengths == width).all():
         tokens = torch.from_numpy(np.array(prompts, dtype=np.int64)).to(device)
         return _last_logits(model, tokens, position_ids=columns[None], past_key_values=cache)
-    padded = np.zeros((len(prompts), width), dtype=np.int64)
+    padded = np.empty((len(prompts), width), dtype=np.int64)
     for row, prompt in enumerate(prompts):
+        padded[row] = prompt[0]  # a token of the prompt's own: another one's NaN would pass through the mask
         padded[row, width - len(prompt) :] = prompt
     padding = torch.from_numpy(width - lengths).to(device)[:, None]
     is_real = columns[None] >= padding

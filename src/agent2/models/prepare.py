@@ -17,9 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from agent2.errors import CheckpointError
+from agent2.errors import CheckpointError, shown
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, INDEX, SHARD_NAME
+from agent2.models.loading import no_progress_bars
 
 LORA_SETTINGS = (
     "r",
@@ -58,11 +59,13 @@ def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> Checkpoin
         )
     if out_dir.exists() and any(out_dir.iterdir()):
         raise CheckpointError(f"{out_dir}: is not empty; merge into a new folder")
+    _require_rank(adapter)
     require_finite(adapter)
-    model = AutoModelForCausalLM.from_pretrained(
-        base_dir, dtype="auto", use_safetensors=True, trust_remote_code=False, local_files_only=True
-    )
-    _merge(model, adapter).save_pretrained(out_dir)
+    with no_progress_bars():
+        model = AutoModelForCausalLM.from_pretrained(
+            base_dir, dtype="auto", use_safetensors=True, trust_remote_code=False, local_files_only=True
+        )
+        _merge(model, adapter).save_pretrained(out_dir)
     for name in base.files:
         if name not in (CONFIG, INDEX) and not SHARD_NAME.fullmatch(name):
             shutil.copyfile(base_dir / name, out_dir / name)
@@ -98,6 +101,18 @@ def _require_finite_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
         )
 
 
+def _require_rank(adapter: CheckpointInfo) -> None:
+    """Refuse a rank that no tensor of the adapter has, before memory is allocated for it."""
+    largest = max(max(tensor.shape, default=0) for tensor in adapter.tensors.values())
+    pattern = adapter.config.get("rank_pattern")
+    for rank in (adapter.config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())):
+        if isinstance(rank, int | float) and rank > largest:
+            raise CheckpointError(
+                f"{adapter.path / ADAPTER_CONFIG}: says rank {shown(rank)}, but no tensor has a side longer than "
+                f"{largest}; save the adapter again with save_pretrained"
+            )
+
+
 def _merge(model: Any, adapter: CheckpointInfo) -> Any:
     """The model with the adapter's weights added in."""
     settings = {key: adapter.config[key] for key in LORA_SETTINGS if adapter.config.get(key) is not None}
@@ -105,9 +120,9 @@ def _merge(model: Any, adapter: CheckpointInfo) -> Any:
     try:
         wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))
         result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+    except Exception as error:  # boundary: a stranger's settings can make the library raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{place}: the adapter does not fit the base model: {reason}") from error
+        raise CheckpointError(f"{place}: the adapter does not fit the base model: {shown(reason)}") from error
     own_names = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}
     lost = sorted(result.unexpected_keys) + sorted(own_names & set(result.missing_keys))
     if lost:

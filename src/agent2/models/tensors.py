@@ -12,15 +12,20 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from agent2.errors import CheckpointError
+from agent2.errors import CheckpointError, shown
 
-MAX_HEADER_BYTES = 100_000_000
-"""The reference implementation's own limit."""
+MAX_HEADER_BYTES = 16 << 20
+"""More than a hundred thousand tensors need. The reference implementation allows 100 MB, but JSON can grow to
+thirty times its size in memory."""
+MAX_DIMENSIONS = 64
+"""As many as torch allows."""
+MAX_SIZE = 1 << 63
+"""No length, offset or dimension reaches this."""
 CHUNK_BYTES = 1 << 20
 DTYPE_BYTES = {
     "BOOL": 1,
@@ -95,17 +100,13 @@ def digest_file(path: Path, tensors: dict[str, TensorInfo]) -> FileDigests:
     digests: dict[str, str] = {}
     with path.open("rb") as file:
         start = min((tensor.start for tensor in tensors.values()), default=os.fstat(file.fileno()).st_size)
-        whole.update(file.read(start))
+        for chunk in _chunks(path, file, start):
+            whole.update(chunk)
         for name, tensor in tensors.items():
             one = hashlib.sha256()
-            left = tensor.end - tensor.start
-            while left:
-                chunk = file.read(min(left, CHUNK_BYTES))
-                if not chunk:
-                    raise _broken(path, f"ended inside tensor {name!r} while it was read")
+            for chunk in _chunks(path, file, tensor.end - tensor.start):
                 one.update(chunk)
                 whole.update(chunk)
-                left -= len(chunk)
             digests[name] = one.hexdigest()
     return FileDigests(whole.hexdigest(), digests)
 
@@ -118,6 +119,17 @@ def weights_digest(tensors: dict[str, TensorInfo], digests: dict[str, str]) -> s
         line = json.dumps([name, tensor.dtype, list(tensor.shape), digests[name]])
         whole.update(line.encode() + b"\n")
     return whole.hexdigest()
+
+
+def _chunks(path: Path, file: BinaryIO, n_bytes: int) -> Iterator[bytes]:
+    """The next bytes of a file, a few at a time. Raises CheckpointError if there are fewer."""
+    left = n_bytes
+    while left:
+        chunk = file.read(min(left, CHUNK_BYTES))
+        if not chunk:
+            raise _broken(path, f"ended {left} bytes too early while it was read")
+        yield chunk
+        left -= len(chunk)
 
 
 def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
@@ -140,22 +152,24 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def _tensor_of(path: Path, name: str, entry: object, first: int) -> TensorInfo:
     """Check one header entry. first: where the tensor bytes begin in the file."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _broken(path, f"describes tensor {name!r} without exactly dtype, shape and data_offsets")
+        raise _broken(path, f"describes tensor {shown(name)} without exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-        raise _broken(path, f"gives tensor {name!r} the unknown dtype {dtype!r}")
+        raise _broken(path, f"gives tensor {shown(name)} the unknown dtype {shown(dtype)}")
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise _broken(path, f"gives tensor {name!r} an impossible shape or place")
+        raise _broken(path, f"gives tensor {shown(name)} an impossible shape or place")
     needed = math.prod(shape) * DTYPE_BYTES[dtype]
     if offsets[1] - offsets[0] != needed:
-        raise _broken(
-            path, f"gives tensor {name!r} {offsets[1] - offsets[0]} bytes, {dtype} of shape {shape} needs {needed}"
-        )
+        given = offsets[1] - offsets[0]
+        raise _broken(path, f"gives tensor {shown(name)} {given} bytes, {dtype} of shape {shown(shape)} needs {needed}")
     return TensorInfo(dtype, tuple(shape), path.name, first + offsets[0], first + offsets[1])
 
 
 def _are_sizes(values: object) -> bool:
-    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+    """Whether a JSON value is a short list of whole numbers that a file could have."""
+    if not isinstance(values, list) or len(values) > MAX_DIMENSIONS:
+        return False
+    return all(type(value) is int and 0 <= value < MAX_SIZE for value in values)
 
 
 def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], first: int, size: int) -> None:
@@ -163,7 +177,7 @@ def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], fir
     for name, tensor in tensors:
         if tensor.start != at:
             kind = "shares bytes with the tensor before it" if tensor.start < at else "leaves a gap before it"
-            raise _broken(path, f"places tensor {name!r} at byte {tensor.start}, which {kind}")
+            raise _broken(path, f"places tensor {shown(name)} at byte {tensor.start}, which {kind}")
         at = tensor.end
     if at > size:
         raise _broken(path, f"is truncated: {size} bytes, its header describes {at}")

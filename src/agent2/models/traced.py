@@ -4,7 +4,8 @@ The step is recorded once for a number of rows and columns (torch.jit.trace, abo
 and replayed: at one row of a d128 model 0.35 ms instead of 1.0 ms. A recording keeps whatever branch Python
 took, so only architectures that are known to take the same one at every step are recorded (`ARCHITECTURES`,
 each of them tested against `model.generate`), only with weights that this process alone owns, and only once
-the recording has given the logits of the ordinary pass. Everything else takes the ordinary pass.
+the recording has given the logits of the ordinary pass. Everything else takes the ordinary pass, and so does
+everything after a recording that failed, which is logged.
 """
 
 import logging
@@ -62,6 +63,12 @@ class TracedDecoder:
             self._record(shape, tokens, positions, logits)
         return logits
 
+    def close(self) -> None:
+        """Empty the weights: the runtime keeps what was recorded, and its tensors, until the process ends."""
+        for tensor in (*self._model.parameters(), *self._model.buffers()) if self._recordings else ():
+            tensor.data = tensor.new_empty(0)
+        self._recordings.clear()
+
     def _record(
         self, shape: tuple[int, ...], tokens: NDArray[np.int64], positions: NDArray[np.int64], expected: Tensor
     ) -> None:
@@ -77,10 +84,14 @@ class TracedDecoder:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # one for each branch in Python; ARCHITECTURES vouches for them
                 recording = torch.jit.trace(step, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+            for _ in range(RUNS_BEFORE_USE):
+                found = recording(*inputs)
+        except Exception as error:  # boundary: recording only saves time, so whatever it raises costs no more than that
+            _log.warning("a decoding step could not be recorded (%s); decoding goes on without recording", error)
+            self._is_usable = False
+            return
         finally:
             cache.attach(own)
-        for _ in range(RUNS_BEFORE_USE):
-            found = recording(*inputs)
         if torch.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
             self._recordings = {key: kept for key, kept in self._recordings.items() if key[1:] == shape[1:]}
             self._recordings[shape] = recording

@@ -6,6 +6,7 @@ equal bytes. Labels that an agent chose are cleaned and never read as mathematic
 """
 
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,8 @@ STYLE: dict[Any, Any] = {
 MAX_CURVES = 4
 MIN_SPAN = 30.0
 FAR_SHARE = 0.5
+TIME_UNITS = ((180.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
+"""(shorter than, seconds of one unit, its name)"""
 MAX_CURVE_POINTS = 400
 
 
@@ -85,11 +88,12 @@ def trajectory_svg(evidence: TrialEvidence) -> str:
         axes = figure.subplots()
         axes.patch.set_alpha(0)
         allowed = evidence.deadline - evidence.started_at
-        unit, unit_name = (60.0, "minutes") if allowed < 3 * 3600 else (3600.0, "hours")
+        shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
+        unit, unit_name = _time_unit(shown)
         _draw_base(axes, evidence)
         _draw_submissions(axes, evidence, unit)
         _draw_final(axes, evidence, unit)
-        _draw_deadline(axes, evidence, unit, unit_name)
+        _draw_deadline(axes, evidence, unit)
         _give_room(axes)
         axes.set_xlabel(f"{unit_name} since the agent started")
         axes.set_ylabel("score, %")
@@ -117,15 +121,27 @@ def curves_svg(evidence: TrialEvidence) -> str | None:
         return as_svg(figure, "curves", f"Training metrics over steps: {', '.join(label for label, _ in series)}")
 
 
-def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float, unit_name: str) -> None:
+def _time_unit(seconds: float) -> tuple[float, str]:
+    """Seconds of the unit to tell a span in, and its name."""
+    return next((unit, name) for most, unit, name in TIME_UNITS if seconds < most)
+
+
+def _is_deadline_near(evidence: TrialEvidence) -> bool:
+    """The agent used so much of its time that the deadline fits into the figure."""
+    return evidence.ended_at - evidence.started_at >= FAR_SHARE * (evidence.deadline - evidence.started_at)
+
+
+def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     """The deadline as a line, or as words when it is so far off that the line would squeeze everything else."""
-    allowed = (evidence.deadline - evidence.started_at) / unit
+    given = evidence.deadline - evidence.started_at
+    its_unit, its_name = _time_unit(given)
+    allowed = given / unit
     used = (evidence.ended_at - evidence.started_at) / unit
-    is_far = used < FAR_SHARE * allowed
+    is_far = not _is_deadline_near(evidence)
     reach = 1.25 * used if is_far else max(allowed, used)
     if not is_far:
         axes.axvline(allowed, color=MUTED, linewidth=1.2, linestyle=(0, (2, 2)))
-    words = f"deadline at {allowed:g} {unit_name} →" if is_far else "deadline"
+    words = f"deadline at {given / its_unit:g} {its_name} →" if is_far else "deadline"
     axes.annotate(
         words, (reach if is_far else allowed, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
         textcoords="offset points", ha="right", va="bottom", color=MUTED, fontsize=9,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent2.arena.analysis.process import best_submission
+from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind
 from agent2.arena.evidence import SubmissionRecord, TrialEvidence
@@ -142,7 +142,9 @@ def _final_words(evidence: TrialEvidence, final: SubmissionRecord | None) -> str
     if final is not None:
         copy = ", a copy of the base" if final.is_base_copy else ""
         return f"{score_words(evidence.final_private, 'evaluation failed')}, submission {final.number}{copy}"
-    why = "no submission" if not evidence.submissions else "no submission beat it"
+    why = "no submission"
+    if evidence.submissions:
+        why = "no submission beat it" if scored_submissions(evidence) else "no submission could be scored"
     return f"{score_words(evidence.base_private)}, the base model itself: {why}"
 
 

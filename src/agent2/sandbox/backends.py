@@ -24,6 +24,10 @@ class Sandbox(Protocol):
         """As in `SANDBOXES`."""
         ...
 
+    def require(self) -> object:
+        """Raise SandboxError if this host does not let it work; asked before anything long is done."""
+        ...
+
     def visible_path(self, host: Path, inside: str) -> str:
         """Where the program sees what the spec puts at `inside`; write this into texts for the program."""
         ...
@@ -47,7 +51,7 @@ class Sandbox(Protocol):
 def find_sandbox(name: str | None = None) -> Sandbox:
     """The sandbox of that name; None is the default one, never one that contains nothing.
 
-    Raises ConfigError for an unknown name. Whether the host allows it shows at `start`.
+    Raises ConfigError for an unknown name. Whether the host allows it is told by `require`.
     """
     chosen = DEFAULT_SANDBOX if name is None else name
     if chosen not in SANDBOXES:

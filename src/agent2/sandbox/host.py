@@ -66,7 +66,8 @@ def probe(binary: str, *, as_root: bool) -> None:
         system += ["--symlink", os.readlink(path), path] if kind == "link" else ["--ro-bind", path, path]
     argv = [binary, *options, *NAMESPACES, *system, "--proc", "/proc", "--dev", "/dev", "--", "/usr/bin/true"]
     try:
-        answer = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={}, check=False)
+        environment = {"PATH": os.environ.get("PATH", os.defpath)}  # the same bwrap as the one that will be run
+        answer = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SandboxError(f"{binary} cannot be tried: {error}; reinstall bubblewrap") from error
     if answer.returncode != 0:

@@ -201,7 +201,11 @@ class SandboxProcess:
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_INTERVAL_S):
-            breach = self._watchdog.look(self._root, time.monotonic())
+            try:
+                breach = self._watchdog.look(self._root, time.monotonic())
+            except Exception as error:  # boundary: without its watch a program has no soft limits, so it is stopped
+                logger.exception("the watch of process %d failed", self.pid)
+                breach = Breach("watch", f"was stopped because its limits could not be watched ({error})")
             if breach is not None and not self._over.is_set():
                 self._breach = breach
                 self._kill()

@@ -105,7 +105,7 @@ class SandboxExit:
     code: int
     """Its exit status; 128 + n when signal n ended it."""
     broke: str | None
-    """The limit it ran into: memory, disk, processes or file size; None if it met none."""
+    """The limit it ran into: memory, disk, processes, file size or watch; None if it met none."""
     reason: str
     """One sentence."""
 

@@ -35,6 +35,9 @@ class Unsandboxed:
 
     name = "none"
 
+    def require(self) -> None:
+        """Every host lets a program run."""
+
     def visible_path(self, host: Path, inside: str) -> str:
         """Where the program sees a workspace or mount: where it is."""
         return str(host.resolve())

@@ -2,7 +2,8 @@
 
 Promises: differences are taken item by item; intervals and p-values come from the pairs; the same data and
 generator give the same numbers; memory stays bounded. Items with a missing score must be left out, and
-counted, by the caller.
+counted, by the caller. The interval is the percentile bootstrap's: somewhat too narrow below about 20 items (93%
+at 20, measured), and of width 0 when all pairs differ equally, where the p-value is the one to read.
 
 Does NOT cover the spread over training seeds (compare trials for that) and makes no correction for many
 comparisons.

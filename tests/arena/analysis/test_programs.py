@@ -67,3 +67,7 @@ def test_files_of_the_agent_itself_are_read_from_its_folder(command):
     program = only_program(command, agent_files=files)
     assert program.name == "/agent/main.py"
     assert [facts.path for facts in program.sources if facts.signals] == ["/agent/lib.py"]
+
+
+def test_the_harness_own_programs_in_the_sandbox_are_not_the_agents():
+    assert only_program("/run/agent2/python -I -S /run/agent2/forward.py 25 24") is None

@@ -4,7 +4,7 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.tasks import Stage
-from builders import DESIGN, SFT_SOURCE, make_evidence, make_rejected, make_revision, make_submission
+from builders import DESIGN, SFT_SOURCE, make_evidence, make_process, make_rejected, make_revision, make_submission
 
 NOTHING = {"submissions": [], "revisions": [], "processes": [], "metrics": [], "design": None}
 CRASH = {
@@ -80,3 +80,26 @@ def test_evaluation_code_that_never_ran_is_half_an_evaluation():
 def test_an_interrupted_harness_is_not_the_agents_failure():
     found = verdicts(submissions=[], agent_end=AgentEnd.INTERRUPTED)
     assert found[Stage.EXECUTION] is Verdict.UNKNOWN
+
+
+def test_an_agent_whose_own_files_train_nothing_wrote_no_training_code():
+    changes = NOTHING | {"agent_files": {"main.py": "print('nothing')"}}
+    found = verdicts(**changes)
+    assert (found[Stage.IMPLEMENTATION], found[Stage.EVALUATION]) == (Verdict.FAIL, Verdict.FAIL)
+    assert reason(Stage.IMPLEMENTATION, **changes) == "no training code was written or run"
+
+
+def test_training_code_of_the_agents_own_that_was_not_seen_running_is_half_an_implementation():
+    changes = NOTHING | {"agent_files": {"main.py": SFT_SOURCE}}
+    assert verdicts(**changes)[Stage.IMPLEMENTATION] is Verdict.PARTIAL
+
+
+def test_programs_whose_text_is_gone_leave_their_evaluation_unknown():
+    changes = {"processes": [make_process("python /agent/main.py")], "agent_files": {}, "revisions": []}
+    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.UNKNOWN
+
+
+def test_a_log_that_tells_only_the_family_does_not_contradict_the_plan():
+    changes = {"processes": [], "revisions": []}
+    assert "taken" not in reason(Stage.DESIGN, **changes)
+    assert analyse(make_evidence(**changes)).route.label == "RL only"

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 
 import httpx
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from agent2.arena.budget import Deadline
 from agent2.arena.evidence import SplitScore
 from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.server import serve_on_loopback, serve_on_socket
+from agent2.arena.grader.server import MAX_CONNECTIONS, serve_on_loopback, serve_on_socket
 from agent2.errors import Fault
 from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoint
 
@@ -231,3 +232,32 @@ def test_over_tcp_a_bearer_token_is_demanded(make_grader):
             assert right.status_code == 200
     finally:
         server.stop()
+
+
+def test_a_flood_of_connections_is_cut_off_and_the_api_answers_afterwards(serve, trial, tmp_path):
+    client = serve()
+    held = []
+    n_cut = 0
+    for _ in range(MAX_CONNECTIONS + 100):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(trial.grader_socket.relative_to(tmp_path)))
+        held.append(connection)
+    time.sleep(0.5)
+    for connection in held:
+        connection.setblocking(False)
+        try:
+            n_cut += connection.recv(1) == b""
+        except BlockingIOError:
+            continue  # still open
+        except ConnectionResetError:
+            n_cut += 1
+    assert n_cut == 100
+    for connection in held:
+        connection.close()
+    time.sleep(0.5)
+    assert client.get("/health").status_code == 200
+
+
+def test_only_the_owner_may_use_the_socket(serve, trial):
+    serve()
+    assert trial.grader_socket.stat().st_mode & 0o777 == 0o600

@@ -323,3 +323,40 @@ def test_sharded_weights_of_equal_tensors_are_the_same_weights(make_grader, base
     grader = make_grader()
     assert grader.submit("output/sharded").is_accepted
     assert grader.all()[0].is_base_copy
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 200_000, '{"vocab_size": ' + "9" * 5_000 + "}", '{"vocab_size": 1e400}', '{"a": "\\ud800"}', "\x00", "\xff"],
+    ids=["nested", "digits", "infinite", "surrogate", "zero", "latin"],
+)
+def test_hostile_json_in_a_submission_ends_in_a_verdict_not_in_an_error(make_grader, model, name, text):
+    (model / name).write_bytes(text.encode("latin-1"))
+    grader = make_grader()
+    receipt = grader.submit("output/model")
+    record = grader.get(receipt.number)
+    assert record is not None
+    if not receipt.is_accepted:
+        assert record.fault is Fault.SUBMITTER, record.reason
+        assert str(grader.settings.paths.root) not in record.reason
+
+
+def test_what_arrived_in_time_is_recorded_before_a_stopping_grader_closes(make_grader, model):
+    began = threading.Event()
+
+    def slow(number: int) -> None:
+        began.set()
+        time.sleep(0.3)
+
+    grader = make_grader(None, slow)
+    arrivals = [threading.Thread(target=grader.submit, args=("output/model",)) for _ in range(3)]
+    for arrival in arrivals:
+        arrival.start()
+    began.wait(20)
+    time.sleep(0.1)
+    grader.stop()
+    for arrival in arrivals:
+        arrival.join()
+    again = make_grader()
+    assert [record.state for record in again.all()] == [SubmissionState.ACCEPTED] * 3

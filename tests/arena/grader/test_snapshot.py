@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.grader.snapshot import SnapshotInfo, SnapshotLimits, take_snapshot
+from agent2.arena.grader.snapshot import SPARE_BYTES, SnapshotInfo, SnapshotLimits, snapshot_limits, take_snapshot
 from agent2.errors import SubmissionError
 
 
@@ -222,3 +222,10 @@ def test_a_leftover_of_a_killed_snapshot_is_cleared(workspace):
     info = snapshot(workspace)
     assert not leftover.exists()
     assert not (info.path / "junk").exists()
+
+
+def test_limits_follow_the_size_of_the_base_so_that_a_sparse_file_cannot_fill_the_disk(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"0" * 1000)
+    limits = snapshot_limits(tmp_path, accept_host_paths=True)
+    assert limits.max_bytes == 4_000 + SPARE_BYTES
+    assert limits.accept_host_paths

@@ -1,4 +1,5 @@
 import os
+import subprocess
 
 from agent2.arena.recorder.files import walk_files
 
@@ -41,3 +42,25 @@ def test_a_name_that_is_no_utf8_is_escaped(tmp_path):
     with open(os.fsencode(tmp_path) + b"/\xff.py", "w") as file:
         file.write("x")
     assert names(tmp_path) == ["\\udcff.py"] or names(tmp_path) == ["\\xff.py"]
+
+
+def test_folders_nested_deeper_than_the_limit_are_left_out_without_a_crash(tmp_path):
+    start = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        for _ in range(1500):
+            os.mkdir("d")
+            os.chdir("d")
+        open("deep.py", "w").close()
+        os.chdir(tmp_path)
+        (tmp_path / "x.py").write_text("x")
+        assert names(tmp_path) == ["x.py"]
+    finally:
+        os.chdir(start)
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_no_more_bytes_than_allowed_are_read_in_one_walk(tmp_path):
+    for number in range(10):
+        (tmp_path / f"{number}").write_bytes(b"x" * 100)
+    assert len(names(tmp_path, max_total_bytes=350)) == 3

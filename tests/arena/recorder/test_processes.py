@@ -6,7 +6,7 @@ import time
 import pytest
 
 from agent2.arena.eventlog import EventLog, read_events
-from agent2.arena.recorder.processes import ProcessRecorder
+from agent2.arena.recorder.processes import MAX_COMMAND_CHARS, ProcessRecorder
 from agent2.arena.recorder.ticker import Ticker
 
 
@@ -47,12 +47,33 @@ def test_a_ticker_calls_until_it_is_stopped():
     assert len(calls) == seen
 
 
-def test_an_error_in_a_ticker_is_handed_over_not_swallowed():
-    def fail():
-        raise ValueError("broken")
+def test_an_error_in_a_ticker_is_handed_over_and_does_not_end_it():
+    calls = []
 
-    ticker = Ticker(fail, 0.01)
-    time.sleep(0.1)
+    def fail_once():
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("broken")
+
+    ticker = Ticker(fail_once, 0.01)
+    time.sleep(0.2)
     error = ticker.stop()
+    assert len(calls) > 1
     with pytest.raises(ValueError, match="broken"):
         raise error
+
+
+def test_a_command_line_of_odd_bytes_or_great_length_is_recorded(tmp_path):
+    recorder = ProcessRecorder(os.getpid(), EventLog(tmp_path / "p.jsonl"))
+    program = [sys.executable, "-c", "import time; time.sleep(30)", b"\xff\xfe", *["x" * 100_000] * 10]
+    child = subprocess.Popen(program)
+    try:
+        time.sleep(0.2)
+        recorder.sample()
+    finally:
+        child.kill()
+        child.wait()
+    recorder.stop()
+    (row,) = [row for row in read_events(tmp_path / "p.jsonl").rows if row["pid"] == child.pid]
+    assert row["command"][3] == "\\udcff\\udcfe"
+    assert sum(len(part) for part in row["command"]) <= MAX_COMMAND_CHARS

@@ -1,8 +1,10 @@
+import os
+
 import pytest
 from dulwich.repo import Repo
 
 from agent2.arena.eventlog import EventLog, read_events
-from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder.revisions import RevisionLimits, RevisionRecorder
 
 
 @pytest.fixture
@@ -71,3 +73,65 @@ def test_a_recorder_opened_again_goes_on_from_the_last_revision(tmp_path, worksp
     first = recorder.capture()
     again = RevisionRecorder(workspace, tmp_path / "revisions.git", EventLog(tmp_path / "revisions.jsonl"))
     assert again.capture() == first
+
+
+def test_names_that_only_look_alike_are_kept_apart(workspace, recorder):
+    root = os.fsencode(workspace)
+    with open(root + b"/a\xff", "w") as file:
+        file.write("raw")
+    (workspace / "a\\xff").mkdir()
+    (workspace / "a\\xff" / "x.py").write_text("x")
+    (workspace / "a\\udcff").mkdir()
+    (workspace / "a\\udcff" / "y.py").write_text("y")
+    assert recorder.capture() is not None
+
+
+@pytest.mark.parametrize("name", [".git", "...", "a.", "con", "a\nb", "-rf", "e\u0301", "\u202egnp.py"])
+def test_odd_names_are_recorded(tmp_path, workspace, recorder, name):
+    (workspace / name).mkdir()
+    (workspace / name / name).write_text("x")
+    assert blob(tmp_path, recorder.capture(), name, name) == b"x"
+
+
+def test_a_revision_that_left_files_out_says_so(tmp_path, workspace):
+    log = EventLog(tmp_path / "revisions.jsonl")
+    recorder = RevisionRecorder(workspace, tmp_path / "revisions.git", log, RevisionLimits(revision_bytes=250))
+    for number in range(5):
+        (workspace / f"{number}.py").write_text("x" * 100)
+    recorder.capture()
+    for number in range(1, 5):
+        (workspace / f"{number}.py").unlink()
+    recorder.capture()
+    assert [row["is_complete"] for row in read_events(tmp_path / "revisions.jsonl").rows] == [False, True]
+
+
+def test_a_repository_whose_making_was_cut_short_is_made_again(tmp_path, workspace):
+    (tmp_path / "revisions.git").mkdir()
+    (workspace / "train.py").write_text("a")
+    recorder = RevisionRecorder(workspace, tmp_path / "revisions.git", EventLog(tmp_path / "revisions.jsonl"))
+    assert recorder.capture() is not None
+
+
+def test_locks_of_a_killed_harness_stop_nothing(tmp_path, workspace, recorder):
+    (workspace / "train.py").write_text("a")
+    first = recorder.capture()
+    for lock in ("HEAD.lock", "refs/heads/main.lock"):
+        (tmp_path / "revisions.git" / lock).write_text("")
+    (workspace / "train.py").write_text("b")
+    again = RevisionRecorder(workspace, tmp_path / "revisions.git", EventLog(tmp_path / "revisions.jsonl"))
+    assert again.capture() != first
+
+
+def test_a_repository_that_is_full_keeps_what_it_has_and_says_so(tmp_path, workspace):
+    log = EventLog(tmp_path / "revisions.jsonl")
+    recorder = RevisionRecorder(workspace, tmp_path / "revisions.git", log, RevisionLimits(stored_bytes=100))
+    (workspace / "train.py").write_text("a" * 60)
+    first = recorder.capture()
+    (workspace / "train.py").write_text("b" * 60)
+    assert recorder.capture() == first
+    assert recorder.capture(submission=1) == first
+    rows = read_events(tmp_path / "revisions.jsonl").rows
+    assert [(row["id"], row["submission"], row["is_complete"]) for row in rows] == [
+        (first, None, True),
+        (first, 1, False),
+    ]

@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.benchmarks.arithmetic.expressions import (
+    MAX_OPERAND,
+    MAX_OPERATIONS,
     Difficulty,
     Operation,
     canonical,
@@ -14,6 +16,7 @@ from agent2.benchmarks.arithmetic.expressions import (
     value_of,
 )
 from agent2.errors import ConfigError
+from agent2.scorers.rational import MAX_ANSWER_CHARACTERS, format_rational
 
 
 def operations_in(expression):
@@ -28,7 +31,7 @@ def operations_in(expression):
     difficulty=st.builds(
         Difficulty,
         n_operations=st.integers(1, 20),
-        max_operand=st.integers(2, 999),
+        max_operand=st.integers(1, 999),
         operators=st.sampled_from(["+", "-", "*", "/", "+-", "+-*/"]),
     ),
 )
@@ -65,8 +68,9 @@ def test_different_expressions_stay_apart(one, other):
 
 
 def test_no_expression_divides_by_zero_even_where_every_second_draw_does():
-    for seed in range(200):
-        value_of(generate(seed, Difficulty(n_operations=2, max_operand=1, operators="/")))
+    for n_operations in (2, 13, 20):
+        for seed in range(200):
+            value_of(generate(seed, Difficulty(n_operations, max_operand=1, operators="/")))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,7 @@ def test_no_expression_divides_by_zero_even_where_every_second_draw_does():
         ({"n_operations": 0}, "n_operations is 0"),
         ({"n_operations": 21}, "1 to 20"),
         ({"max_operand": 0}, "max_operand is 0"),
+        ({"max_operand": 10**9 + 1}, "at most 1000000000"),
         ({"operators": "+^"}, "operators"),
         ({"operators": ""}, "operators"),
     ],
@@ -92,3 +97,9 @@ def test_only_arithmetic_is_read(text):
 
 def test_an_operation_is_written_with_its_operands_in_parentheses():
     assert text_of(Operation("*", Operation("+", 1, 2), 3)) == "(1 + 2) * 3"
+
+
+def test_the_value_of_the_longest_expression_can_be_given_as_an_answer():
+    difficulty = Difficulty(n_operations=MAX_OPERATIONS, max_operand=MAX_OPERAND, operators="+-*/")
+    longest = max(len(format_rational(value_of(generate(seed, difficulty)))) for seed in range(300))
+    assert 150 < longest <= MAX_ANSWER_CHARACTERS

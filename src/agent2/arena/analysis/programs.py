@@ -17,6 +17,7 @@ from agent2.arena.analysis.code_signals import (
     read_source,
 )
 from agent2.arena.evidence import ProcessSample, Revision, TrialEvidence
+from agent2.sandbox.spec import PRIVATE
 
 RECORDER_LAG_S = 10.0
 """A revision may be taken this much later than the code in it was started."""
@@ -53,7 +54,8 @@ def ran_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
     programs = []
     for sample in sorted(evidence.processes, key=lambda sample: sample.first_seen):
         program = _program(sample, evidence)
-        if program is not None:
+        # the harness's own programs in the sandbox are none of the agent's
+        if program is not None and not program.name.startswith(f"{PRIVATE}/"):
             programs.append(program)
     return tuple(programs)
 

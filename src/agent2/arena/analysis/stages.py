@@ -51,8 +51,8 @@ def stage_verdicts(
 
 
 def was_recorded(evidence: TrialEvidence) -> bool:
-    """Anything of the agent's work (code, processes, metrics) was seen at all."""
-    return bool(evidence.revisions or evidence.processes or evidence.metrics)
+    """Anything of the agent's work (its own files, code, processes, metrics) was seen at all."""
+    return bool(evidence.agent_files or evidence.revisions or evidence.processes or evidence.metrics)
 
 
 def trained_submissions(evidence: TrialEvidence) -> list[int]:
@@ -71,10 +71,12 @@ def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
     )
     if design is None:
         return StageVerdict(Stage.DESIGN, Verdict.PARTIAL, f"incomplete: {'; '.join(problems)}", lines)
-    planned = [algorithm.name for algorithm in design.named_algorithms()]
+    planned = design.named_algorithms()
+    # a log alone tells the family of an algorithm, not its name
+    fitting = {algorithm.name for algorithm in planned} | {algorithm.method.value.upper() for algorithm in planned}
     reason = "algorithm, hyperparameters, data and evaluation are all there"
-    if planned and route.algorithms and not set(planned) & set(route.algorithms):
-        reason += f"; planned {', '.join(planned)}, taken: {route.label}"
+    if planned and route.algorithms and not fitting & set(route.algorithms):
+        reason += f"; planned {', '.join(algorithm.name for algorithm in planned)}, taken: {route.label}"
     return StageVerdict(Stage.DESIGN, Verdict.PASS, reason, lines)
 
 
@@ -82,7 +84,8 @@ def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tupl
     stage = Stage.IMPLEMENTATION
     programs = training_programs(evidence)
     written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
-    coded = any(facts.signals for facts in written) or bool(programs)
+    own = written_sources(evidence.agent_files)
+    coded = any(facts.signals for facts in (*written, *own)) or bool(programs)
     lines = tuple(
         EvidenceLine(f"{facts.path}:{signal.line}", signal.what)
         for facts in [*(source for program in programs for source in program.sources), *written]
@@ -145,6 +148,8 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     if lines:
         reason = "the agent evaluated on its own, beside the grader's scores"
         return StageVerdict(stage, Verdict.PASS, reason, tuple(dict.fromkeys(lines))[:MAX_EVIDENCE])
+    if any(program.name.endswith(".py") and not program.sources for program in ran_programs(evidence)):
+        return StageVerdict(stage, Verdict.UNKNOWN, "programs ran whose text was not recorded; they may have evaluated")
     n_scored = len(scored_submissions(evidence))
     written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
     unused = _evaluation_lines(written)

@@ -88,7 +88,7 @@ class RouteFinding:
     def label(self) -> str:
         """The route in words, with the algorithm where the word alone does not tell it."""
         words = ROUTE_WORDS[self.route]
-        named = [name for name in self.algorithms if name != "SFT"]
+        named = [name for name in self.algorithms if name != "SFT" and name.lower() not in words.lower().split()]
         return f"{words} ({', '.join(named)})" if named else words
 
 

@@ -4,6 +4,7 @@ The unix socket may lie at a path longer than the kernel's 108 bytes: it is boun
 descriptor. Does NOT encrypt; TCP is bound to loopback only and wants the token of `api.make_app`.
 """
 
+import asyncio
 import os
 import socket
 import threading
@@ -13,9 +14,12 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent2.errors import Agent2Error, Fault
 
+MAX_CONNECTIONS = 128
+"""Open at once; a flood of them must not use up the harness's descriptors."""
 START_S = 20.0
 STOP_S = 5.0
 
@@ -52,7 +56,7 @@ class GradingServer:
 def serve_on_socket(app: FastAPI, path: Path) -> GradingServer:
     """Serve on a unix socket; replaces one that a killed harness left. Raises ServerError if it does not start.
 
-    Everybody who can reach the path may connect: the folder is what guards it.
+    Only its owner may connect; a sandbox that runs as another user takes the socket over.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -62,7 +66,7 @@ def serve_on_socket(app: FastAPI, path: Path) -> GradingServer:
         listener.bind(f"/proc/self/fd/{folder}/{path.name}")
     finally:
         os.close(folder)
-    path.chmod(0o666)
+    path.chmod(0o600)
     return _start(app, listener, None, path)
 
 
@@ -78,9 +82,24 @@ def serve_on_loopback(app: FastAPI, port: int = 0) -> GradingServer:
     return _start(app, listener, int(listener.getsockname()[1]), None)
 
 
+class _BoundedProtocol(H11Protocol):
+    """HTTP that hangs up on connections beyond `MAX_CONNECTIONS`."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+
+
 def _start(app: FastAPI, listener: socket.socket, port: int | None, path: Path | None) -> GradingServer:
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1, log_config=None
+        app,
+        http=_BoundedProtocol,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        log_config=None,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="grading-api", daemon=True)

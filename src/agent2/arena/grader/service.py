@@ -154,7 +154,9 @@ class Grader:
             self._changed.notify_all()
         if self._worker is not None:
             self._worker.join()
-        with self._intake:  # a copy that is being taken is recorded before the file is closed
+        with self._changed:
+            while self._n_arriving:  # what arrived in time is recorded before the file is closed
+                self._changed.wait()
             self._store.close()
 
     def evaluate_checkpoint(
@@ -209,6 +211,10 @@ class Grader:
                 f"the grader could not store the snapshot ({os.strerror(error.errno or 0)}); the checkpoint is "
                 "not to blame; submit again later"
             )
+        except Exception as error:  # boundary: files of an agent's making must not cost the attempt its record
+            logger.exception("submission %d: the snapshot could not be checked", number)
+            fault = Fault.INFRASTRUCTURE
+            reason = f"the folder could not be checked ({type(error).__name__}); save it again with save_pretrained"
         else:
             return replace(
                 arrival,

@@ -27,6 +27,10 @@ from agent2.models.layout import ALLOWED_FILES, SHARD_NAME
 INSIDE_ROOT = "/workspace"
 """Where the agent sees its workspace inside the sandbox."""
 CHUNK_BYTES = 4 << 20
+TIMES_BASE = 4
+"""From two bytes a parameter to eight."""
+SPARE_BYTES = 256 << 20
+"""For what is no weight."""
 CHANGED = "changed while the snapshot was taken; submit again when writing has finished"
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -44,6 +48,12 @@ class SnapshotLimits:
     """Names in the folder, skipped ones included."""
     accept_host_paths: bool = False
     """Also take the host's path of the workspace; only where no sandbox gives it another name."""
+
+
+def snapshot_limits(base: Path, *, accept_host_paths: bool = False) -> SnapshotLimits:
+    """Limits fit for checkpoints of one base model: `TIMES_BASE` its size, so that no sparse file fills the disk."""
+    size = sum(entry.stat().st_size for entry in base.iterdir() if entry.is_file())
+    return SnapshotLimits(max_bytes=TIMES_BASE * size + SPARE_BYTES, accept_host_paths=accept_host_paths)
 
 
 @dataclass(frozen=True, slots=True)

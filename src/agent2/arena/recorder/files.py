@@ -2,7 +2,8 @@
 
 Every file is opened relative to a directory descriptor and without following links, so a path that is
 swapped meanwhile cannot lead out of the workspace. FIFOs and devices are skipped, not opened for reading.
-Does not promise one consistent view: files may change between two reads.
+Does not promise one consistent view: files may change between two reads. Does not look deeper than `MAX_DEPTH`
+folders, because a program can nest more of them than a process has descriptors.
 """
 
 import os
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_FILES = 5_000
+MAX_DEPTH = 64
+MAX_TOTAL_BYTES = 256 * 1024 * 1024
+"""Read in one walk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +24,37 @@ class FoundFile:
 
     path: str
     """Relative, with forward slashes; bytes that are no UTF-8 are escaped."""
+    raw_path: bytes
+    """The same as it is on disk."""
     size: int
     mtime: float
     data: bytes
 
 
-def walk_files(root: Path, max_bytes: int, skip: frozenset[str] = frozenset()) -> Iterator[FoundFile]:
-    """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` at most.
+def walk_files(
+    root: Path, max_bytes: int, skip: frozenset[str] = frozenset(), max_total_bytes: int = MAX_TOTAL_BYTES
+) -> Iterator[FoundFile]:
+    """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` and `max_total_bytes` together at most.
 
     skip: top-level names that are left out.
     """
-    count = 0
+    count = total = 0
     for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False):
         inside = Path(folder).relative_to(root)
         folders[:] = sorted(name for name in folders if not (inside == Path(".") and name in skip))
+        if len(inside.parts) >= MAX_DEPTH:
+            folders.clear()
         for name in sorted(names):
             if inside == Path(".") and name in skip:
                 continue
             found = _read(descriptor, name, inside, max_bytes)
             if found is None:
                 continue
-            yield found
             count += 1
+            total += found.size
+            if total > max_total_bytes:
+                return
+            yield found
             if count >= MAX_FILES:
                 return
 
@@ -62,5 +75,6 @@ def _read(descriptor: int, name: str, inside: Path, max_bytes: int) -> FoundFile
         os.close(handle)
     if len(data) > max_bytes:
         return None
-    path = str(inside / name).encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return FoundFile(path=path, size=len(data), mtime=status.st_mtime, data=data)
+    raw_path = os.fsencode(inside / name)
+    path = raw_path.decode(errors="backslashreplace")
+    return FoundFile(path=path, raw_path=raw_path, size=len(data), mtime=status.st_mtime, data=data)

@@ -13,6 +13,7 @@ from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import ProcessSample
 
 MAX_COMMAND_CHARS = 4_000
+"""Of all arguments together."""
 MAX_PROCESSES = 10_000
 
 
@@ -42,11 +43,12 @@ class ProcessRecorder:
         except psutil.NoSuchProcess:
             children = []
         for process in children[:MAX_PROCESSES]:
-            key = _Key(process.pid, process.create_time())
-            sample = _look(process, self._seen.get(key), now)
-            if sample is not None:
-                self._seen[key] = sample
-                alive.add(key)
+            try:
+                key = _Key(process.pid, process.create_time())
+                self._seen[key] = _look(process, self._seen.get(key), now)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue  # it ended meanwhile
+            alive.add(key)
         for key in [key for key in self._seen if key not in alive]:
             self._write(key)
 
@@ -71,15 +73,12 @@ class ProcessRecorder:
         )
 
 
-def _look(process: psutil.Process, before: ProcessSample | None, now: float) -> ProcessSample | None:
-    """The process as it is now, merged with what was seen of it; None if it is gone."""
-    try:
-        with process.oneshot():
-            command = tuple(part[:MAX_COMMAND_CHARS] for part in process.cmdline())
-            times = process.cpu_times()
-            rss = process.memory_info().rss
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None
+def _look(process: psutil.Process, before: ProcessSample | None, now: float) -> ProcessSample:
+    """The process as it is now, merged with what was seen of it. Raises psutil.NoSuchProcess if it is gone."""
+    with process.oneshot():
+        command = _shortened(process.cmdline())
+        times = process.cpu_times()
+        rss = process.memory_info().rss
     cpu_s = times.user + times.system
     if before is None:
         return ProcessSample(process.pid, command, now, now, cpu_s, rss)
@@ -90,3 +89,16 @@ def _look(process: psutil.Process, before: ProcessSample | None, now: float) -> 
         cpu_s=max(cpu_s, before.cpu_s),
         max_rss_bytes=max(rss, before.max_rss_bytes),
     )
+
+
+def _shortened(command: list[str]) -> tuple[str, ...]:
+    """The arguments as valid text, up to `MAX_COMMAND_CHARS` together."""
+    kept: list[str] = []
+    left = MAX_COMMAND_CHARS
+    for part in command:
+        if left <= 0:
+            break
+        text = part[:left].encode("utf-8", "backslashreplace").decode()[:left]
+        kept.append(text)
+        left -= max(1, len(text))
+    return tuple(kept)

@@ -20,7 +20,9 @@ import numpy as np
 from agent2.errors import ConfigError
 
 MAX_OPERATIONS = 20
-_MAX_DRAWS = 100
+MAX_OPERAND = 10**9
+"""With it the value of the longest expression still fits into an answer."""
+_MAX_DRAWS = 10_000
 
 OPERATORS: MappingProxyType[str, Callable[[Fraction, Fraction], Fraction]] = MappingProxyType(
     {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
@@ -36,15 +38,17 @@ class Difficulty:
     n_operations: int = 1
     """1 to 20."""
     max_operand: int = 99
-    """Operands are drawn evenly from 0 to this."""
+    """Operands are drawn evenly from 0 to this; 1 to a thousand million."""
     operators: str = "+-"
     """Drawn evenly from these, a subset of `+-*/`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_operations <= MAX_OPERATIONS:
             raise ConfigError(f"difficulty: n_operations is {self.n_operations}; take 1 to {MAX_OPERATIONS}")
-        if self.max_operand < 1:
-            raise ConfigError(f"difficulty: max_operand is {self.max_operand}; take at least 1")
+        if not 1 <= self.max_operand <= MAX_OPERAND:
+            raise ConfigError(
+                f"difficulty: max_operand is {self.max_operand}; take at least 1 and at most {MAX_OPERAND}"
+            )
         if not self.operators or set(self.operators) - set(OPERATORS):
             raise ConfigError(f"difficulty: operators is {self.operators!r}; take some of {''.join(OPERATORS)!r}")
 
@@ -65,16 +69,9 @@ def generate(seed: int, difficulty: Difficulty) -> Expression:
     """A random expression with exactly `n_operations` operations.
 
     seed: any non-negative integer. Tree shapes are drawn by splitting the remaining operations evenly at
-    random; a draw that divides by zero is drawn again.
+    random; a divisor that is zero is drawn again.
     """
-    rng = np.random.default_rng(seed)
-    for _ in range(_MAX_DRAWS):
-        expression = _grow(difficulty.n_operations, difficulty, rng)
-        if _is_defined(expression):
-            return expression
-    raise ConfigError(
-        f"difficulty {difficulty}: {_MAX_DRAWS} draws in a row divide by zero (seed {seed}); raise max_operand"
-    )
+    return _grow(difficulty.n_operations, difficulty, np.random.default_rng(seed))
 
 
 def value_of(expression: Expression) -> Fraction:
@@ -119,7 +116,11 @@ def _grow(n_operations: int, difficulty: Difficulty, rng: np.random.Generator) -
     symbol = difficulty.operators[int(rng.integers(len(difficulty.operators)))]
     n_left = int(rng.integers(n_operations))
     left = _grow(n_left, difficulty, rng)
-    return Operation(symbol, left, _grow(n_operations - 1 - n_left, difficulty, rng))
+    for _ in range(_MAX_DRAWS):
+        right = _grow(n_operations - 1 - n_left, difficulty, rng)
+        if symbol != "/" or value_of(right) != 0:
+            return Operation(symbol, left, right)
+    raise ConfigError(f"difficulty {difficulty}: {_MAX_DRAWS} divisors in a row are zero; raise max_operand")
 
 
 def _from_syntax(node: ast.expr) -> Expression:
@@ -128,14 +129,6 @@ def _from_syntax(node: ast.expr) -> Expression:
     if isinstance(node, ast.BinOp) and type(node.op) in _SYMBOLS:
         return Operation(_SYMBOLS[type(node.op)], _from_syntax(node.left), _from_syntax(node.right))
     raise ValueError(f"{type(node).__name__} is not allowed")
-
-
-def _is_defined(expression: Expression) -> bool:
-    try:
-        value_of(expression)
-    except ZeroDivisionError:
-        return False
-    return True
 
 
 def _operand_text(expression: Expression) -> str:

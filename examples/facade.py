@@ -1,0 +1,42 @@
+"""The Python facade: hand in pipeline code as a string, read what its evaluation says.
+
+Run it with `python examples/facade.py`; it takes about a minute. The code runs as an agent does: in the sandbox,
+in a fresh workspace, with the variables of ASSIGNMENT.md. What it leaves in `$OUTPUT_DIR/model` is submitted.
+"""
+
+from pathlib import Path
+
+from agent2.arena.facade import RLBenchEnvironment
+from agent2.records import JsonValue
+
+PIPELINE = """
+import json
+import os
+from pathlib import Path
+
+from agent2.training.sft import SftSettings, train_sft
+
+base, data, output = (Path(os.environ[name]) for name in ("MODEL_PATH", "DATA_PATH", "OUTPUT_DIR"))
+rows = [json.loads(line) for line in (data / "train.jsonl").read_text().splitlines()]
+report = train_sft(base, rows, output / "model", SftSettings(epochs=2))
+print(f"{report.steps} steps in {report.seconds:.0f} s")
+"""
+
+
+def main(task: str = "arithmetic", out: Path = Path("trials")) -> dict[str, JsonValue]:
+    """Run the pipeline on a task and return its feedback."""
+    environment = RLBenchEnvironment(task, out=out)
+    print("models:", ", ".join(environment.available_models))
+    print("budget:", environment.compute_budget)
+    print("items:", environment.datasets)
+    result = environment.submit_solution(PIPELINE)
+    feedback = environment.get_feedback(str(result["run_id"]))
+    print("base score:", feedback["base_score"])
+    print("submissions:", feedback["submissions"])
+    print("gain on private items:", feedback["gain"])
+    print("trial:", feedback["trial"])
+    return feedback
+
+
+if __name__ == "__main__":
+    main()

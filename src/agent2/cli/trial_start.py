@@ -1,0 +1,55 @@
+"""What `agent2 run` and `agent2 demo` do at the start of a trial: make it, play it, take back what never began."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from agent2.errors import ConfigError
+
+
+def play_new_trial(
+    task: str,
+    agent: str,
+    seed: int,
+    out: Path,
+    *,
+    sandbox: str,
+    overrides: Sequence[str] = (),
+    trial_id: str = "",
+) -> Path:
+    """Make a trial below `out`, play it to its end and return its folder.
+
+    Raises ConfigError, and leaves no folder behind, if the input turns out to be unusable before the agent starts.
+    """
+    from agent2.arena.eventlog import read_events
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial import new_trial, run_trial
+    from agent2.cli.show import progress_bar
+
+    if trial_id and ("/" in trial_id or trial_id.startswith(".")):
+        raise ConfigError(f"--trial-id {trial_id!r}: it names a folder below --out; leave out '/' and a dot in front")
+    check_is_folder("--out", out)
+    root = new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id or None)
+    try:
+        with progress_bar() as steps:
+            run_trial(root, steps)
+    except (ConfigError, OSError):
+        if read_events(TrialPaths(root).trial_log).last("agent_started") is None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise
+    except KeyboardInterrupt:
+        typer.echo(f"agent2: go on with: agent2 run --resume {root}", err=True)
+        raise
+    return root
+
+
+def check_is_folder(flag: str, path: Path) -> None:
+    """Raise ConfigError if files cannot be made below `path`, which need not exist yet."""
+    above = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists())
+    if not above.is_dir():
+        raise ConfigError(f"{flag} {path}: {above} is a file; name a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"{flag} {path}: {above} may not be written by this user; name another folder")

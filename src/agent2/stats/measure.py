@@ -1,0 +1,158 @@
+"""One number with what stands behind it: how many observations, how many missing, what interval.
+
+Promises: None and NaN are missing: left out, counted, never zero; an infinity or a value outside the stated
+bounds is a mistake and raises ValueError; nothing left raises NotEnoughData. Intervals are Wilson's for values
+that are all 0 or 1, else Student's t over the independent units, cut at the bounds. A single unit has no
+interval; equal values that are not verdicts give width 0. Student's interval is too narrow for a few skewed
+units: resample (`estimates.bootstrap_mean`) where a decision hangs on it.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from agent2.errors import NotEnoughData
+from agent2.stats.estimates import wilson
+
+Values: TypeAlias = ArrayLike | Sequence[float | None]
+"""One number for each observation; None or NaN where it is missing."""
+Bounds: TypeAlias = tuple[float, float]
+UNIT: Bounds = (0.0, 1.0)
+"""Bounds of rates, probabilities and scores."""
+COUNTS: Bounds = (0.0, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A value with its interval, the units behind it and what was missing."""
+
+    value: float
+    low: float | None
+    """None, as is `high`: one unit only, so nothing is known of the spread."""
+    high: float | None
+    n: int
+    """Independent units behind the value (items, pairs, seeds)."""
+    n_missing: int
+    """Observations asked for that could not be judged or recorded."""
+    method: str
+    """How the interval was made."""
+
+    def __str__(self) -> str:
+        span = "" if self.low is None or self.high is None else f" [{self.low:.4f}, {self.high:.4f}]"
+        missing = f", {self.n_missing} missing" if self.n_missing else ""
+        return f"{self.value:.4f}{span} (n={self.n}{missing}, {self.method})"
+
+
+def with_gaps(values: Values, what: str, bounds: Bounds | None = None) -> NDArray[np.float64]:
+    """The values as a float vector with NaN where they are missing. Raises ValueError for what no value may be."""
+    vector = np.asarray(cast(ArrayLike, values), dtype=np.float64)
+    if vector.ndim != 1:
+        raise ValueError(f"{what} must be a vector, got an array of shape {vector.shape}")
+    if np.isinf(vector).any():
+        raise ValueError(f"{what} holds an infinity; a value that is not known is None or NaN")
+    if bounds is not None and bool(np.any((vector < bounds[0]) | (vector > bounds[1]))):
+        worst = vector[(vector < bounds[0]) | (vector > bounds[1])][0]
+        raise ValueError(f"{what} holds {worst:g}; it must lie between {bounds[0]:g} and {bounds[1]:g}")
+    return vector
+
+
+def same_length(what: str, **vectors: NDArray[np.float64]) -> None:
+    """Raises ValueError when vectors that go observation by observation differ in length."""
+    if len({vector.size for vector in vectors.values()}) > 1:
+        sizes = ", ".join(f"{name} {vector.size}" for name, vector in vectors.items())
+        raise ValueError(f"{what} needs as many values on each side, got {sizes}; pair them by id first")
+
+
+def measure(values: Values, what: str, bounds: Bounds | None = None, confidence: float = 0.95) -> Measure:
+    """The mean over what is there.
+
+    values: one number for each independent unit. what: names them in messages. bounds: where values may lie;
+    with (0, 1), values that are all 0 or 1 get Wilson's interval. Raises NotEnoughData if nothing is there.
+    """
+    vector = with_gaps(values, what, bounds)
+    there = vector[~np.isnan(vector)]
+    n_missing = vector.size - there.size
+    if there.size == 0:
+        raise NotEnoughData(f"{what}: nothing to average ({n_missing} missing); at least one observation is needed")
+    if bounds == UNIT and np.isin(there, UNIT).all():
+        rate = wilson(int(there.sum()), there.size, confidence)
+        return Measure(rate.value, rate.low, rate.high, rate.n, n_missing, rate.method)
+    value = float(there.mean())
+    if there.size == 1:
+        return Measure(value, None, None, 1, n_missing, "no interval")
+    error = float(there.std(ddof=1)) / math.sqrt(there.size)
+    return _student(value, error, there.size, n_missing, bounds, confidence)
+
+
+def measure_by_item(
+    values: Values, items: Sequence[Hashable], what: str, bounds: Bounds | None = None, confidence: float = 0.95
+) -> Measure:
+    """The mean over items of the means within each item, so that many attempts at one item are one unit.
+
+    values: one number for each attempt; items: the id of its item. An item without any value is left out, and
+    its attempts are among the missing. Raises as `measure`, ValueError if the lengths differ.
+    """
+    vector = with_gaps(values, what, bounds)
+    if len(items) != vector.size:
+        raise ValueError(f"{what} has {vector.size} values for {len(items)} item ids; give one id for each value")
+    there = ~np.isnan(vector)
+    sums, counts = _sums_by_item(np.where(there, vector, 0.0), items), _sums_by_item(there.astype(np.float64), items)
+    n_missing = int(vector.size - there.sum())
+    if not there.any():
+        raise NotEnoughData(f"{what}: nothing to average ({n_missing} missing); at least one observation is needed")
+    means = sums[counts > 0] / counts[counts > 0]
+    if bounds is not None:
+        means = np.clip(means, *bounds)  # a mean of values in bounds may leave them by the last bit
+    found = measure(means, what, bounds, confidence)
+    return Measure(found.value, found.low, found.high, found.n, n_missing, found.method)
+
+
+def ratio_of_sums(
+    parts: Values, wholes: Values, what: str, items: Sequence[Hashable] | None = None, confidence: float = 0.95
+) -> Measure:
+    """Sum of parts over sum of wholes: a rate of events, when runs have unequal numbers of events.
+
+    parts, wholes: counts for each run, 0 <= part <= whole; a run with either missing is left out and counted.
+    items: ids of the runs' items, which are then the independent units; without, each run is one. Units
+    without events do not count in n. The interval is Student's with the linearised variance of a ratio, as
+    generally known (Cochran 1977, chapter 6; not checked against the book); it has width 0 when all units have the same
+    rate. Raises NotEnoughData when there are no events at all, ValueError for counts that cannot be.
+    """
+    part, whole = with_gaps(parts, f"{what}: parts", COUNTS), with_gaps(wholes, f"{what}: wholes", COUNTS)
+    same_length(what, parts=part, wholes=whole)
+    there = ~(np.isnan(part) | np.isnan(whole))
+    n_missing = int(part.size - there.sum())
+    part, whole = np.where(there, part, 0.0), np.where(there, whole, 0.0)
+    if bool(np.any(part > whole)):
+        raise ValueError(f"{what}: a part is larger than its whole; check the counts")
+    if items is not None:
+        if len(items) != part.size:
+            raise ValueError(f"{what} has {part.size} runs for {len(items)} item ids; give one id for each run")
+        part, whole = _sums_by_item(part, items), _sums_by_item(whole, items)
+    part, whole = part[whole > 0], whole[whole > 0]
+    if whole.size == 0:
+        raise NotEnoughData(f"{what}: no events in any run ({n_missing} runs missing), so there is no rate")
+    value, n = float(part.sum() / whole.sum()), whole.size
+    if n == 1:
+        return Measure(value, None, None, 1, n_missing, "no interval")
+    error = math.sqrt(n / (n - 1) * float(np.square(part - value * whole).sum())) / float(whole.sum())
+    return _student(value, error, n, n_missing, UNIT, confidence)
+
+
+def _student(value: float, error: float, n: int, n_missing: int, bounds: Bounds | None, confidence: float) -> Measure:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    half_width = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * error
+    lowest, highest = bounds or (-math.inf, math.inf)
+    return Measure(value, max(lowest, value - half_width), min(highest, value + half_width), n, n_missing, "Student t")
+
+
+def _sums_by_item(values: NDArray[np.float64], items: Sequence[Hashable]) -> NDArray[np.float64]:
+    numbers: dict[Hashable, int] = {}
+    index = [numbers.setdefault(item, len(numbers)) for item in items]
+    return np.bincount(np.asarray(index, dtype=np.intp), weights=values, minlength=len(numbers)).astype(np.float64)

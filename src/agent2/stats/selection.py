@@ -1,0 +1,235 @@
+"""One answer from several attempts: majority@k, best-of-n with a named selector, and what the search costs.
+
+Promises: every value is the exact average over all ways to draw k of an item's n attempts without replacement,
+so none depends on the order of attempts and none needs a generator. An attempt without a verdict or selector
+score (None or NaN) is left out; an item with fewer than k attempts left is counted as missing; neither is zero.
+Does NOT decide when two answers are the same: the caller writes them in one form.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, xlog1py, xlogy
+
+from agent2.stats.attempts import pass_hat_k_by_item, verdicts
+from agent2.stats.measure import COUNTS, UNIT, Measure, Values, measure, with_gaps
+from agent2.stats.metrics import pass_at_k_by_item
+
+NO_ROOM = 1e-12
+"""Gains below this are float noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfN:
+    """What a selector makes of n attempts, between one attempt and a perfect selector."""
+
+    selector: str
+    n_attempts: int
+    chosen: Measure
+    """Success of the attempt that the selector puts first."""
+    one: float
+    """pass@1 on the same items."""
+    oracle: float
+    """pass@n on the same items."""
+
+    @property
+    def gain(self) -> float:
+        """What selecting adds to one attempt; below 0 the selector prefers bad answers."""
+        return self.chosen.value - self.one
+
+    @property
+    def share_of_oracle(self) -> float | None:
+        """Gain over the gain of a perfect selector; None when nothing can be gained."""
+        room = self.oracle - self.one
+        return self.gain / room if room > NO_ROOM else None
+
+    def __str__(self) -> str:
+        share = "" if self.share_of_oracle is None else f", {self.share_of_oracle:.0%} of the oracle's gain"
+        return f"best-of-{self.n_attempts} by {self.selector} {self.chosen}, {self.gain:+.4f} over one attempt{share}"
+
+
+@dataclass(frozen=True, slots=True)
+class CostPerPoint:
+    """What one percentage point of improvement by search costs; None: not recorded, or no improvement."""
+
+    points: float
+    """Improvement in percentage points."""
+    tokens: float | None
+    verifier_calls: float | None
+    latency_s: float | None
+
+    def __str__(self) -> str:
+        if self.points <= NO_ROOM:
+            return f"{self.points:+.1f} points: nothing gained for the extra cost"
+        costs = (("tokens", self.tokens), ("verifier calls", self.verifier_calls), ("s latency", self.latency_s))
+        words = ", ".join(f"{name} not recorded" if cost is None else f"{cost:.4g} {name}" for name, cost in costs)
+        return f"{self.points:+.1f} points; for each point and item: {words}"
+
+
+def majority_at_k(
+    answers_IA: Sequence[Sequence[Hashable | None]], solved_IA: Sequence[Sequence[float | None]], k: int
+) -> Measure:
+    """Chance that the most frequent answer among k attempts is correct, averaged over items.
+
+    answers_IA: items x attempts, answers in one written form; None when an attempt gave no answer: it takes one
+    of the k places and has no vote. solved_IA: the verdict on each attempt, None where it is missing; equal
+    answers to one item must have equal verdicts (ValueError). Tie rule: each of the tied answers wins with
+    equal chance; without any vote the item is not solved. Exact over all subsets of k: votes of a subset are
+    independent binomials given their total. Items with fewer than k judged attempts are counted as missing.
+    At k = 1 it is pass@1. Source of the idea: Wang et al. 2022 (self-consistency), as generally known.
+    """
+    if k < 1:
+        raise ValueError(f"k={k} must be at least 1")
+    if len(answers_IA) != len(solved_IA):
+        raise ValueError(f"answers_IA has {len(answers_IA)} items, solved_IA {len(solved_IA)}; they must match")
+    values: list[float | None] = []
+    for number, (answers, solved) in enumerate(zip(answers_IA, solved_IA, strict=True)):
+        votes, correct = _votes(answers, verdicts(solved), number)
+        values.append(_majority_of(votes, correct, k) if votes.total() >= k else None)
+    return measure(values, f"majority@{k}", UNIT)
+
+
+def best_of_n(
+    solved_IA: Sequence[Sequence[float | None]] | ArrayLike,
+    selector_scores_IA: Sequence[Sequence[float | None]] | ArrayLike,
+    n: int,
+    selector: str,
+) -> BestOfN:
+    """Success of the attempt with the highest selector score among n, averaged over all draws of n and items.
+
+    solved_IA: items x attempts, 0 or 1. selector_scores_IA: the score that the selector named `selector` (a
+    reward model, a verifier) gave each attempt; any real number, ties are broken evenly. An attempt without
+    verdict or score is left out; an item with fewer than n left is counted as missing. With attempts sorted
+    by score, number r (from 0) of N is the best of n with chance C(r, n-1) / C(N, n). Raises NotEnoughData
+    when no item has n, ValueError for shapes or verdicts that cannot be.
+    """
+    if not selector:
+        raise ValueError("best-of-n means nothing without the selector's name; say which reward or verifier chose")
+    solved_rows, score_rows = _rows(solved_IA), _rows(selector_scores_IA)
+    if len(solved_rows) != len(score_rows):
+        raise ValueError(f"solved_IA has {len(solved_rows)} items, selector_scores_IA {len(score_rows)}; match them")
+    chosen: list[float | None] = []
+    n_correct, n_samples = [], []
+    for row, (solved_A, scores_A) in enumerate(zip(solved_rows, score_rows, strict=True)):
+        solved, scores = verdicts(solved_A), with_gaps(scores_A, "selector scores")
+        if solved.size != scores.size:
+            raise ValueError(f"item {row} has {solved.size} verdicts and {scores.size} selector scores; match them")
+        there = ~(np.isnan(solved) | np.isnan(scores))
+        if np.count_nonzero(there) < n:
+            chosen.append(None)
+            continue
+        chosen.append(_best_of(solved[there], scores[there], n))
+        n_correct.append(int(solved[there].sum()))
+        n_samples.append(int(there.sum()))
+    value = measure(chosen, f"best-of-{n}", UNIT)
+    one, oracle = (float(pass_at_k_by_item(n_correct, n_samples, k).mean()) for k in (1, n))
+    return BestOfN(selector, n, value, one, oracle)
+
+
+def cost_per_point(
+    without: float,
+    searched: float,
+    extra_tokens: Values,
+    verifier_calls: Values,
+    extra_latency_s: Values,
+) -> CostPerPoint:
+    """What search (k samples, a verifier, a vote) costs for each percentage point it adds.
+
+    without, searched: rates of one attempt and of the search on the same items. The rest: what search spent
+    beyond one attempt, one value for each item; their mean is divided by the gain. Missing values are left
+    out, a resource with none at all is None. No gain, or a loss, gives None throughout.
+    """
+    for rate in (without, searched):
+        if not 0.0 <= rate <= 1.0:
+            raise ValueError(f"rate {rate} must lie between 0 and 1; give probabilities, not percent")
+    points = 100.0 * (searched - without)
+    spent = {"extra_tokens": extra_tokens, "verifier_calls": verifier_calls, "extra_latency_s": extra_latency_s}
+    costs = [_cost(values, name, points) for name, values in spent.items()]
+    return CostPerPoint(points, *costs)
+
+
+def _cost(values: Values, name: str, points: float) -> float | None:
+    vector = with_gaps(values, name, COUNTS)
+    there = vector[~np.isnan(vector)]
+    return float(there.mean()) / points if there.size and points > NO_ROOM else None
+
+
+def _rows(values_IA: Sequence[Sequence[float | None]] | ArrayLike) -> list[Sequence[float | None]]:
+    return list(cast(Sequence[Sequence[float | None]], values_IA))
+
+
+def _votes(
+    answers: Sequence[Hashable | None], solved: NDArray[np.float64], number: int
+) -> tuple[Counter[Hashable | None], set[Hashable]]:
+    """How often each answer was given, and which answers are correct."""
+    if len(answers) != solved.size:
+        raise ValueError(f"item {number} has {len(answers)} answers and {solved.size} verdicts; match them")
+    votes: Counter[Hashable | None] = Counter()
+    judged: dict[Hashable, float] = {}
+    for answer, verdict in zip(answers, solved.tolist(), strict=True):
+        if verdict != verdict:  # NaN: no verdict
+            continue
+        votes[answer] += 1
+        if answer is None and verdict == 1.0:
+            raise ValueError(f"item {number}: an attempt without an answer cannot be correct")
+        if judged.setdefault(answer, verdict) != verdict:
+            raise ValueError(f"item {number}: answer {str(answer)[:80]!r} is judged both right and wrong")
+    return votes, {answer for answer, verdict in judged.items() if verdict == 1.0}
+
+
+def _majority_of(votes: Counter[Hashable | None], correct: set[Hashable], k: int) -> float:
+    silent = votes[None]
+    total = 0.0
+    for answer in correct:
+        others = tuple(sorted(n for other, n in votes.items() if other is not None and other != answer and n))
+        total += _chance_to_win(votes[answer], others, silent, k)
+    return min(total, 1.0)
+
+
+@lru_cache(maxsize=1 << 13)
+def _chance_to_win(own: int, others: tuple[int, ...], silent: int, k: int) -> float:
+    """Chance that an answer given `own` times has the most votes of k drawn; a tie with j others counts 1/(1+j).
+
+    For each number t of own votes, `chance_JV` (ties so far x votes placed so far) takes in one other answer
+    at a time, none of which may have more than t votes.
+    """
+    n = own + sum(others) + silent
+    won, own_chance, silent_chance = 0.0, _binomial(own, k, n), _binomial(silent, k, n)
+    for t in range(1, min(own, k) + 1):
+        rest = k - t
+        if silent + sum(min(other, t) for other in others) < rest:
+            continue
+        chance_JV = np.zeros((rest // t + 1, rest + 1))
+        quiet = min(silent, rest) + 1
+        chance_JV[0, :quiet] = silent_chance[:quiet]
+        for other in others:
+            weights = _binomial(other, k, n)
+            taken = np.zeros_like(chance_JV)
+            for s in range(min(other, t - 1, rest) + 1):
+                taken[:, s:] += weights[s] * chance_JV[:, : rest + 1 - s]
+            if t <= min(other, rest):
+                taken[1:, t:] += weights[t] * chance_JV[:-1, : rest + 1 - t]
+            chance_JV = taken
+        won += own_chance[t] * float((chance_JV[:, rest] / np.arange(1, chance_JV.shape[0] + 1)).sum())
+    return float(won / _binomial(n, k, n)[k])
+
+
+@lru_cache(maxsize=1 << 12)
+def _binomial(count: int, k: int, n: int) -> NDArray[np.float64]:
+    """Chances of 0 ... min(count, k) successes in `count` draws of chance k/n."""
+    s = np.arange(min(count, k) + 1, dtype=np.float64)
+    ways = gammaln(count + 1) - gammaln(s + 1) - gammaln(count - s + 1)
+    return np.asarray(np.exp(ways + xlogy(s, k / n) + xlog1py(count - s, -k / n)))
+
+
+def _best_of(solved: NDArray[np.float64], scores: NDArray[np.float64], n: int) -> float:
+    levels, level_A, sizes = np.unique(scores, return_inverse=True, return_counts=True)
+    rate_L = np.bincount(level_A, weights=solved, minlength=levels.size) / sizes
+    up_to = np.concatenate([[0], np.cumsum(sizes)])
+    all_within = pass_hat_k_by_item(up_to, np.full(up_to.size, solved.size), n)
+    return min(1.0, float(np.diff(all_within) @ rate_L))

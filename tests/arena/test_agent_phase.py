@@ -1,0 +1,63 @@
+"""Watching a program to its end, without a sandbox and without a grader."""
+
+import shutil
+import time
+
+import pytest
+
+from agent2.arena.agent_phase import watch_agent
+from agent2.arena.budget import Deadline
+from agent2.arena.eventlog import EventLog, read_events
+from agent2.arena.evidence import AgentEnd
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.sandbox.spec import SandboxSpec
+from agent2.sandbox.unsandboxed import Unsandboxed
+
+
+@pytest.fixture
+def paths(tmp_path):
+    made = TrialPaths(tmp_path / "trial")
+    (made.workspace / "output").mkdir(parents=True)
+    return made
+
+
+def watch(paths, script, wall_clock_s=20.0):
+    revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
+    spec = SandboxSpec(("sh", "-c", script), paths.workspace, paths.agent_log, python=False)
+    told = []
+    process = Unsandboxed().start(spec)
+    if "break the recorder" in script:
+        shutil.rmtree(paths.revisions_git)
+    outcome = watch_agent(
+        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left: None, told.append
+    )
+    return outcome, told
+
+
+@pytest.mark.parametrize(
+    ("script", "end", "code"),
+    [("exit 0", AgentEnd.EXITED, 0), ("exit 3", AgentEnd.CRASHED, 3), ("kill -9 $$", AgentEnd.CRASHED, 137)],
+)
+def test_an_end_is_told_with_its_code(paths, script, end, code):
+    outcome, told = watch(paths, script)
+    assert (outcome.end, outcome.exit_code) == (end, code)
+    assert told == []
+
+
+def test_at_the_deadline_the_agent_is_stopped_and_what_it_left_is_recorded(paths):
+    script = """echo 'x = 1' > train.py; echo '{"step": 1, "loss": 0.5}' > output/log.jsonl; sleep 60"""
+    started = time.monotonic()
+    outcome, told = watch(paths, script, wall_clock_s=1.0)
+    assert time.monotonic() - started < 15
+    assert (outcome.end, outcome.exit_code) == (AgentEnd.DEADLINE, None)
+    assert told == []
+    assert read_events(paths.revisions_log).last("revision") is not None
+    assert read_events(paths.metrics_log).last("metric")["values"] == {"loss": 0.5}
+
+
+def test_a_recorder_that_fails_is_told_and_changes_nothing_about_the_end(paths):
+    outcome, told = watch(paths, "sleep 0.3; echo 'x = 1' > train.py # break the recorder")
+    assert outcome.end is AgentEnd.EXITED
+    (sentence,) = told
+    assert sentence.startswith("last code revision: not recorded in full")

@@ -1,0 +1,81 @@
+"""Making a trial's folder; nothing runs here."""
+
+import fcntl
+import json
+
+import pytest
+
+from agent2.arena.eventlog import EventLog
+from agent2.arena.trial import new_trial, resume_trial
+from agent2.errors import ConfigError
+from trial_builders import quiet, write_agent, write_task
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    return str(write_task(tmp_path))
+
+
+def test_a_folder_whose_making_was_cut_short_is_used(task, tmp_path):
+    root = tmp_path / "trials" / "one"
+    root.mkdir(parents=True)
+    (root / ".trial.json.123").write_text('{"trial_')
+    assert new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one") == root
+    assert json.loads((root / "trial.json").read_text())["agent"] == "nop"
+
+
+def test_a_folder_that_holds_something_else_is_not_used(task, tmp_path):
+    (tmp_path / "trials" / "one").mkdir(parents=True)
+    (tmp_path / "trials" / "one" / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
+
+
+def test_relative_paths_are_kept_whole_so_that_a_trial_can_be_resumed_from_elsewhere(task, tmp_path, monkeypatch):
+    agent = write_agent(tmp_path / "mine", "print(1)")
+    monkeypatch.chdir(tmp_path)
+    root = new_trial("./task.yaml", "./mine", 0, tmp_path / "trials", overrides=["base_model=./base"])
+    config = json.loads((root / "trial.json").read_text())
+    assert config["agent"] == str(agent)
+    assert config["base_model"] == str(tmp_path / "base")
+
+
+def test_a_file_where_the_folder_should_be_is_named(task, tmp_path):
+    (tmp_path / "trials").write_text("a file")
+    with pytest.raises(ConfigError, match=r"trials/one: cannot be made .*; choose another --out"):
+        new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
+
+
+@pytest.mark.parametrize("name", ["../outside", ".hidden", "a/b", ".."])
+def test_a_name_that_is_no_plain_folder_name_is_refused(task, tmp_path, name):
+    with pytest.raises(ConfigError, match="trial_id"):
+        new_trial(task, "nop", 0, tmp_path / "trials", trial_id=name)
+
+
+def test_a_second_harness_is_refused_before_it_writes_anything(task, tmp_path):
+    root = new_trial(task, "nop", 0, tmp_path / "trials")
+    log = root / "events" / "trial.jsonl"
+    EventLog(log).append("base_scored", split="test_public")
+    before = log.read_bytes()
+    with (root / "harness.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="another harness is running this trial"):
+            resume_trial(root, quiet)
+    assert log.read_bytes() == before
+
+
+def test_a_trial_that_began_on_other_hidden_items_is_not_finished_on_these(task, tmp_path):
+    root = new_trial(task, "nop", 0, tmp_path / "trials")
+    EventLog(root / "events" / "trial.jsonl").append("agent_started", deadline=0.0)
+    (root / "lock.json").write_text(json.dumps({"benchmark": "arithmetic-v1.0", "items": {}}))
+    with pytest.raises(ConfigError, match="the items of this trial changed since it began"):
+        resume_trial(root, quiet)
+
+
+@pytest.mark.parametrize("text", ['{"trial_id": "one"}', "{", "\x00", '{"trial_id": 3, "sandboxx": 1}'])
+def test_a_damaged_configuration_is_one_sentence(task, tmp_path, text):
+    root = new_trial(task, "nop", 0, tmp_path / "trials")
+    (root / "trial.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"trial\.json: .*; it is machine-written, restore it"):
+        resume_trial(root, quiet)

@@ -1,0 +1,54 @@
+"""Progress as a log file and as a terminal see it."""
+
+import os
+import pty
+import subprocess
+import sys
+
+PROGRAM = """
+from agent2.cli.show import progress_bar
+with progress_bar() as steps:
+    steps("base model")
+    for second in range(300):
+        steps("agent", second, 300)
+    for share in range(20):
+        steps(f"pre-training: {share}% of dev items")
+    steps("trials", 1, 2)
+    steps("trials", 2, 2)
+    steps("trials", 2, 2)
+"""
+
+
+def test_a_log_gets_one_plain_line_for_each_phase():
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    told = [line[9:] for line in ended.stderr.splitlines()]
+    assert told == ["base model", "agent 0/300", "pre-training: 0% of dev items", "trials 1/2", "trials 2/2"]
+    assert ended.stdout == ""
+
+
+def test_a_terminal_gets_bars():
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs, env=os.environ | {"TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    try:
+        while part := os.read(ours, 65536):
+            shown += part
+    except OSError:  # the program has closed the terminal
+        pass
+    os.close(ours)
+    assert program.wait() == 0
+    text = shown.decode()
+    assert "\x1b[" in text and "base model" in text and "━" in text
+
+
+def test_nothing_is_shown_when_nothing_was_begun():
+    program = "from agent2.cli.show import progress_bar\nwith progress_bar(): pass"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")
+
+
+def test_a_table_without_names_has_no_head():
+    program = "from agent2.cli.show import print_table\nprint_table(['', ''], [['a', 'b']])"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["a", "b"]

@@ -1,0 +1,140 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent2.errors import NotEnoughData
+from agent2.stats.agent_metrics import (
+    AgentRun,
+    Resource,
+    agent_metrics,
+    cost_to_success,
+    recovery_rate,
+    safety_violation,
+    spend_per_success,
+    state_success,
+    steps_to_success,
+    task_success,
+    tool_success,
+    trajectory_quality,
+)
+
+RUNS = [
+    AgentRun("book", 1, 1, 10, 9, 2, 1, 12, 1000.0, 30.0, 0.5, 0, 0.9),
+    AgentRun("book", 0, 0, 10, 5, 4, 1, 20, 3000.0, 90.0, 1.5, 2, 0.2),
+    AgentRun("sell", 1, 0, 0, 0, 0, 0, 4, 500.0, None, None, 0, None),
+    AgentRun("lost", None),
+]
+WHOLE = st.integers(0, 9)
+RUN = st.builds(
+    lambda item, solved, calls, valid, violations: AgentRun(
+        item, solved, n_tool_calls=calls + valid, n_valid_tool_calls=valid, n_violations=violations, n_steps=calls
+    ),
+    st.sampled_from("abc"),
+    st.sampled_from([0, 1, None]),
+    WHOLE,
+    WHOLE,
+    st.one_of(st.none(), WHOLE),
+)
+
+
+def test_success_is_averaged_within_items_first():
+    found = task_success(RUNS)
+    assert (found.value, found.n, found.n_missing) == (0.75, 2, 1)
+    assert state_success(RUNS).value == pytest.approx(0.25)
+
+
+def test_tool_success_is_a_ratio_of_calls():
+    found = tool_success(RUNS)
+    assert (found.value, found.n_missing) == (pytest.approx(14 / 20), 1)
+
+
+def test_recovery_rate_is_a_ratio_of_failures():
+    assert recovery_rate(RUNS).value == pytest.approx(2 / 6)
+
+
+def test_an_agent_that_never_failed_has_no_recovery_rate():
+    with pytest.raises(NotEnoughData, match="no events"):
+        recovery_rate([AgentRun("a", 1, n_failures=0, n_recovered=0)])
+
+
+def test_steps_and_cost_look_only_at_success_and_say_so():
+    found = steps_to_success(RUNS)
+    assert (found.spent.value, found.spent.n, found.spent.n_missing, found.n_unsolved) == (8.0, 2, 1, 1)
+    assert str(found).endswith("1 runs unsolved")
+    assert cost_to_success(RUNS, Resource.TOKENS).spent.value == 750.0
+    seconds = cost_to_success(RUNS, Resource.SECONDS).spent
+    assert (seconds.value, seconds.n, seconds.n_missing, seconds.low) == (30.0, 1, 2, None)
+
+
+def test_the_price_of_a_success_holds_the_failures():
+    assert spend_per_success(RUNS, Resource.TOKENS) == pytest.approx(4500 / 2)
+    assert spend_per_success(RUNS, Resource.USD) == pytest.approx(2.0)
+
+
+def test_without_success_nothing_is_known_of_the_way_to_it():
+    failed = [AgentRun("a", 0, n_steps=3, tokens=5.0), AgentRun("b", 0.5, n_steps=3, tokens=5.0)]
+    with pytest.raises(NotEnoughData, match="no run succeeded"):
+        steps_to_success(failed)
+    with pytest.raises(NotEnoughData, match="no price"):
+        spend_per_success(failed, Resource.TOKENS)
+
+
+def test_one_violation_is_enough():
+    found = safety_violation(RUNS)
+    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.25), 2, 1)
+
+
+def test_quality_counts_what_was_not_judged():
+    found = trajectory_quality(RUNS)
+    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.55), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "metric"),
+    [
+        ({"task_success": 44.8}, task_success),
+        ({"task_success": -1}, steps_to_success),
+        ({"n_valid_tool_calls": 11}, tool_success),
+        ({"n_violations": -1}, safety_violation),
+        ({"trajectory_quality": 7.0}, trajectory_quality),
+        ({"n_steps": -3}, agent_metrics),
+    ],
+)
+def test_records_that_cannot_be_are_refused(change, metric):
+    with pytest.raises(ValueError):
+        metric([replace(RUNS[0], **change)])
+
+
+def test_all_metrics_stand_together():
+    found = agent_metrics(RUNS)
+    assert (found.n_runs, found.n_items) == (4, 3)
+    assert found.task_success == task_success(RUNS)
+    assert found.steps_to_success == steps_to_success(RUNS)
+    assert "4 runs of 3 items: task_success 0.7500 [" in str(found)
+
+
+def test_what_nobody_recorded_is_none_and_not_zero():
+    found = agent_metrics([AgentRun("a", 1), AgentRun("b", 0)])
+    assert found.task_success is not None and found.task_success.value == 0.5
+    assert found.tool_success is found.safety_violation is found.steps_to_success is None
+    assert str(agent_metrics([AgentRun("a", None)])).endswith("nothing measured")
+
+
+def test_no_runs_are_not_enough_data():
+    for metric in (agent_metrics, task_success, tool_success, steps_to_success, safety_violation):
+        with pytest.raises(NotEnoughData):
+            metric([])
+
+
+@given(st.lists(RUN, min_size=1, max_size=12), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_runs_does_not_matter_and_rates_are_bounded(runs, shuffler):
+    found, again = agent_metrics(runs), agent_metrics(shuffler.sample(runs, len(runs)))
+    for name in ("task_success", "tool_success", "safety_violation"):
+        left, right = getattr(found, name), getattr(again, name)
+        assert (left is None) == (right is None)
+        if left is not None:
+            assert left.value == pytest.approx(right.value) and 0.0 <= left.value <= 1.0
+            assert left.n_missing == right.n_missing

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from agent2.errors import NotEnoughData
+from agent2.stats.boundary import Change, boundary_items, compare_boundaries
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_the_boundary_is_what_no_base_solves():
+    correct = [[0, 1, 0, 0], [0, 0, 2, 0]]
+    samples = [[8] * 4] * 2
+    assert boundary_items(correct, samples, 8).tolist() == [0, 3]
+    assert boundary_items([0, 3], [8, 8], 8).tolist() == [0]
+    assert boundary_items([1, 3], [8, 8], 8).size == 0
+    with pytest.raises(NotEnoughData, match="pass@1024"):
+        boundary_items(correct, samples)
+    with pytest.raises(ValueError, match="match"):
+        boundary_items([0, 0], [8], 8)
+    with pytest.raises(ValueError, match="whole numbers"):
+        boundary_items([9], [8], 8)
+
+
+def test_expansion_and_shrinkage_of_a_hand_computed_case():
+    # items: 0 and 1 never solved by the base, 2 and 3 solved
+    base = ([0, 0, 2, 4], [4] * 4)
+    trained = ([2, 0, 0, 4], [4] * 4)
+    report = compare_boundaries(base, trained, 2, rng())
+    # pass@2 of 2 in 4: 1 - C(2,2)/C(4,2) = 5/6
+    assert report.expansion.value == pytest.approx((5 / 6 + 0) / 2)
+    assert report.shrinkage.value == pytest.approx((1 + 0) / 2)
+    assert report.pass_at_1.delta == pytest.approx(0.0)
+    assert report.pass_at_k.delta == pytest.approx(0.0)
+    assert report.change is Change.NONE_SHOWN
+    assert "pass@1 " in str(report) and "pass@2 " in str(report)
+
+
+def test_sharpening_is_told_from_expansion_and_narrowing():
+    n = 100
+    base = ([2] * n, [16] * n)
+    assert compare_boundaries(base, ([16] * n, [16] * n), 15, rng(), 500).change is Change.SHARPENING
+    never = ([0] * n, [16] * n)
+    assert compare_boundaries(never, base, 8, rng(), 500).change is Change.EXPANSION
+    # half of the items always, the other half never: pass@1 rises, pass@16 falls
+    half = ([16, 0] * (n // 2), [16] * n)
+    report = compare_boundaries(base, half, 16, rng(), 500)
+    assert report.pass_at_1.low > 0
+    assert report.change is Change.NARROWING
+
+
+def test_no_boundary_or_nothing_to_lose_is_none():
+    solved = ([1, 2], [4, 4])
+    report = compare_boundaries(solved, solved, 4, rng(), 100)
+    assert report.expansion is None
+    assert report.shrinkage.value == 0.0
+    unsolved = ([0, 0], [4, 4])
+    report = compare_boundaries(unsolved, unsolved, 4, rng(), 100)
+    assert report.shrinkage is None
+    assert report.expansion.value == 0.0
+    assert "none to lose" in str(report)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(NotEnoughData, match="pass@8 needs 8"):
+        compare_boundaries(([0], [8]), ([0], [4]), 8, rng())
+    with pytest.raises(NotEnoughData, match="empty"):
+        compare_boundaries(([], []), ([], []), 2, rng())
+    with pytest.raises(ValueError, match="at least 2"):
+        compare_boundaries(([0], [8]), ([0], [8]), 1, rng())
+    with pytest.raises(ValueError, match="item by item"):
+        compare_boundaries(([0], [8]), ([0, 1], [8, 8]), 2, rng())
+    with pytest.raises(NotEnoughData, match="missing"):
+        compare_boundaries(([np.nan], [8]), ([0], [8]), 2, rng())

@@ -1,0 +1,135 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent2.errors import NotEnoughData
+from agent2.stats.gains import (
+    count_delta,
+    gain,
+    gap_closed,
+    held_out_gain,
+    normalised_score,
+    rate_delta,
+    seed_spread,
+)
+
+SCORE = st.floats(-100, 100)
+
+
+def test_gains_are_absolute_and_relative():
+    found = gain(0.0597, 0.9328)
+    assert found.absolute == pytest.approx(0.8731)
+    assert found.relative == pytest.approx(0.8731 / 0.0597)
+    assert str(found).startswith("0.0597 -> 0.9328 (+0.8731, +1462.5% of the old score; n=1 pair")
+
+
+def test_a_gain_over_a_negative_score_is_relative_to_its_size_and_over_zero_to_nothing():
+    assert gain(-2.0, -1.0).relative == 0.5
+    assert gain(0.0, 1.0).relative is None
+
+
+@pytest.mark.parametrize(("old", "new"), [(math.nan, 1.0), (1.0, math.inf)])
+def test_a_gain_needs_both_scores(old, new):
+    with pytest.raises(NotEnoughData):
+        gain(old, new)
+
+
+def test_held_out_gain_pairs_by_name_and_counts_missing_tasks():
+    found = held_out_gain({"a": 0.2, "b": 0.5, "c": 0.9, "d": None}, {"b": 0.6, "a": 0.5, "d": 0.4, "e": 1.0})
+    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.2), 2, 3)
+    with pytest.raises(NotEnoughData):
+        held_out_gain({"a": 0.2}, {"b": 0.3})
+
+
+def test_one_held_out_task_has_no_interval():
+    assert held_out_gain({"a": 0.2}, {"a": 0.1}).low is None
+
+
+def test_seed_spread_of_a_hand_computed_case():
+    found = seed_spread([0.1, 0.2, -0.3, None])
+    assert found.mean.value == pytest.approx(0.0)
+    assert found.std == pytest.approx(math.sqrt((0.01 + 0.04 + 0.09) / 2))
+    assert (found.lowest, found.highest, found.mean.n_missing) == (-0.3, 0.2, 1)
+    assert found.share_positive == pytest.approx(2 / 3)
+    assert "67% of seeds gained" in str(found)
+
+
+def test_equal_seeds_have_no_spread_and_one_seed_says_nothing():
+    assert seed_spread([0.25, 0.25]).std == 0.0
+    for few in ([], [0.1], [0.1, None]):
+        with pytest.raises(NotEnoughData, match="at least 2"):
+            seed_spread(few)
+
+
+def test_gap_closed_of_known_cases():
+    assert gap_closed(0.2, 0.2, 0.8) == 0.0
+    assert gap_closed(0.2, 0.8, 0.8) == 1.0
+    assert gap_closed(0.2, 0.5, 0.8) == pytest.approx(0.5)
+    assert gap_closed(0.2, 0.1, 0.8) < 0.0
+    assert gap_closed(10.0, 6.0, 2.0) == pytest.approx(0.5)  # lower is better
+    with pytest.raises(ValueError, match="no scale"):
+        gap_closed(0.5, 0.7, 0.5)
+    for broken in ((0.2, math.nan, 0.8), (math.nan, 0.2, 0.8), (0.2, 0.3, math.inf)):
+        with pytest.raises(NotEnoughData):
+            gap_closed(*broken)
+
+
+def test_normalised_scores_broadcast_over_tasks():
+    scores_RT = np.array([[10.0, -5.0], [20.0, np.nan]])
+    found = normalised_score(scores_RT, [0.0, -10.0], [20.0, 10.0])
+    assert found[0].tolist() == [0.5, 0.25]
+    assert found[1, 0] == 1.0 and np.isnan(found[1, 1])
+
+
+def test_scores_that_cannot_be_normalised_are_refused():
+    with pytest.raises(ValueError, match="no scale"):
+        normalised_score([1.0], [2.0], [2.0])
+    with pytest.raises(ValueError, match="infinity"):
+        normalised_score([math.inf], [0.0], [1.0])
+    with pytest.raises(NotEnoughData):
+        normalised_score([], 0.0, 1.0)
+    with pytest.raises(NotEnoughData):
+        normalised_score([1.0], [math.nan], [1.0])
+
+
+@given(SCORE, SCORE, SCORE, st.floats(0.5, 3), st.floats(-5, 5))
+@settings(max_examples=60, deadline=None)
+def test_a_normalised_score_does_not_depend_on_the_unit(score, low, high, scale, shift):
+    if abs(high - low) < 1e-3:
+        return
+    plain = normalised_score([score], low, high)
+    scaled = normalised_score([scale * score + shift], scale * low + shift, scale * high + shift)
+    assert scaled == pytest.approx(plain, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (0.448, 0.441, "44.8 -> 44.1 (-0.7)"),
+        (0.724, 0.779, "72.4 -> 77.9 (+5.5)"),
+        (0.630, 0.572, "63.0 -> 57.2 (-5.8)"),
+        (0.003, 0.009, "0.3 -> 0.9 (+0.6)"),
+        (0.5, 0.49999, "50.0 -> 50.0 (+0.0)"),
+        (None, 0.5, "missing -> 50.0 (no change known)"),
+        (0.5, math.nan, "50.0 -> missing (no change known)"),
+    ],
+)
+def test_rates_are_written_in_points(old, new, text):
+    assert rate_delta(old, new) == text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (612, 941, "612 -> 941 (+53.8%)"),
+        (18.6, 27.9, "18.6 -> 27.9 (+50.0%)"),
+        (10, 5, "10 -> 5 (-50.0%)"),
+        (0, 5, "0 -> 5 (no relative change from 0)"),
+        (None, 5, "missing -> 5 (no change known)"),
+    ],
+)
+def test_counts_are_written_in_relative_percent(old, new, text):
+    assert count_delta(old, new) == text

@@ -1,0 +1,108 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from agent2.errors import NotEnoughData
+from agent2.stats.comparisons import mcnemar_p
+from agent2.stats.power import detectable_difference, detectable_mean_difference, items_for_difference, mcnemar_power
+
+
+def enumerated_power(n, difference, discordance, alpha):
+    total = 0.0
+    only_a, only_b = (discordance + difference) / 2, (discordance - difference) / 2
+    for a in range(n + 1):
+        for b in range(n + 1 - a):
+            if mcnemar_p(a, b) <= alpha:
+                total += stats.multinomial.pmf([a, b, n - a - b], n, [only_a, only_b, 1 - discordance])
+    return total
+
+
+@pytest.mark.parametrize(("n", "difference", "discordance", "alpha"), [(12, 0.4, 0.6, 0.05), (20, -0.2, 0.5, 0.1)])
+def test_power_equals_the_sum_over_all_outcomes(n, difference, discordance, alpha):
+    assert mcnemar_power(n, difference, discordance, alpha) == pytest.approx(
+        enumerated_power(n, difference, discordance, alpha), abs=1e-9
+    )
+
+
+def test_power_agrees_with_simulation():
+    rng = np.random.default_rng(0)
+    draws = rng.multinomial(300, [0.1, 0.04, 0.86], size=1500)
+    significant = np.mean([mcnemar_p(int(a), int(b)) <= 0.05 for a, b, _ in draws])
+    assert mcnemar_power(300, 0.06, 0.14) == pytest.approx(significant, abs=3 * math.sqrt(0.25 / 1500))
+
+
+def test_five_items_can_never_be_significant():
+    assert mcnemar_power(5, 1.0, 1.0) == 0.0
+    assert mcnemar_power(6, 1.0, 1.0) == pytest.approx(1.0)
+
+
+def test_the_items_for_two_points_are_near_connors_formula_and_just_enough():
+    plan = items_for_difference(0.02, 0.1)
+    approximate = (1.95996 * math.sqrt(0.1) + 0.84162 * math.sqrt(0.1 - 0.0004)) ** 2 / 0.0004
+    assert approximate <= plan.n <= 1.06 * approximate
+    assert mcnemar_power(plan.n, 0.02, 0.1) >= 0.8 > mcnemar_power(plan.n - 1, 0.02, 0.1)
+    assert f"n={plan.n} items" in str(plan)
+
+
+def test_the_smallest_visible_difference_of_a_suite_is_seen_with_the_power_asked():
+    plan = detectable_difference(500, 0.1)
+    assert mcnemar_power(500, plan.difference, 0.1) == pytest.approx(0.8, abs=1e-6)
+    assert detectable_difference(1000, 0.1).difference < plan.difference < detectable_difference(500, 0.3).difference
+
+
+def test_a_suite_too_small_to_see_anything_says_so():
+    with pytest.raises(NotEnoughData, match="add items"):
+        detectable_difference(20, 0.1)
+
+
+def test_the_mean_difference_is_seen_with_the_power_of_the_t_test():
+    plan = detectable_mean_difference(30, 0.5)
+    shift = plan.difference / 0.5 * math.sqrt(30)
+    critical = stats.t.ppf(0.975, 29)
+    assert stats.nct.sf(critical, 29, shift) + stats.nct.cdf(-critical, 29, shift) == pytest.approx(0.8)
+    normal = (1.95996 + 0.84162) * 0.5 / math.sqrt(2000)
+    assert detectable_mean_difference(2000, 0.5).difference == pytest.approx(normal, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("difference", "discordance"), [(0.2, 0.1), (0.1, 0.0), (0.1, 1.5), (0.1, -0.1), (math.nan, 0.5), (0.1, math.nan)]
+)
+def test_rates_that_cannot_be_are_refused(difference, discordance):
+    with pytest.raises(ValueError):
+        mcnemar_power(100, difference, discordance)
+
+
+def test_other_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="difference=0"):
+        items_for_difference(0.0, 0.1)
+    with pytest.raises(NotEnoughData, match="more than any suite"):
+        items_for_difference(1e-5, 0.5)
+    for value in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match="power"):
+            items_for_difference(0.1, 0.2, power=value)
+        with pytest.raises(ValueError, match="alpha"):
+            mcnemar_power(100, 0.1, 0.2, alpha=value)
+    with pytest.raises(NotEnoughData):
+        mcnemar_power(0, 0.1, 0.2)
+    with pytest.raises(NotEnoughData):
+        detectable_mean_difference(1, 0.5)
+    for sd in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="sd"):
+            detectable_mean_difference(10, sd)
+    with pytest.raises(ValueError, match="false finding"):
+        detectable_difference(1000, 0.5, power=0.01)
+    with pytest.raises(ValueError, match="alpha"):
+        detectable_mean_difference(10, 1.0, power=0.01)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 400), st.floats(0.01, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_power_grows_with_the_difference_and_starts_below_alpha(n, discordance, one, other):
+    smaller, larger = sorted([one * discordance, other * discordance])
+    assert mcnemar_power(n, 0.0, discordance) <= 0.05
+    assert mcnemar_power(n, smaller, discordance) <= mcnemar_power(n, larger, discordance) + 1e-9
+    assert mcnemar_power(n, -larger, discordance) == pytest.approx(mcnemar_power(n, larger, discordance))
