@@ -102,7 +102,9 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
 def _first_problem(
     error: ValidationError, model: type[BaseModel], root: yaml.Node | None, where: str, overrides: Sequence[str]
 ) -> str:
-    problem = error.errors()[0]
+    problems = error.errors()
+    # A misspelt key is also a missing one; the first is what the user can see.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     location = problem["loc"]
     name = ".".join(str(part) for part in location)
     line = _line_of(root, location)

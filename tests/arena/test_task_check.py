@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.arena.task_check import check_task, examples
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import SplitSizes, load_task
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def test_splits_that_share_a_prompt_are_found(monkeypatch):
             return super().items(split, n, secret)
 
     task = load_task("arithmetic")
-    task = task.model_copy(update={"n_items": dict.fromkeys(task.n_items, 50)})
+    task = task.model_copy(update={"n_items": SplitSizes(train=50, dev=50, test_public=50, test_private=50)})
     monkeypatch.setattr(task_check, "load_benchmark", lambda name: Leaky())
     failed = {finding.name for finding in check_task(task) if not finding.ok}
     assert failed == {"splits share no prompt", "test_private: needs the installation secret"}

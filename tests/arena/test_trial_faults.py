@@ -142,24 +142,26 @@ def test_a_disk_that_is_full_when_a_card_is_written_is_a_fault_and_the_trial_is_
         monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     root = new_trial(task, "nop", 0, tmp_path / "trials")
     cards = root / "cards"
-    with small_disk(cards), pytest.raises((EvaluationFailed, TrialStopped), match=r"No space left on device"):
-        run_trial(root, quiet)
-    resume_trial(root, quiet)
-    evidence = read_evidence(root)
-    assert evidence.base_public.n_missing == 0
-    for card in ("base-test_public", "base-test_private", "base-noise"):
-        assert validate_card(cards / card) == []
+    with small_disk(cards) as make_room:
+        with pytest.raises((EvaluationFailed, TrialStopped), match=r"No space left on device"):
+            run_trial(root, quiet)
+        make_room()
+        resume_trial(root, quiet)
+        evidence = read_evidence(root)
+        assert evidence.base_public.n_missing == 0
+        for card in ("base-test_public", "base-test_private", "base-noise"):
+            assert validate_card(cards / card) == []
 
 
 @contextlib.contextmanager
 def small_disk(folder):
-    """A file system of a few kilobytes, full but for the first blocks."""
+    """A file system with room for less than the cards of a trial; gives a function that makes room."""
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode != 0:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root can mount a small disk")
     try:
-        yield
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 

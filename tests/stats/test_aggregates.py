@@ -93,8 +93,8 @@ def test_a_task_of_zero_variance_adds_no_width():
 def test_one_task_is_enough_and_few_runs_are_warned_about():
     result = iqm([[0.1], [0.2], [0.4]], rng(), 1000)
     assert (result.n_runs, result.n_tasks) == (3, 1)
-    assert "fewer than 5 runs" in str(result)
-    assert iqm(np.arange(5.0)[:, None], rng(), 100).warning == ""
+    assert "fewer than 10 runs" in str(result)
+    assert iqm(np.arange(10.0)[:, None], rng(), 100).warning == ""
 
 
 def test_one_run_has_a_value_but_no_interval():

@@ -133,3 +133,21 @@ def test_renaming_the_models_renames_the_strengths(seed, names):
     here, there = bradley_terry(matches, prior=0.1).strength, bradley_terry(again, prior=0.1).strength
     assert [there[names[model]] for model in range(4)] == pytest.approx(here, abs=1e-8)
     assert sum(here) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_replicates_are_fitted_in_chunks_of_bounded_size(monkeypatch):
+    matches = simulated(np.array([0.5, 0.0, -0.5]), 60)
+    together = strength_replicates(matches, rng(1), 50)
+    monkeypatch.setattr("agent2.stats.ranking.CHUNK_ELEMENTS", 30)
+    assert strength_replicates(matches, rng(1), 50) == pytest.approx(together, abs=1e-9)
+
+
+def test_no_usable_replicate_is_an_error():
+    matches = collect_matches([0, 1], [1, 0], [1, 1], 2)  # half of the replicates hold one of the two matches twice
+    refused = 0
+    for seed in range(20):
+        try:
+            assert strength_replicates(matches, rng(seed), 1).shape == (1, 2)
+        except NotEnoughData as error:
+            refused += "none of 1" in str(error)
+    assert 3 <= refused <= 17

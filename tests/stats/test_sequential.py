@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats import sequential
-from agent2.stats.sequential import AdaStop, AdaStopSettings, Verdict, compare_sequentially, sampled_signs
+from agent2.stats.sequential import (
+    AdaStop,
+    AdaStopSettings,
+    Verdict,
+    _possible_true_counts,
+    _weights,
+    compare_sequentially,
+    sampled_signs,
+)
 
 ONE_LOOK = AdaStopSettings(n_seeds=4, n_interims=1)
 
@@ -86,23 +94,41 @@ def test_sampling_takes_over_when_there_are_too_many_relabellings():
 
 def test_far_agents_are_decided_first_and_need_no_more_seeds():
     draw = rng(3)
-    test = AdaStop(["best", "mid", "mid2"], AdaStopSettings(5, 4), rng())
-    state = test.feed({"best": draw.normal(9, 1, 5), "mid": draw.normal(0, 1, 5), "mid2": draw.normal(0, 1, 5)})
+    test = AdaStop(["best", "mid", "mid2"], AdaStopSettings(6, 4), rng())
+    state = test.feed({"best": draw.normal(9, 1, 6), "mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
     assert verdicts(state)["best", "mid"] is Verdict.LARGER
     assert verdicts(state)["mid2", "best"] is Verdict.SMALLER
     assert verdicts(state)["mid", "mid2"] is Verdict.UNDECIDED
     assert state.needs_seeds == ("mid", "mid2")
     assert not state.is_decided
-    state = test.feed({"mid": draw.normal(0, 1, 5), "mid2": draw.normal(0, 1, 5)})
-    assert [pair.n for pair in state.pairs] == [5, 5, 10]
+    state = test.feed({"mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
+    assert [pair.n for pair in state.pairs] == [6, 6, 12]
     assert "2 of 3 pairs differ, 1 undecided" in str(state)
 
 
+def test_levels_follow_how_many_pairs_can_be_equal_at_once():
+    assert _possible_true_counts(2) == [0, 1]
+    assert _possible_true_counts(3) == [0, 1, 3]
+    assert _possible_true_counts(5) == [0, 1, 2, 3, 4, 6, 10]
+
+
+def test_interims_too_early_to_decide_anything_pass_their_share_on():
+    assert _weights(AdaStopSettings(5, 5), 1) == [0.2] * 5  # 2/252 <= 0.05 / 5
+    assert _weights(AdaStopSettings(5, 5), 10) == [0.0, 0.4, 0.2, 0.2, 0.2]
+    assert _weights(AdaStopSettings(1, 3), 1) == [0.0, 0.0, 1.0]
+
+
 def test_step_down_finds_a_pair_that_one_step_would_miss():
-    # far pairs raise the first boundary; once they are rejected, the near pair is judged alone
-    scores = {"a": [0, 1, 2, 3, 4], "b": [8, 9, 10, 11, 12], "c": [108, 109, 110, 111, 112]}
-    state = compare_sequentially(scores, AdaStopSettings(5, 1), rng())
-    assert {pair.verdict for pair in state.pairs} == {Verdict.SMALLER}
+    # a and b alone: 4 of 252 relabellings are as extreme, 1.6%: below 5% but not below 5% / 3
+    scores = {"a": [1, 2, 3, 4, 6], "b": [5, 7, 8, 9, 10]}
+    far = {"c": [108, 109, 110, 111, 112]}
+    near = {"c": [3, 4, 5, 6, 7]}
+    design = AdaStopSettings(5, 1)
+    assert exact_p(scores["a"], scores["b"]) == pytest.approx(4 / 252)
+    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is Verdict.SMALLER
+    scores["a"], scores["b"] = [1, 2, 3, 5, 6], [4, 7, 8, 9, 10]  # 8 of 252: 3.2%
+    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is Verdict.SMALLER
+    assert verdicts(compare_sequentially(scores | near, design, rng()))["a", "b"] is Verdict.EQUAL
 
 
 def test_all_equal_scores_are_never_different():
@@ -172,18 +198,24 @@ def test_shifting_and_scaling_all_scores_changes_no_decision(shift, scale):
     assert verdicts(plain) == verdicts(moved)
 
 
-def test_every_pair_sees_balanced_relabellings_in_bounded_chunks(monkeypatch):
-    monkeypatch.setattr(sequential, "CHUNK_ELEMENTS", 4 * 6 * 3 * 50)
-    chunks = list(sampled_signs(rng())(1000, 4, 3))
+def test_relabellings_are_balanced_uniform_and_come_in_bounded_chunks(monkeypatch):
+    monkeypatch.setattr(sequential, "CHUNK_ELEMENTS", 6 * 50)
+    chunks = list(sampled_signs(rng())(1000, 3))
     assert [len(chunk) for chunk in chunks] == [50] * 20
     signs = np.concatenate(chunks)
-    assert signs.shape == (1000, 6, 6)
-    assert not signs.sum(axis=2).any()
-    patterns, counts = np.unique(signs[:, 0], axis=0, return_counts=True)
+    assert not signs.sum(axis=1).any()
+    patterns, counts = np.unique(signs, axis=0, return_counts=True)
     assert len(patterns) == 20
     assert counts.min() > 20
-    # pairs (0, 1) and (0, 2) see a run of agent 0 on the same side more often than not
-    assert (signs[:, 0, :3] == signs[:, 1, :3]).mean() > 0.6
+
+
+def test_listed_and_sampled_relabellings_agree():
+    draw = rng(2)
+    scores = {name: draw.normal(mean, 1, 12) for name, mean in {"a": 0, "b": 1, "c": 4, "d": 4.5}.items()}
+    listed = compare_sequentially(scores, AdaStopSettings(6, 2, max_permutations=10**6), rng())
+    sampled = compare_sequentially(scores, AdaStopSettings(6, 2, max_permutations=5000), rng())
+    assert verdicts(listed) == verdicts(sampled)
+    assert Verdict.SMALLER in verdicts(listed).values()
 
 
 def test_the_error_under_the_null_is_close_to_alpha():
@@ -191,7 +223,7 @@ def test_the_error_under_the_null_is_close_to_alpha():
     for seed in range(200):
         draw = rng(seed)
         scores = {name: draw.normal(0, 1, 8) for name in "abc"}
-        state = compare_sequentially(scores, AdaStopSettings(4, 2, max_permutations=200), draw)
+        state = compare_sequentially(scores, AdaStopSettings(4, 2, max_permutations=400), draw)
         wrong += any(pair.verdict is not Verdict.EQUAL for pair in state.pairs)
     assert wrong <= 21  # 1 in 1000 for 5% of 200
 
@@ -201,8 +233,8 @@ def test_bad_designs_and_scores_are_refused():
         AdaStopSettings(n_seeds=0)
     with pytest.raises(ValueError, match="alpha"):
         AdaStopSettings(alpha=1.5)
-    with pytest.raises(ValueError, match="use at least 100"):
-        AdaStopSettings(max_permutations=50)
+    with pytest.raises(ValueError, match="cannot decide 3 pairs in 5 interims; use at least 300"):
+        AdaStop(["a", "b", "c"], AdaStopSettings(max_permutations=299), rng())
     with pytest.raises(NotEnoughData, match="at least 2 agents"):
         AdaStop(["a"], AdaStopSettings(), rng())
     with pytest.raises(ValueError, match="twice"):

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from agent2.stats.estimates import interval
 from agent2.stats.resampling import RunTable, need_repeats, resampled_task_means, resampled_trimmed_means, run_table
 
-FEW_RUNS = 5
-"""Fewer runs than this are warned about."""
+FEW_RUNS = 10
+"""Fewer runs than this are warned about: in simulations a 95% interval of the IQM covers 76% with 2 runs, 85% with 3,
+91% with 5 and 92% with 10."""
 INTERQUARTILE = 0.25
 """Share of the pooled scores that the IQM leaves out at each end."""
 

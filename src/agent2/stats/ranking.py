@@ -18,6 +18,7 @@ from scipy import special, stats
 from scipy.sparse import csgraph
 
 from agent2.errors import NotEnoughData
+from agent2.stats.estimates import CHUNK_ELEMENTS
 from agent2.stats.matches import Matches, resampled_win_tables, win_table
 
 MAX_STEPS = 200
@@ -26,8 +27,6 @@ LONGEST_STEP = 1.0
 """Most that a strength moves in one step: full Newton steps may run away from lopsided tables."""
 PRECISION = 1e-8
 """A fit is done when no strength moves by more; the step after it would move by the square."""
-FIT_REPLICATES = 500
-"""Replicates fitted at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +115,17 @@ def strength_replicates(
 
     Raises NotEnoughData if no replicate does.
     """
-    tables = _with_prior(resampled_win_tables(matches, rng, n_replicates), prior)
-    tables = tables[_is_determined(tables)]
-    if tables.shape[0] == 0:
+    if n_replicates < 1:
+        raise ValueError(f"n_replicates={n_replicates} must be at least 1")
+    rows = max(1, CHUNK_ELEMENTS // matches.n_models**2)
+    parts = []
+    for start in range(0, n_replicates, rows):
+        tables = _with_prior(resampled_win_tables(matches, rng, min(rows, n_replicates - start)), prior)
+        parts.append(fit_strengths(tables[_is_determined(tables)]))
+    strengths = np.concatenate(parts)
+    if strengths.size == 0:
         raise NotEnoughData(f"none of {n_replicates} resampled match lists determines the strengths; add matches")
-    parts = [fit_strengths(tables[start : start + FIT_REPLICATES]) for start in range(0, len(tables), FIT_REPLICATES)]
-    return np.concatenate(parts)
+    return strengths
 
 
 def fit_strengths(wins_RNN: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -146,7 +150,7 @@ def fit_strengths(wins_RNN: NDArray[np.float64]) -> NDArray[np.float64]:
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= np.minimum(1.0, LONGEST_STEP / np.maximum(longest, LONGEST_STEP))
         strength += step
-        if longest.max() < PRECISION:
+        if longest.max(initial=0.0) < PRECISION:
             strength -= strength.mean(axis=1, keepdims=True)
             return strength
     raise NotEnoughData(f"strengths did not settle in {MAX_STEPS} steps; add matches or ask for a prior")

@@ -6,7 +6,8 @@ column of small counts over that order: its trimmed sum follows from the running
 anything again.
 
 Promises: the distribution of drawing with replacement exactly, memory bounded by `CHUNK_BYTES` of counts
-whatever the size of the table, the same numbers from the same generator. A score that is missing is NaN in the
+whatever the size of the table, the same numbers from the same generator on any number of threads (einsum, not
+BLAS, whose threads also get in the way of blocks this small). A score that is missing is NaN in the
 table; its task is resampled from the runs it has.
 """
 
@@ -74,7 +75,7 @@ def run_table(scores_RT: ArrayLike, what: str = "scores_RT") -> RunTable:
 def need_repeats(table: RunTable, what: str = "scores_RT") -> None:
     """Raise NotEnoughData unless some task has two runs: one run says nothing about the spread between runs."""
     if int(np.diff(table.start_T).max()) < 2:
-        raise NotEnoughData(f"{what} has one run a task; an interval over runs needs at least 2 (5 or more is better)")
+        raise NotEnoughData(f"{what} has one run a task; an interval over runs needs at least 2 (10 or more is better)")
 
 
 def drawn_counts(
@@ -168,7 +169,7 @@ def _clipped_gap_sums(
             return total
         block = floats[: gaps.size]
         block[...] = np.clip(running[: gaps.size], low, high)
-        total += gaps @ block
+        total += np.einsum("j,jr->r", gaps, block)
     return total
 
 
@@ -183,5 +184,5 @@ def resampled_task_means(
     for counts in drawn_counts(table, rng, n_replicates):
         means = np.empty((table.n_tasks, counts.shape[1]))
         for task, (start, stop) in enumerate(bounds):
-            means[task] = score_J[start:stop] @ counts[start:stop].astype(np.float64) / (stop - start)
+            means[task] = np.einsum("j,jr->r", score_J[start:stop], counts[start:stop]) / (stop - start)
         yield means

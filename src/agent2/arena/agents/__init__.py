@@ -20,7 +20,8 @@ SPEC_FILE = "agent.yaml"
 class AgentSpec(StrictModel):
     """What `agent.yaml` holds."""
 
-    name: str
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """Becomes part of folder names."""
     description: str
     command: list[str] = Field(min_length=1)
     """Run in /workspace; the agent's own files lie at /agent."""
@@ -50,7 +51,7 @@ def agent_names() -> list[str]:
 
 
 def load_agent(name_or_path: str) -> Agent:
-    """A packaged agent by name, or a user's own by folder (anything with a slash, or an existing folder).
+    """A packaged agent by name, or a user's own by folder (anything with a slash).
 
     Raises ConfigError with the nearest name, or for a folder without a usable agent.yaml.
     """
@@ -60,6 +61,8 @@ def load_agent(name_or_path: str) -> Agent:
             raise ConfigError(f"--agent {name_or_path}: no {SPEC_FILE} in that folder; see docs/how-to/add-an-agent.md")
     else:
         if name_or_path not in agent_names():
+            if (Path(name_or_path) / SPEC_FILE).is_file():
+                raise ConfigError(f"--agent {name_or_path}: to use the folder of that name, write ./{name_or_path}")
             raise unknown_name("agent", name_or_path, agent_names(), "--agent")
         folder = _packaged() / name_or_path
     return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve())

@@ -10,6 +10,9 @@ from agent2.config import StrictModel, load_yaml
 from agent2.errors import unknown_name
 from agent2.records import Split
 
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""Names of tasks and agents become parts of folder names."""
+
 
 class Level(IntEnum):
     """What a task demands structurally; each level adds what the one before has not."""
@@ -62,10 +65,24 @@ class BudgetSpec(StrictModel):
     llm_dollars: float | None = Field(default=None, ge=0)
 
 
+class SplitSizes(StrictModel):
+    """How many items of each split a task uses."""
+
+    train: int = Field(ge=1)
+    dev: int = Field(ge=1)
+    test_public: int = Field(ge=1)
+    test_private: int = Field(ge=1)
+
+    def __getitem__(self, split: Split) -> int:
+        """The number of one split."""
+        size: int = getattr(self, split.value)
+        return size
+
+
 class TaskSpec(StrictModel):
     """What an arena agent is asked to improve the model on."""
 
-    name: str
+    name: str = Field(pattern=NAME_PATTERN)
     title: str
     description: str
     """Shown to the agent in ASSIGNMENT.md."""
@@ -81,8 +98,7 @@ class TaskSpec(StrictModel):
     """Name in `agent2.benchmarks.BENCHMARKS`."""
     base_model: str
     """Name in `agent2.arena.base_models.BASE_MODELS`, or a folder in Hugging Face layout."""
-    n_items: dict[Split, int]
-    """How many items of each split are used."""
+    n_items: SplitSizes
     budget: BudgetSpec
 
 
