@@ -6,7 +6,9 @@ import json
 import pytest
 
 from agent2.arena.eventlog import EventLog
-from agent2.arena.trial import new_trial, resume_trial
+from agent2.arena.lock import lock_differences
+from agent2.arena.plan import new_trial, read_config, repeat_trial
+from agent2.arena.trial import resume_trial
 from agent2.errors import ConfigError
 from trial_builders import quiet, write_agent, write_task
 
@@ -79,3 +81,39 @@ def test_a_damaged_configuration_is_one_sentence(task, tmp_path, text):
     (root / "trial.json").write_text(text)
     with pytest.raises(ConfigError, match=r"trial\.json: .*; it is machine-written, restore it"):
         resume_trial(root, quiet)
+
+
+def test_the_agents_files_are_kept_in_the_trial_and_readable_for_another_user(task, tmp_path):
+    agent = write_agent(tmp_path / "mine", "print(1)")
+    (agent / "main.py").chmod(0o600)
+    (agent / "__pycache__").mkdir()
+    root = new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="one")
+    (agent / "main.py").write_text("changed")
+    assert (root / "agent" / "main.py").read_text() == "print(1)"
+    assert (root / "agent" / "main.py").stat().st_mode & 0o044 == 0o044
+    assert not (root / "agent" / "__pycache__").exists()
+
+
+def test_an_agent_folder_that_is_too_large_is_refused(task, tmp_path):
+    agent = write_agent(tmp_path / "mine", "print(1)")
+    with (agent / "weights").open("wb") as file:
+        file.truncate(300 * 2**20)
+    with pytest.raises(ConfigError, match="holds 300 MiB, 256 is the most"):
+        new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="one")
+
+
+def test_a_repetition_has_the_same_configuration_and_agent_under_a_name_of_its_own(task, tmp_path):
+    agent = write_agent(tmp_path / "mine", "print(1)")
+    first = new_trial(task, str(agent), 7, tmp_path / "trials", overrides=["budget.wall_clock_s=9"])
+    (agent / "main.py").write_text("changed")
+    second = repeat_trial(first, tmp_path / "again")
+    one, other = (read_config(root / "trial.json") for root in (first, second))
+    assert one.model_copy(update={"trial_id": other.trial_id}) == other
+    assert one.trial_id != other.trial_id
+    assert (second / "agent" / "main.py").read_text() == "print(1)"
+
+
+def test_differences_between_two_locks_are_named_by_their_part(tmp_path):
+    for name, torch in (("a", "2.13"), ("b", "2.14")):
+        (tmp_path / name).write_text(json.dumps({"software": {"libraries": {"torch": torch}}, "seeds": {"agent": 0}}))
+    assert lock_differences(tmp_path / "a", tmp_path / "b") == ["software.libraries.torch: 2.13 -> 2.14"]

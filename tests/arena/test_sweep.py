@@ -76,15 +76,26 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
 
 @pytest.mark.slow
 def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, tmp_path):
-    bad = write_agent(tmp_path / "unreadable", "print(1)")
-    (bad / "main.py").chmod(0o600)
-    broken = spec(task, [str(bad), "nop"], set=["evaluation_timeout_s=300"])
+    large = write_agent(tmp_path / "large", "print(1)")
+    with (large / "weights").open("wb") as file:
+        file.truncate(300 * 2**20)
+    broken = spec(task, [str(large), "nop"])
     root, failures = run_sweep(broken, tmp_path / "out", quiet)
     states = {row.agent: row.state for row in sweep_rows(broken, root)}
-    assert states["nop"] == "finished"
-    if failures:  # root runs agents as another user, who cannot read the file; a plain user can
-        assert "arithmetic-unreadable-s0" in failures[0]
-        assert states["unreadable"] == "not finished"
+    assert states == {"large": "not started", "nop": "finished"}
+    (failure,) = failures
+    assert failure.startswith("arithmetic-large-s0: ended with exit code 2")
+    assert "holds 300 MiB" in failure
+
+
+def test_an_unusable_override_or_sandbox_stops_a_sweep_before_anything_runs(task, tmp_path):
+    for changes, sentence in (
+        ({"set": ["budget.wall=1"]}, "wall_clock_s"),
+        ({"sandbox": "nine"}, "did you mean 'none'"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            run_sweep(spec(task, ["nop"], **changes), tmp_path / "out", quiet)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_trial_planned_twice_is_refused_before_anything_runs(task, tmp_path):

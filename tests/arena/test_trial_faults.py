@@ -17,7 +17,8 @@ from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.grader.examiner import EvaluationFailed
 from agent2.arena.paths import TrialPaths
-from agent2.arena.trial import TrialStopped, new_trial, resume_trial, run_trial
+from agent2.arena.plan import new_trial
+from agent2.arena.trial import TrialStopped, resume_trial, run_trial
 from agent2.cards.reader import validate_card
 from agent2.records import Split
 from trial_builders import quiet, write_agent, write_task

@@ -137,6 +137,10 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path
     again = agent2("run", "--resume", "trials/t", home=tmp_path)
     assert again.returncode == 0
     assert again.stdout.strip().splitlines()[-1] == last
+    repeated = agent2("run", "--repeat", "trials/t", home=tmp_path)
+    assert repeated.returncode == 0, repeated.stderr
+    assert repeated.stdout.strip().splitlines()[-1] != last
+    assert "not as in" not in repeated.stderr
 
 
 def test_help_is_quick_and_no_arguments_show_it(tmp_path):

@@ -11,9 +11,10 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
+from agent2.arena.plan import new_trial
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import Stage, TaskSpec, load_task
-from agent2.arena.trial import new_trial, run_trial
+from agent2.arena.trial import run_trial
 from trial_builders import quiet, write_task
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"

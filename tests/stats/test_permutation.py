@@ -20,6 +20,7 @@ def test_separated_runs_have_the_hand_computed_exact_p():
     assert result.delta == pytest.approx(0.6)
     assert "all 20 splits" in str(result)
     assert "n=3 and 3" in str(result)
+    assert "interval is too narrow" in result.warning
 
 
 def test_random_splits_approach_the_exact_p_of_scipy():

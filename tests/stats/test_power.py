@@ -106,3 +106,10 @@ def test_power_grows_with_the_difference_and_starts_below_alpha(n, discordance, 
     assert mcnemar_power(n, 0.0, discordance) <= 0.05
     assert mcnemar_power(n, smaller, discordance) <= mcnemar_power(n, larger, discordance) + 1e-9
     assert mcnemar_power(n, -larger, discordance) == pytest.approx(mcnemar_power(n, larger, discordance))
+
+
+@pytest.mark.parametrize(("difference", "discordance"), [(0.1, 0.1), (0.3, 0.3), (1.0, 1.0), (-0.05, 0.2)])
+def test_one_item_less_is_not_enough(difference, discordance):
+    plan = items_for_difference(difference, discordance)
+    assert mcnemar_power(plan.n, difference, discordance) >= 0.8
+    assert mcnemar_power(plan.n - 1, difference, discordance) < 0.8

@@ -65,3 +65,12 @@ def test_memory_stays_bounded_and_chunks_add_up(monkeypatch):
 def test_the_same_generator_gives_the_same_replicates():
     table = run_table(rng().normal(size=(5, 4)))
     assert (resampled_trimmed_means(table, rng(3), 50, 0.25) == resampled_trimmed_means(table, rng(3), 50, 0.25)).all()
+
+
+def test_a_task_with_few_of_many_runs_is_counted_too():
+    scores = np.full((300, 2), np.nan)
+    scores[:, 0] = 1.0
+    scores[:3, 1] = 2.0
+    counts = counts_of(run_table(scores), 20)
+    assert (counts[:300].sum(axis=0) == 300).all()
+    assert (counts[300:].sum(axis=0) == 3).all()

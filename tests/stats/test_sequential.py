@@ -9,13 +9,12 @@ from agent2.errors import NotEnoughData
 from agent2.stats import sequential
 from agent2.stats.sequential import (
     AdaStop,
-    AdaStopSettings,
-    Verdict,
     _possible_true_counts,
     _weights,
     compare_sequentially,
     sampled_signs,
 )
+from agent2.stats.sequential_records import AdaStopSettings, Verdict
 
 ONE_LOOK = AdaStopSettings(n_seeds=4, n_interims=1)
 
@@ -207,6 +206,21 @@ def test_relabellings_are_balanced_uniform_and_come_in_bounded_chunks(monkeypatc
     patterns, counts = np.unique(signs, axis=0, return_counts=True)
     assert len(patterns) == 20
     assert counts.min() > 20
+
+
+def test_a_withdrawn_agent_keeps_what_was_decided_and_holds_nobody_up():
+    draw = rng(3)
+    scores = {name: draw.normal(mean, 1, 12) for name, mean in {"a": 9, "b": 0, "c": 0.2}.items()}
+    scores["b"] = scores["b"][:6]
+    state = compare_sequentially(scores, AdaStopSettings(6, 2), rng(), withdrawn=["b"])
+    found = verdicts(state)
+    assert found["a", "b"] is found["a", "c"] is Verdict.LARGER
+    assert found["b", "c"] is Verdict.UNDECIDED
+    assert state.is_decided
+    assert compare_sequentially(scores, AdaStopSettings(6, 2), rng()).needs_seeds == ("b", "c")
+    test = AdaStop(["a", "b"], ONE_LOOK, rng())
+    with pytest.raises(ValueError, match="not among"):
+        test.withdraw("z")
 
 
 def test_listed_and_sampled_relabellings_agree():

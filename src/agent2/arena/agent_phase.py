@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent2 import installation
 from agent2.arena.agents import Agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, environment
+from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limits_of
 from agent2.arena.budget import Deadline
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
@@ -23,7 +23,7 @@ from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
 from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.spec import Limits, Mount, SandboxExit, SandboxSpec
+from agent2.sandbox.spec import Mount, SandboxExit, SandboxSpec
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +41,6 @@ class AgentOutcome:
     end: AgentEnd
     exit_code: int | None
     reason: str
-
-
-def limits_of(config: TrialConfig) -> Limits:
-    """The sandbox limits that the trial's configuration asks for."""
-    return Limits(memory_gib=config.memory_gib, processes=config.processes, disk_gib=config.disk_gib)
 
 
 def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Path, inside: InsidePaths) -> SandboxSpec:

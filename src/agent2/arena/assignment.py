@@ -13,6 +13,7 @@ from pydantic import Field
 from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.config import StrictModel
 from agent2.records import JsonValue, SamplingSettings
+from agent2.sandbox.spec import Limits
 
 MODE_RULE = "Any training route is allowed."
 
@@ -41,6 +42,11 @@ class TrialConfig(StrictModel):
     """Torch threads of the agent's and of the grader's processes."""
     containment: list[dict[str, str]] = Field(default_factory=list)
     """What the sandbox holds and how strongly, as it said itself."""
+
+
+def limits_of(config: TrialConfig) -> Limits:
+    """The sandbox limits that the trial's configuration asks for."""
+    return Limits(memory_gib=config.memory_gib, processes=config.processes, disk_gib=config.disk_gib)
 
 
 @dataclass(frozen=True, slots=True)

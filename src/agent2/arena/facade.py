@@ -15,8 +15,9 @@ from pathlib import Path
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.base_models import BASE_MODELS
+from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
-from agent2.arena.trial import Steps, new_trial, run_trial
+from agent2.arena.trial import Steps, run_trial
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, Split
 

@@ -54,6 +54,21 @@ def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:
             )
 
 
+def lock_differences(before: Path, after: Path) -> list[str]:
+    """What differs between two locks, one "part: before -> after" each; empty when a repetition had equal means."""
+    one, other = (_flat(msgspec.json.decode(path.read_bytes())) for path in (before, after))
+    return [
+        f"{key}: {one.get(key)} -> {other.get(key)}" for key in sorted(one | other) if one.get(key) != other.get(key)
+    ]
+
+
+def _flat(value: JsonValue, prefix: str = "") -> dict[str, JsonValue]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    inner = (_flat(part, f"{prefix}.{key}" if prefix else key) for key, part in value.items())
+    return {key: part for flat in inner for key, part in flat.items()}
+
+
 def _git_commit() -> str | None:
     """Commit of the source tree, with a mark if it has changes; None for an installed wheel."""
     here = Path(__file__).parent

@@ -46,6 +46,11 @@ class TrialPaths:
         return self.root / "lock.json"
 
     @property
+    def agent(self) -> Path:
+        """The agent's files as they ran."""
+        return self.root / "agent"
+
+    @property
     def grader_db(self) -> Path:
         """SQLite file of the grader."""
         return self.root / "grader.db"

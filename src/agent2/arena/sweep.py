@@ -24,9 +24,10 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.paths import TrialPaths
+from agent2.arena.plan import write_json
 from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
 from agent2.arena.sweep_spec import PlannedTrial, SweepSpec, plan_trials
-from agent2.arena.trial import Steps, write_json
+from agent2.arena.trial import Steps
 from agent2.cards.reader import read_summary
 from agent2.errors import Agent2Error, ConfigError
 from agent2.records import Split, derive_seed

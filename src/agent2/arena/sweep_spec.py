@@ -5,6 +5,7 @@ from collections import Counter
 from pydantic import Field
 
 from agent2.arena.agents import load_agent
+from agent2.arena.plan import resolve_trial
 from agent2.arena.tasks import load_task
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
@@ -41,10 +42,12 @@ class PlannedTrial(StrictModel):
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
     """Every cell, seed by seed, so that an interrupted sweep has whole rows to compare.
 
-    Raises ConfigError for an unknown task or agent, or a trial planned twice, before anything runs.
+    Raises ConfigError for an unknown name, an unusable override or a trial planned twice, before anything runs.
     """
     tasks = {name: load_task(name).name for name in spec.tasks}
     agents = {name: load_agent(name).spec.name for name in spec.agents}
+    for task in spec.tasks:
+        resolve_trial(task, spec.agents[0], spec.seeds[0], sandbox=spec.sandbox, overrides=spec.set)
     planned = [
         PlannedTrial(
             trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}",

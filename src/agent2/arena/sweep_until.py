@@ -5,8 +5,8 @@ their gain on test_private with `agent2.stats.sequential`: seeds come in rounds,
 decided gets no more, and the chance of calling any equal pair of any task different is at most alpha.
 
 A trial without a gain (nothing handed in, or not finished) is missing, never a zero: another seed takes its place.
-An agent with more than `max_missing` of them on a task is given up there and named. A trial that is finished
-after its seed was replaced changes the rounds, so finish what was interrupted before asking.
+An agent with more than `max_missing` of them on a task is given up there and named; what was decided stays. A
+trial that is finished after its seed was replaced changes the rounds, so finish what was interrupted before asking.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ from agent2.arena.sweep_records import SweepRow
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
 from agent2.records import derive_seed
-from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially
-
+from agent2.stats.sequential import compare_sequentially
+from agent2.stats.sequential_records import AdaStopSettings, AdaStopState
 
 NOT_STARTED = "not started"
 """State of a row that stands for no trial yet."""
@@ -76,9 +76,9 @@ class SweepDecision:
     needs: tuple[CellNeed, ...]
     """Empty: the sweep is over."""
     states: Mapping[str, AdaStopState]
-    """Task -> what is known of its pairs of agents; without tasks on which fewer than two agents are left."""
+    """Task -> what is known of its pairs of agents."""
     given_up: tuple[tuple[str, str], ...]
-    """(task, agent) with too many trials without a gain; not compared."""
+    """(task, agent) with too many trials without a gain: no more are run, and pairs not decided stay so."""
     n_missing: Mapping[tuple[str, str], int]
     """(task, agent) -> trials without a gain; only where there are any."""
 
@@ -93,7 +93,7 @@ class SweepDecision:
             f"{task}: {agent} given up ({self.n_missing[task, agent]} trials without a gain)"
             for task, agent in self.given_up
         ]
-        return "; ".join(lines) or "fewer than two agents to compare"
+        return "; ".join(lines)
 
 
 def decide_cells(
@@ -101,9 +101,9 @@ def decide_cells(
 ) -> SweepDecision:
     """Decide from the trials run so far which (task, agent) cells need which seeds.
 
-    rows: one for each trial, in any order; those without a gain count as missing, those not started not at all. cells: every
-    (task, agent) of the sweep, at least two agents on each task. Seeds are used from first_seed upwards; new ones
-    follow the highest one used in the cell. The same rows give the same decision, and rows of later rounds
+    rows: one for each trial, in any order; those without a gain count as missing, those not started not at all.
+    cells: every (task, agent) of the sweep, at least two agents on each task. Seeds are used from first_seed
+    upwards; new ones follow the highest one used in the cell. The same rows give the same decision, and later rounds
     never undo an earlier one. Raises ConfigError for a task with one agent, a row outside the cells or twice the
     same trial.
     """
@@ -119,13 +119,10 @@ def decide_cells(
     states: dict[str, AdaStopState] = {}
     needs: list[CellNeed] = []
     for task, agents in agents_of.items():
-        left = [agent for agent in agents if (task, agent) not in given_up]
-        if len(left) < 2:
-            continue
-        gains = {agent: _gains(runs[task, agent]) for agent in left}
+        gains = {agent: _gains(runs[task, agent]) for agent in agents}
+        withdrawn = [agent for agent in agents if (task, agent) in given_up]
         rng = np.random.default_rng(derive_seed("sweep until decided", task))
-        # the design counts all agents, so that giving one up changes no draw
-        state = compare_sequentially(gains, plan.design(len(agents_of), len(agents)), rng)
+        state = compare_sequentially(gains, plan.design(len(agents_of), len(agents)), rng, withdrawn)
         states[task] = state
         stop = (state.interim + 1) * plan.seeds_per_round
         for agent in state.needs_seeds:

@@ -11,23 +11,17 @@ counts for nobody. The report is not written here: it is computed from the folde
 """
 
 import fcntl
-import os
-import secrets
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-import yaml
-from pydantic import ValidationError
-
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, attempt, limits_of, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import AgentOutcome, attempt, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.base_models import ensure_base_model
@@ -42,6 +36,7 @@ from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
 from agent2.arena.lock import lock_record, require_same_exam
 from agent2.arena.paths import TrialPaths
+from agent2.arena.plan import read_config, write_json
 from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.scoring import (
@@ -55,10 +50,8 @@ from agent2.arena.scoring import (
     paired_gain,
     split_score,
 )
-from agent2.arena.tasks import load_task
 from agent2.arena.workspace import clear_unstarted, create_workspace
 from agent2.benchmarks import load_benchmark
-from agent2.config import parse_yaml
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.records import HIDDEN_SPLITS, Split
@@ -76,55 +69,6 @@ class Steps(Protocol):
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         """The present phase; done and total where it can be counted."""
-
-
-def new_trial(
-    task: str,
-    agent: str,
-    seed: int,
-    out: Path,
-    *,
-    sandbox: str = "bubblewrap",
-    overrides: Sequence[str] = (),
-    trial_id: str | None = None,
-) -> Path:
-    """Resolve the configuration and make the trial's folder with trial.json; nothing runs yet.
-
-    overrides: "budget.wall_clock_s=300" and the like, on the fields of TrialConfig.
-    Raises ConfigError for an unknown task, agent or key, and if the folder exists already.
-    """
-    spec, player = load_task(task), load_agent(agent)
-    back_end = find_sandbox(sandbox)
-    name = trial_id or f"{spec.name}-{player.spec.name}-s{seed}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    draft = {
-        "trial_id": name,
-        "task": spec.model_dump(mode="json"),
-        "agent": _absolute(agent),
-        "seed": seed,
-        "sandbox": back_end.name,
-        "budget": spec.budget.model_dump(mode="json"),
-        "base_model": spec.base_model,
-    }
-    config = parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides)
-    rows = [
-        {"what": c.what, "strength": str(c.strength), "how": c.how} for c in back_end.containment(limits_of(config))
-    ]
-    config = config.model_copy(update={"containment": rows, "base_model": _absolute(config.base_model)})
-    paths = TrialPaths(out.resolve() / name)
-    try:
-        paths.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{paths.root}: cannot be made ({error.strerror}); choose another --out") from error
-    if any(not entry.name.startswith(f".{paths.trial_json.name}.") for entry in paths.root.iterdir()):
-        raise ConfigError(f"{paths.root}: exists already; choose another --trial-id, or --resume it")
-    write_json(paths.trial_json, config.model_dump(mode="json"))
-    return paths.root
-
-
-def _absolute(name_or_path: str) -> str:
-    """A path made absolute, so that the trial can be resumed from another folder; a name as it is."""
-    is_path = "/" in name_or_path or name_or_path == "."
-    return str(Path(name_or_path).expanduser().resolve()) if is_path else name_or_path
 
 
 def run_trial(root: Path, steps: Steps) -> None:
@@ -209,8 +153,8 @@ def _only_harness(paths: TrialPaths) -> Iterator[None]:
 
 @contextmanager
 def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
-    config = _read_config(paths.trial_json)
-    agent, sandbox = load_agent(config.agent), find_sandbox(config.sandbox)
+    config = read_config(paths.trial_json)
+    agent, sandbox = load_agent(str(paths.agent)), find_sandbox(config.sandbox)
     events = read_events(paths.trial_log)
     is_unstarted = events.last("agent_started") is None
     if is_unstarted:
@@ -234,15 +178,6 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
     finally:
         revisions.close()
         log.close()
-
-
-def _read_config(path: Path) -> TrialConfig:
-    try:
-        return TrialConfig.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {where}: {first['msg']}; it is machine-written, restore it") from error
 
 
 def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
@@ -321,7 +256,7 @@ def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
                 trial.paths,
                 trial.revisions,
                 deadline,
-                lambda left: trial.steps(f"agent {trial.agent.spec.name}", total - round(left), total),
+                lambda left: trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total),
                 trial.tell_unrecorded,
             )
         finally:
@@ -384,10 +319,3 @@ def _cached_evaluation(trial: _Trial, grader: Grader, split: Split, card: Path, 
         return
     grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
     keep_cached(key, card)
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write a machine-read file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    draft.replace(path)

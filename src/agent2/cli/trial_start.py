@@ -24,15 +24,33 @@ def play_new_trial(
 
     Raises ConfigError, and leaves no folder behind, if the input turns out to be unusable before the agent starts.
     """
-    from agent2.arena.eventlog import read_events
-    from agent2.arena.paths import TrialPaths
-    from agent2.arena.trial import new_trial, run_trial
-    from agent2.cli.show import progress_bar
+    from agent2.arena.plan import new_trial
 
     if trial_id and ("/" in trial_id or trial_id.startswith(".")):
         raise ConfigError(f"--trial-id {trial_id!r}: it names a folder below --out; leave out '/' and a dot in front")
     check_is_folder("--out", out)
-    root = new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id or None)
+    return _play(new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id or None))
+
+
+def play_repetition(source: Path, out: Path) -> Path:
+    """Play the trial of another folder again, below `out`; says what was not the same this time."""
+    from agent2.arena.lock import lock_differences
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.plan import repeat_trial
+
+    check_is_folder("--out", out)
+    root = _play(repeat_trial(source, out))
+    for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
+        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+    return root
+
+
+def _play(root: Path) -> Path:
+    from agent2.arena.eventlog import read_events
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial import run_trial
+    from agent2.cli.show import progress_bar
+
     try:
         with progress_bar() as steps:
             run_trial(root, steps)

@@ -11,12 +11,13 @@ matches. For that, use `ranking.bradley_terry_bootstrap`.
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.stats.estimates import CHUNK_ELEMENTS
 from agent2.stats.matches import Matches
 from agent2.stats.ranking import Ranking
 
 START = 1000.0
 """Rating before the first match."""
+CHUNK_ELEMENTS = 1 << 24
+"""Most matches times orders shuffled at once (4 bytes each)."""
 SCALE = 400.0
 """Points of difference at which the stronger side is expected to win ten times as often."""
 
@@ -53,7 +54,9 @@ def elo(
 
 def _play(matches: Matches, rng: np.random.Generator, n_orders: int, step: float) -> NDArray[np.float64]:
     """Final ratings, orders x models."""
-    order_MO = rng.permuted(np.broadcast_to(np.arange(matches.n)[:, None], (matches.n, n_orders)), axis=0)
+    order_MO = rng.permuted(
+        np.broadcast_to(np.arange(matches.n, dtype=np.int32)[:, None], (matches.n, n_orders)), axis=0
+    )
     ratings = np.full((n_orders, matches.n_models), START)
     rows = np.arange(n_orders)
     for played in order_MO:

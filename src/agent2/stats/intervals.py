@@ -64,7 +64,8 @@ def clustered_mean(values: ArrayLike, clusters: ArrayLike, confidence: float = 0
     values, clusters: one number and one label an observation. Squared error: G / (G - 1) * sum over the G clusters
     of (sum of value - mean)^2, over n^2; with one observation a cluster it is the usual one. Raises
     NotEnoughData for an empty or not finite input or fewer than 2 clusters, ValueError for unequal lengths.
-    Source: Liang and Zeger 1986; the G / (G - 1) correction as generally known, not checked against the paper.
+    Source: Liang and Zeger 1986, Biometrika 73:13-22; for evaluations Miller 2024, arXiv:2411.00640; the
+    G / (G - 1) correction and the degrees of freedom as generally known, not checked against the papers.
     """
     _check_confidence(confidence)
     vector, index, n_clusters = _grouped(values, clusters)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
+from agent2.stats.aggregates import few_runs_warning
 from agent2.stats.comparisons import TIE
 from agent2.stats.estimates import CHUNK_ELEMENTS, finite_vector, interval, resampled_means
 
@@ -32,11 +33,14 @@ class UnpairedDifference:
     p_value: float
     """Two-sided, of "the labels a and b mean nothing"."""
     method: str
+    warning: str = ""
+    """Why the interval may not hold what it says (the p-value does); empty if nothing is known against it."""
 
     def __str__(self) -> str:
+        warning = f"; {self.warning}" if self.warning else ""
         return (
             f"{self.delta:+.4f} [{self.low:+.4f}, {self.high:+.4f}] "
-            f"(n={self.n_a} and {self.n_b}, p={self.p_value:.2g}, {self.method})"
+            f"(n={self.n_a} and {self.n_b}, p={self.p_value:.2g}, {self.method}{warning})"
         )
 
 
@@ -50,8 +54,9 @@ def unpaired_difference(
     """Mean of a - mean of b with a bootstrap interval (each side resampled) and a permutation p-value.
 
     scores_a, scores_b: one score a run, at least two each; the numbers of runs may differ. The interval is too
-    narrow for few runs; the p-value is not. Equal scores on both sides give p = 1. Raises NotEnoughData for
-    fewer than two runs on a side or values that are not finite.
+    narrow for few runs, which the record warns about; the p-value is right for any number. Equal scores on both
+    sides give p = 1. Raises NotEnoughData for fewer than two runs on a side or values that are not finite,
+    ValueError for n_replicates < 1.
     Source: Efron and Tibshirani 1993, chapters 13 and 15; Phipson and Smyth 2010, doi:10.2202/1544-6115.1585.
     """
     a, b = finite_vector(scores_a, "scores_a"), finite_vector(scores_b, "scores_b")
@@ -60,7 +65,8 @@ def unpaired_difference(
     p_value, test = permutation_p(a, b, rng, n_replicates)
     replicates = resampled_means(a, rng, n_replicates) - resampled_means(b, rng, n_replicates)
     low, high = interval(replicates, confidence)
-    return UnpairedDifference(float(a.mean() - b.mean()), low, high, a.size, b.size, p_value, f"bootstrap, {test}")
+    delta, warning = float(a.mean() - b.mean()), few_runs_warning(min(a.size, b.size))
+    return UnpairedDifference(delta, low, high, a.size, b.size, p_value, f"bootstrap, {test}", warning)
 
 
 def permutation_p(

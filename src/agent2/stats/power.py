@@ -69,9 +69,9 @@ def items_for_difference(difference: float, discordance: float, power: float = 0
     """How many items it takes to see a difference of solve rates at a given discordance.
 
     Starts at the normal approximation n = (z_{1 - alpha/2} sqrt(d) + z_power sqrt(d - difference^2))^2 /
-    difference^2 and goes up to the first n whose exact power suffices. Exact power rises in small saws, so a few
-    items fewer may do too. Raises ValueError for a difference of 0, beyond the discordance, or chances outside
-    0-1; NotEnoughData beyond 10 million items.
+    difference^2 and goes on to an n whose exact power suffices while that of n - 1 does not. Exact power rises in
+    small saws, so another n close by may do too. Raises ValueError for a difference of 0 or beyond the
+    discordance and chances outside 0-1, NotEnoughData beyond 10 million items.
     Source: Connor 1987, Biometrics 43:207-211 (as generally known; not checked against the paper).
     """
     _check_rates(difference, discordance)
@@ -91,6 +91,8 @@ def items_for_difference(difference: float, discordance: float, power: float = 0
     while mcnemar_power(enough, difference, discordance, alpha) < power:
         enough += step
     short = max(0, enough - step)
+    while short and mcnemar_power(short, difference, discordance, alpha) >= power:
+        enough, short = short, max(0, short - step)
     while enough - short > 1:
         middle = (enough + short) // 2
         if mcnemar_power(middle, difference, discordance, alpha) < power:

@@ -9,9 +9,7 @@ apart within the budget". Agents of equal mean and unequal spread are not equal 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Protocol
 
@@ -20,81 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import CHUNK_ELEMENTS, finite_vector
+from agent2.stats.sequential_records import AdaStopSettings, AdaStopState, PairVerdict, Verdict
 
 TIE = 1e-9
 """Statistics are a share of the largest possible one; closer than this they are equal (float noise)."""
-
-
-class Verdict(StrEnum):
-    """What is known of a pair, seen from its first agent."""
-
-    LARGER = "larger"
-    SMALLER = "smaller"
-    EQUAL = "equal"
-    """Accepted early, or not told apart when the last interim was over."""
-    UNDECIDED = "undecided"
-
-
-@dataclass(frozen=True, slots=True)
-class AdaStopSettings:
-    """The design; must be fixed before the first score is seen."""
-
-    n_seeds: int = 5
-    """New seeds an agent at each interim."""
-    n_interims: int = 5
-    alpha: float = 0.05
-    """Family-wise error, spent in equal parts over the interims."""
-    beta: float = 0.0
-    """Spent likewise on accepting pairs early; 0 never does. It costs power, never error."""
-    max_permutations: int = 10_000
-
-    def __post_init__(self) -> None:
-        """Refuse a design that cannot be. Raises ValueError."""
-        if self.n_seeds < 1 or self.n_interims < 1:
-            raise ValueError(f"n_seeds={self.n_seeds} and n_interims={self.n_interims} must be at least 1")
-        if not 0.0 < self.alpha < 1.0 or not 0.0 <= self.beta < 1.0:
-            raise ValueError(f"alpha={self.alpha} and beta={self.beta} must lie between 0 and 1")
-
-
-@dataclass(frozen=True, slots=True)
-class PairVerdict:
-    """One pair of agents."""
-
-    agent_a: str
-    agent_b: str
-    verdict: Verdict
-    delta: float
-    """Mean of a - mean of b over the seeds seen when it was decided (or so far)."""
-    n: int
-    """Seeds of each agent behind it."""
-
-    def __str__(self) -> str:
-        return f"{self.agent_a} is {self.verdict} vs {self.agent_b} ({self.delta:+.4f}, n={self.n} seeds each)"
-
-
-@dataclass(frozen=True, slots=True)
-class AdaStopState:
-    """What is known after an interim."""
-
-    pairs: tuple[PairVerdict, ...]
-    needs_seeds: tuple[str, ...]
-    """Agents with an undecided pair; give each n_seeds more. Empty: stop."""
-    interim: int
-    settings: AdaStopSettings
-
-    @property
-    def is_decided(self) -> bool:
-        """No pair is undecided."""
-        return not self.needs_seeds
-
-    def __str__(self) -> str:
-        differ = sum(pair.verdict in (Verdict.LARGER, Verdict.SMALLER) for pair in self.pairs)
-        undecided = sum(pair.verdict is Verdict.UNDECIDED for pair in self.pairs)
-        need = f"; more seeds for {', '.join(self.needs_seeds)}" if self.needs_seeds else "; done"
-        return (
-            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (AdaStop, interim {self.interim} of "
-            f"{self.settings.n_interims}, family-wise error {self.settings.alpha:g}){need}"
-        )
 
 
 class SignSource(Protocol):
@@ -175,6 +102,7 @@ class AdaStop:
         """Who crossed by now at the level of `_n_true`."""
         self._n_true = self._true_counts[-1]
         self._is_listed = True
+        self._withdrawn: set[int] = set()
         self._verdicts = [Verdict.UNDECIDED] * n_pairs
         self._deltas = np.zeros(n_pairs)
         self._n_seen = np.zeros(n_pairs, dtype=np.int64)
@@ -215,8 +143,22 @@ class AdaStop:
         self._decide()
         return self.state
 
+    def withdraw(self, agent: str) -> None:
+        """Ask for no more seeds of an agent that cannot deliver them; its undecided pairs stay undecided.
+
+        What was decided stays, and the others go on at levels as strict as before. The reason must not lie in
+        its scores. Raises ValueError for an unknown agent.
+        """
+        if agent not in self._agents:
+            raise ValueError(f"{agent!r} is not among the agents {self._agents}")
+        self._withdrawn.add(self._agents.index(agent))
+
     def _open(self) -> list[int]:
-        return [pair for pair, verdict in enumerate(self._verdicts) if verdict is Verdict.UNDECIDED]
+        return [
+            pair
+            for pair, verdict in enumerate(self._verdicts)
+            if verdict is Verdict.UNDECIDED and self._withdrawn.isdisjoint(self._pairs[pair].tolist())
+        ]
 
     def _block(self, scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
         """New scores, agents x seeds; zeros for agents whose pairs are all decided (their sums are not used)."""
@@ -282,7 +224,8 @@ class AdaStop:
                 if statistic_MP[0, place] < floor - TIE:
                     self._verdicts[pair] = Verdict.EQUAL
         if self._interim == settings.n_interims:
-            self._verdicts = [Verdict.EQUAL if v is Verdict.UNDECIDED else v for v in self._verdicts]
+            for pair in self._open():
+                self._verdicts[pair] = Verdict.EQUAL
 
     def _cross(self, interim: int) -> None:
         """Mark the relabellings of each undecided pair that cross at this interim (counted from 0)."""
@@ -297,22 +240,31 @@ class AdaStop:
 
 
 def compare_sequentially(
-    scores: Mapping[str, ArrayLike], settings: AdaStopSettings, rng: np.random.Generator
+    scores: Mapping[str, ArrayLike],
+    settings: AdaStopSettings,
+    rng: np.random.Generator,
+    withdrawn: Collection[str] = (),
 ) -> AdaStopState:
     """AdaStop over all scores so far: as if each whole block had been fed when it was there.
 
     scores: agent -> its scores in the order of seeds. Whole blocks of n_seeds are used, as far as every agent
-    still undecided has them; later scores are left for the next call. A generator with the same seed gives
-    the same decisions at the interims that were there before. Raises as `AdaStop.feed` does.
+    still undecided has them; later scores are left for the next call. withdrawn: agents that will have no more
+    scores; they are withdrawn once they run out. A generator with the same seed gives the same decisions at the
+    interims that were there before. Raises as `AdaStop.feed` does.
     """
     test = AdaStop(list(scores), settings, rng)
     vectors = {agent: np.asarray(values, dtype=np.float64) for agent, values in scores.items()}
     size = settings.n_seeds
     while needs := test.state.needs_seeds:
         stop = (test.state.interim + 1) * size
-        if any(vectors[agent].size < stop for agent in needs):
+        short = [agent for agent in needs if vectors[agent].size < stop]
+        for agent in short:
+            if agent in withdrawn:
+                test.withdraw(agent)
+        if not short:
+            test.feed({agent: vectors[agent][stop - size : stop] for agent in needs})
+        elif not any(agent in withdrawn for agent in short):
             break
-        test.feed({agent: vectors[agent][stop - size : stop] for agent in needs})
     return test.state
 
 

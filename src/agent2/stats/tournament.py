@@ -49,7 +49,7 @@ def play_tournament(n_models: int, n_prompts: int, judge: Judge, rng: np.random.
 
     Raises NotEnoughData for fewer than two models, no prompts or no score at all; ValueError if the judge
     returns a score outside 0-1.
-    Source: Son et al. 2024 (Varco Arena), arXiv:2411.01281; byes and draws are ours.
+    Source: Son et al. 2024 (Varco Arena), arXiv:2411.01281 (brackets as its abstract says; byes and draws are ours).
     """
     if n_models < 2 or n_prompts < 1:
         raise NotEnoughData(f"{n_models} models on {n_prompts} prompts make no tournament; 2 on 1 are needed")

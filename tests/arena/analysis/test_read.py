@@ -133,7 +133,7 @@ def test_a_folder_that_is_no_trial_is_refused(tmp_path):
 def test_an_agent_whose_files_changed_is_judged_without_them(tmp_path):
     evidence = read_evidence(write_trial(tmp_path / "t").root)
     assert evidence.agent_files == {}
-    assert any("agent mine" in warning for warning in evidence.warnings)
+    assert any("are not those that ran" in warning for warning in evidence.warnings)
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "{", "[" * 100_000])

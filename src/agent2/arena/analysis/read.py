@@ -62,6 +62,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     lock = _json_object(paths.lock_json)
     events = read_events(paths.trial_log)
     warnings = _damage({"events/trial.jsonl": events})
+    warnings += [str(row.get("reason", "")) for row in events.rows if row.get("event") == "recording_failed"]
     started, ended = _needed(events, "agent_started", paths), _needed(events, "agent_ended", paths)
     final, noise = _needed(events, "final_scored", paths), _needed(events, "noise_measured", paths)
     submissions = tuple(read_submissions(paths.grader_db)) if paths.grader_db.exists() else ()
@@ -99,7 +100,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         metrics=_records(paths.metrics_log, MetricPoint, warnings),
         design=_design(revisions),
         lock=lock,
-        agent_files=_agent_files(str(config["agent"]), lock, warnings),
+        agent_files=_agent_files(paths.agent, lock, warnings),
         warnings=tuple(warnings),
     )
 
@@ -240,14 +241,14 @@ def _tail(path: Path) -> str:
         return log.read().decode(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
 
-def _agent_files(name: str, lock: Mapping[str, JsonValue], warnings: list[str]) -> dict[str, str]:
-    """Text files of the agent's own folder, if it still is what the lock names."""
+def _agent_files(folder: Path, lock: Mapping[str, JsonValue], warnings: list[str]) -> dict[str, str]:
+    """Text files of the agent as it ran, if they still are what the lock names."""
     try:
-        agent = load_agent(name)
+        agent = load_agent(str(folder))
     except ConfigError:
         agent = None
     if agent is None or agent.digest != lock.get("agent_digest"):
-        warnings.append(f"The files of agent {name.rpartition('/')[2]} are not here as they ran; judged without them.")
+        warnings.append("The agent's files in the trial's folder are not those that ran; judged without them.")
         return {}
     files = {}
     for path in sorted(agent.folder.rglob("*")):
