@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from agent2.arena.eventlog import EventLog
-from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
+from agent2.arena.sweep import compare_agents, decide_sweep, run_sweep, sweep_rows
 from agent2.arena.sweep_spec import SweepSpec, plan_trials
 from agent2.errors import ConfigError
 from trial_builders import quiet, write_agent, write_task
@@ -20,6 +20,13 @@ def task(shared, monkeypatch):
     if not (shared / "task.yaml").exists():
         write_task(shared)
     return str(shared / "task.yaml")
+
+
+COPYCAT = """
+import os, shutil, httpx
+shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
+httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json={"model_path": "output/model"}, timeout=None)
+"""
 
 
 def spec(task, agents, seeds=(0,), **changes):
@@ -44,14 +51,7 @@ def test_an_unknown_agent_stops_a_sweep_before_anything_runs(task, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
-    copy = write_agent(
-        tmp_path / "copycat",
-        """
-        import os, shutil, httpx
-        shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
-        httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json={"model_path": "output/model"}, timeout=None)
-        """,
-    )
+    copy = write_agent(tmp_path / "copycat", COPYCAT)
     plan = spec(task, ["nop", "base-copy", str(copy)], parallel=2)
     root, failures = run_sweep(plan, tmp_path / "out", quiet)
     assert failures == []
@@ -121,3 +121,22 @@ def test_a_damaged_trial_is_a_row_that_says_so_and_hides_no_other(task, tmp_path
     assert first.gain_points is None
     assert second.state == "not started"
     assert compare_agents(plan, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_sweep_until_decided_adds_seeds_up_to_its_cap_and_compares_over_all_of_them(task, tmp_path):
+    twin = write_agent(tmp_path / "twin", COPYCAT)
+    plan = spec(task, ["base-copy", str(twin)], until_decided={"seeds_per_round": 2, "max_seeds": 2}, parallel=2)
+    root, failures = run_sweep(plan, tmp_path / "out", quiet)
+    assert failures == []
+    rows = sweep_rows(plan, root)
+    assert sorted((row.agent, row.seed) for row in rows) == [(a, s) for a in ("base-copy", "twin") for s in (0, 1)]
+    decision = decide_sweep(plan, root)
+    assert decision.needs == ()
+    assert "0 of 1 pairs differ" in str(decision)
+    (comparison,) = compare_agents(plan, root)
+    assert comparison.n_seeds == 2
+
+
+def test_a_sweep_that_does_not_ask_has_no_decision(task, tmp_path):
+    assert decide_sweep(spec(task, ["nop"]), tmp_path) is None

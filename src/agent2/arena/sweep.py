@@ -12,7 +12,7 @@ is ever run twice under one name. A trial that cannot be run is reported and doe
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import combinations
 from pathlib import Path
@@ -27,6 +27,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import write_json
 from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
 from agent2.arena.sweep_spec import PlannedTrial, SweepSpec, plan_trials
+from agent2.arena.sweep_until import SweepDecision, decide_cells
 from agent2.arena.trial import Steps
 from agent2.cards.reader import read_summary
 from agent2.errors import Agent2Error, ConfigError
@@ -41,11 +42,49 @@ REPORT_FILE = "report.html"
 def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
     """Run what is not finished; the sweep's folder, and one sentence for each trial that could not be run.
 
-    Raises ConfigError before anything runs for an unknown name, and if the folder holds another sweep.
+    With `until_decided`, more seeds follow until the agents are told apart or the cap is reached; a trial that
+    could not be run ends that. Raises ConfigError before anything runs for an unknown name, and if the folder
+    holds another sweep.
     """
     planned = plan_trials(spec)
     root = (out / spec.name).resolve()
     _claim(root, spec)
+    failures = _run_all(spec, known_trials(spec, root), root, steps)
+    while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
+        cells = {(trial.task_name, trial.agent_name): trial for trial in planned}
+        more = [
+            cells[need.task, need.agent].model_copy(update={"seed": seed})
+            for need in decision.needs
+            for seed in need.seeds
+        ]
+        failures = _run_all(spec, more, root, steps)
+    return root, failures
+
+
+def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
+    """Which agents the trials so far tell apart, and who needs more seeds; None if the sweep does not ask."""
+    if spec.until_decided is None:
+        return None
+    cells = list(dict.fromkeys((trial.task_name, trial.agent_name) for trial in plan_trials(spec)))
+    return decide_cells(sweep_rows(spec, root), cells, spec.until_decided, spec.seeds[0])
+
+
+def known_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
+    """The planned trials, and those that were added since to tell agents apart."""
+    planned = plan_trials(spec)
+    names = {trial.trial_id for trial in planned}
+    added = []
+    for cell in dict.fromkeys(trial.model_copy(update={"seed": 0}) for trial in planned):
+        stem = cell.trial_id.removesuffix("0")
+        for folder in (root / "trials").glob(f"{stem}*"):
+            seed = folder.name.removeprefix(stem)
+            if seed.isdigit() and folder.name not in names:
+                added.append(cell.model_copy(update={"seed": int(seed)}))
+    return planned + sorted(added, key=lambda trial: trial.seed)
+
+
+def _run_all(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps: Steps) -> list[str]:
+    """Run what is not finished; one sentence for each trial that could not be run."""
     failures: list[str] = []
     with ThreadPoolExecutor(spec.parallel) as pool:
         waiting = {pool.submit(_run_one, spec, trial, root): trial for trial in planned}
@@ -54,13 +93,13 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
             problem = future.result()
             if problem:
                 failures.append(f"{waiting[future].trial_id}: {problem}")
-    return root, failures
+    return failures
 
 
 def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
-    """One row for each planned trial; those that are not finished, or damaged, say so and hold nothing else."""
+    """One row for each known trial; those that are not finished, or damaged, say so and hold nothing else."""
     rows = []
-    for planned in plan_trials(spec):
+    for planned in known_trials(spec, root):
         found = _evidence(_paths(root, planned))
         if isinstance(found, str):
             names = (planned.task_name, planned.agent_name, planned.seed, planned.trial_id)
@@ -78,7 +117,7 @@ def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     choice of items, not the spread over training seeds (that is in the rows).
     """
     scores: dict[tuple[str, str], _BySeed] = {}
-    for planned in plan_trials(spec):
+    for planned in known_trials(spec, root):
         paths = _paths(root, planned)
         evidence = _evidence(paths)
         if isinstance(evidence, str) or evidence.gain is None:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from agent2.arena.agents import load_agent
 from agent2.arena.plan import resolve_trial
+from agent2.arena.sweep_until import UntilDecided
 from agent2.arena.tasks import load_task
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
@@ -24,12 +25,13 @@ class SweepSpec(StrictModel):
     sandbox: str = "bubblewrap"
     set: list[str] = Field(default_factory=list)
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
+    until_decided: UntilDecided | None = None
+    """Run more seeds until the agents are told apart; None: run `seeds` and stop."""
 
 
 class PlannedTrial(StrictModel):
-    """One cell of a sweep."""
+    """One trial of a sweep."""
 
-    trial_id: str
     task: str
     """As written in the file: a name or a path."""
     agent: str
@@ -37,6 +39,11 @@ class PlannedTrial(StrictModel):
     task_name: str
     agent_name: str
     seed: int
+
+    @property
+    def trial_id(self) -> str:
+        """Names the trial's folder."""
+        return f"{self.task_name}-{self.agent_name}-s{self.seed}"
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
@@ -49,14 +56,7 @@ def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
     for task in spec.tasks:
         resolve_trial(task, spec.agents[0], spec.seeds[0], sandbox=spec.sandbox, overrides=spec.set)
     planned = [
-        PlannedTrial(
-            trial_id=f"{tasks[task]}-{agents[agent]}-s{seed}",
-            task=task,
-            agent=agent,
-            task_name=tasks[task],
-            agent_name=agents[agent],
-            seed=seed,
-        )
+        PlannedTrial(task=task, agent=agent, task_name=tasks[task], agent_name=agents[agent], seed=seed)
         for seed in spec.seeds
         for task in spec.tasks
         for agent in spec.agents

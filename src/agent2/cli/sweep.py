@@ -9,17 +9,23 @@ import typer
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents and seeds.")],
     out: Annotated[Path, typer.Option(help="Folder that the sweep's folder is made in.")] = Path("sweeps"),
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Add seeds until the agents are told apart (AdaStop).")
+    ] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
 ) -> None:
     """Run many trials, or go on with a sweep that was interrupted, and compare the agents pair by pair."""
-    from agent2.arena.sweep import compare_agents, run_sweep, sweep_rows
+    from agent2.arena.sweep import compare_agents, decide_sweep, run_sweep, sweep_rows
     from agent2.arena.sweep_spec import SweepSpec
+    from agent2.arena.sweep_until import UntilDecided
     from agent2.cli.show import print_path, print_table, progress_bar
     from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
     from agent2.reports.sweep_pages import comparison_table, row_table, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
+    if until_decided and spec.until_decided is None:
+        spec = spec.model_copy(update={"until_decided": UntilDecided()})
     check_is_folder("--out", out)
     with progress_bar() as steps:
         root, failures = run_sweep(spec, out, steps)
@@ -29,6 +35,9 @@ def sweep(
     print_table(*row_table(rows))
     if comparisons:
         print_table(*comparison_table(comparisons))
+    decision = decide_sweep(spec, root)
+    if decision is not None:
+        typer.echo(str(decision))
     for failure in failures:
         typer.echo(f"agent2: {failure}", err=True)
     print_path("report", written.html)
