@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grading_builders import SECRET, ScriptedEvaluation, write_checkpoint
 
 from agent2.arena.budget import Deadline
 from agent2.arena.grader.examiner import GraderSettings
@@ -13,6 +12,7 @@ from agent2.arena.grader.service import Grader
 from agent2.arena.paths import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.records import Item, Split
+from grading_builders import SECRET, ScriptedEvaluation, write_checkpoint
 
 
 @pytest.fixture(scope="session")
