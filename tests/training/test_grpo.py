@@ -45,7 +45,7 @@ def test_it_moves_the_model_towards_what_is_rewarded_and_hands_out_checkpoints_o
 
 
 def test_no_rows_or_a_row_without_an_answer_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no rows to practise on"):
+    with pytest.raises(ConfigError, match="no rows to train on"):
         train_grpo(tmp_path, [], starts_with_one, tmp_path / "out", GrpoSettings())
     with pytest.raises(ConfigError, match="row 0 has no answer"):
         train_grpo(tmp_path, [{"prompt": "1 + 1"}], starts_with_one, tmp_path / "out", GrpoSettings())

@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
 
 
 def test_no_rows_or_a_row_without_an_answer_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no rows to learn from"):
+    with pytest.raises(ConfigError, match="no rows to train on"):
         train_sft(tmp_path, [], tmp_path / "out", SftSettings())
     with pytest.raises(ConfigError, match="row 0 has no answer"):
         train_sft(tmp_path, [{"prompt": "1 + 1"}], tmp_path / "out", SftSettings())

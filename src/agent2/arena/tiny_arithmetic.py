@@ -4,15 +4,13 @@ The probe plays dev items under the benchmark's own protocol; the accuracy told 
 afterwards on other dev items, so that stopping at a lucky reading does not flatter it.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers.utils import logging as transformers_logging
 
 from agent2.arena.base_models import BaseModel, OnProgress
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
@@ -20,6 +18,7 @@ from agent2.benchmarks.arithmetic.corpus import pretraining_corpus
 from agent2.benchmarks.arithmetic.rewards import verify
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.hf import HfSampler
+from agent2.models.loading import no_progress_bars
 from agent2.models.tiny import build_tiny
 from agent2.records import Item, JsonValue, Message, Split, derive_seed
 
@@ -45,7 +44,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         last = model, tokenizer
         return score
 
-    with _no_progress_bars():
+    with no_progress_bars():
         report = build_tiny(entry.recipe, corpus, probe, out_dir)
     value = accuracy(*last, measured, seed=0)
     return {
@@ -77,15 +76,3 @@ def accuracy(model: Any, tokenizer: Any, items: Sequence[Item], seed: int) -> fl
             n_right += verify(completion.text, items[index].reference or "")
             n_done += 1
     return n_right / len(items)
-
-
-@contextmanager
-def _no_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing into the caller's own progress display."""
-    were_on = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if were_on:
-            transformers_logging.enable_progress_bar()

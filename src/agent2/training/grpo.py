@@ -8,7 +8,6 @@ A reward that no member of a group earns, or that all of them earn, teaches noth
 solve some of the prompts some of the time. Does NOT do multi-turn episodes.
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import (
-    PrinterCallback,
     TrainerCallback,
     TrainerControl,
     TrainerState,
@@ -27,12 +25,9 @@ from transformers import (
 )
 from trl import GRPOConfig, GRPOTrainer
 
-from agent2.errors import ConfigError
 from agent2.training.checkpoints import load_for_training, save_checkpoint, use_threads
-from agent2.training.logs import LOG_NAME, STATE_NAME, LogWriter, OnLog
-from agent2.training.reports import TrainReport
-
-_log = logging.getLogger(__name__)
+from agent2.training.logs import LogWriter, OnLog
+from agent2.training.running import TrainReport, log_path, require_rows, run_and_save
 
 Reward = Callable[[list[str], list[str]], list[float]]
 """Completions and reference answers, in the same order, to one reward each."""
@@ -75,31 +70,22 @@ def train_grpo(
     Randomness: all of it from settings.seed. Raises ConfigError if there are no rows or one lacks a field.
     """
     started = time.monotonic()
-    prompts = [_prompt(row, index) for index, row in enumerate(rows)]
-    if not prompts:
-        raise ConfigError("train_grpo: there are no rows to practise on; give at least one {'prompt', 'answer'}")
+    require_rows("train_grpo", rows)
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path)
-    log_path = out_dir.parent / LOG_NAME
     trainer = GRPOTrainer(
         model=model,
         reward_funcs=_trl_reward(reward),
         args=_arguments(settings, out_dir),
-        train_dataset=Dataset.from_list(prompts),
+        train_dataset=Dataset.from_list([_prompt(row) for row in rows]),
         processing_class=tokenizer,
         callbacks=[
-            LogWriter(log_path, "grpo", on_log),
+            LogWriter(log_path(out_dir), "grpo", on_log),
             _CheckpointSaver(settings.checkpoint_steps, model_path, out_dir, on_checkpoint),
         ],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
-    trainer.state.save_to_json(str(out_dir.parent / STATE_NAME))
-    save_checkpoint(trainer.model, model_path, out_dir)
-    report = TrainReport(out_dir, trainer.state.global_step, time.monotonic() - started, log_path)
-    _log.info("grpo: %d steps in %.1f s", report.steps, report.seconds)
-    return report
+    return run_and_save(trainer, model_path, out_dir, started)
 
 
 class _CheckpointSaver(TrainerCallback):  # type: ignore[misc]
@@ -122,10 +108,7 @@ class _CheckpointSaver(TrainerCallback):  # type: ignore[misc]
             self._on_checkpoint(state.global_step, folder)
 
 
-def _prompt(row: Mapping[str, str], index: int) -> dict[str, Any]:
-    missing = {"prompt", "answer"} - set(row)
-    if missing:
-        raise ConfigError(f"train_grpo: row {index} has no {' and no '.join(sorted(missing))}; it has {sorted(row)}")
+def _prompt(row: Mapping[str, str]) -> dict[str, Any]:
     return {"prompt": [{"role": "user", "content": row["prompt"]}], "answer": row["answer"]}
 
 

@@ -7,7 +7,6 @@ written beside out_dir. One torch thread unless $AGENT2_THREADS says more; a CUD
 Does NOT pack, quantise, or hold out data: measure on a split of your own.
 """
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,12 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from transformers import PrinterCallback, set_seed
+from transformers import set_seed
 from trl import SFTConfig, SFTTrainer
 
-from agent2.errors import ConfigError
-from agent2.training.checkpoints import load_for_training, save_checkpoint, use_threads
-from agent2.training.logs import LOG_NAME, STATE_NAME, LogWriter, OnLog
-from agent2.training.reports import TrainReport
-
-_log = logging.getLogger(__name__)
+from agent2.training.checkpoints import load_for_training, use_threads
+from agent2.training.logs import LogWriter, OnLog
+from agent2.training.running import TrainReport, log_path, require_rows, run_and_save
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +48,21 @@ def train_sft(
     Randomness: all of it from settings.seed. Raises ConfigError if there are no rows or one lacks a field.
     """
     started = time.monotonic()
-    conversations = [_conversation(row, index) for index, row in enumerate(rows)]
-    if not conversations:
-        raise ConfigError("train_sft: there are no rows to learn from; give at least one {'prompt', 'answer'}")
+    require_rows("train_sft", rows)
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path)
-    log_path = out_dir.parent / LOG_NAME
     trainer = SFTTrainer(
         model=model,
         args=_arguments(settings, out_dir),
-        train_dataset=Dataset.from_list(conversations),
+        train_dataset=Dataset.from_list([_conversation(row) for row in rows]),
         processing_class=tokenizer,
-        callbacks=[LogWriter(log_path, "sft", on_log)],
+        callbacks=[LogWriter(log_path(out_dir), "sft", on_log)],
     )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
-    trainer.state.save_to_json(str(out_dir.parent / STATE_NAME))
-    save_checkpoint(trainer.model, model_path, out_dir)
-    report = TrainReport(out_dir, trainer.state.global_step, time.monotonic() - started, log_path)
-    _log.info("sft: %d steps in %.1f s", report.steps, report.seconds)
-    return report
+    return run_and_save(trainer, model_path, out_dir, started)
 
 
-def _conversation(row: Mapping[str, str], index: int) -> dict[str, list[dict[str, str]]]:
-    missing = {"prompt", "answer"} - set(row)
-    if missing:
-        raise ConfigError(f"train_sft: row {index} has no {' and no '.join(sorted(missing))}; it has {sorted(row)}")
+def _conversation(row: Mapping[str, str]) -> dict[str, list[dict[str, str]]]:
     return {
         "prompt": [{"role": "user", "content": row["prompt"]}],
         "completion": [{"role": "assistant", "content": row["answer"]}],
