@@ -1,1 +1,1 @@
-"""."""
+"""Worlds that items are played in; `question` asks once and takes one answer."""

@@ -1,1 +1,1 @@
-"""."""
+"""Verdicts on rollouts, each with a reason; `rational` compares numbers exactly."""
