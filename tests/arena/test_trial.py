@@ -195,7 +195,7 @@ def test_everything_hidden_is_out_of_the_agents_reach(task, home, tmp_path):
         paths.events,
         Path.home() / ".ssh",
     ]
-    hidden += [root / "cards", root / "submissions", Path("/proc/1/root/work"), tmp_path]
+    hidden += [root / "cards", root / "submissions", Path(f"/proc/1/root{home}"), tmp_path]
     with create_server(("127.0.0.1", 0)) as server:
         targets = {"paths": [str(path) for path in hidden], "port": server.getsockname()[1]}
         agent = write_agent(tmp_path / "agents" / "probe", PROBE, targets__json=json.dumps(targets))

@@ -161,7 +161,7 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
         sandbox.require()  # a host that refuses says so before the base model is scored
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     steps("base model")
-    base = inspect_checkpoint(ensure_base_model(config.base_model))
+    base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
     inside = _inside(sandbox, paths, base.path, agent)
     if is_unstarted:
         clear_unstarted(paths)
