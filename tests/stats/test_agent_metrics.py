@@ -69,8 +69,8 @@ def test_steps_and_cost_look_only_at_success_and_say_so():
 
 
 def test_the_price_of_a_success_holds_the_failures():
-    assert spend_per_success(RUNS, Resource.TOKENS) == pytest.approx(4500 / 2)
-    assert spend_per_success(RUNS, Resource.USD) == pytest.approx(2.0)
+    assert spend_per_success(RUNS, Resource.TOKENS).value == pytest.approx(4500 / 2)
+    assert spend_per_success(RUNS, Resource.USD).value == pytest.approx(2.0)
 
 
 def test_without_success_nothing_is_known_of_the_way_to_it():
@@ -138,3 +138,9 @@ def test_the_order_of_runs_does_not_matter_and_rates_are_bounded(runs, shuffler)
         if left is not None:
             assert left.value == pytest.approx(right.value) and 0.0 <= left.value <= 1.0
             assert left.n_missing == right.n_missing
+
+
+def test_the_price_of_a_success_counts_what_is_missing():
+    runs = [AgentRun("a", 1, tokens=100.0), AgentRun("b", 0, tokens=50.0), AgentRun("c", 1), AgentRun("d", None)]
+    found = spend_per_success(runs, Resource.TOKENS)
+    assert (found.value, found.n, found.n_missing) == (150.0, 2, 2)

@@ -160,3 +160,9 @@ def test_raising_a_score_never_lowers_the_iqm(scores, rise):
     raised = scores.copy()
     raised[0, 0] += rise
     assert iqm_value(raised) >= iqm_value(scores) - 1e-12
+
+
+def test_runs_that_are_missing_do_not_hide_that_they_are_few():
+    scores = np.arange(24.0).reshape(12, 2)
+    scores[3:, 1] = np.nan
+    assert "fewer than 10 runs" in iqm(scores, rng(), 100).warning

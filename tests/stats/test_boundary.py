@@ -3,6 +3,7 @@ import pytest
 
 from agent2.errors import NotEnoughData
 from agent2.stats.boundary import Change, boundary_items, compare_boundaries
+from agent2.stats.estimates import wilson
 
 
 def rng(seed=0):
@@ -73,3 +74,16 @@ def test_bad_input_is_refused():
         compare_boundaries(([0], [8]), ([0, 1], [8, 8]), 2, rng())
     with pytest.raises(NotEnoughData, match="missing"):
         compare_boundaries(([np.nan], [8]), ([0], [8]), 2, rng())
+
+
+def test_one_item_shows_no_change():
+    report = compare_boundaries(([0], [10]), ([5], [10]), 2, rng(), 200)
+    assert report.pass_at_k.low > 0  # equal differences: an interval without width
+    assert report.change is Change.NONE_SHOWN
+    assert (report.expansion.n, report.expansion.low) == (1, None)
+
+
+def test_few_items_all_gained_are_no_certain_expansion():
+    report = compare_boundaries(([0] * 5, [8] * 5), ([8] * 5, [8] * 5), 8, rng(), 200)
+    assert report.expansion.value == 1.0
+    assert report.expansion.low == pytest.approx(wilson(5, 5).low)

@@ -108,3 +108,9 @@ def test_a_checkpoint_that_always_answers_alike_has_no_noise():
 def test_one_replicate_or_no_items_make_no_noise_band(scores):
     with pytest.raises(NotEnoughData):
         noise_band(scores, rng())
+
+
+def test_a_noise_band_says_what_stands_behind_it():
+    band = noise_band(np.tile([1.0, 0.0, 1.0], (4, 1)), rng(), 100)
+    assert (band.n_runs, band.n_items) == (4, 3)
+    assert str(band) == "+-0.0000 (95%; n=3 items x 4 runs, 100 resampled comparisons)"

@@ -109,3 +109,20 @@ def test_interval_takes_the_central_share():
 
 def test_an_estimate_reads_as_one_line():
     assert str(Estimate(0.5, 0.25, 0.75, 8, "Wilson")) == "0.5000 [0.2500, 0.7500] (n=8, Wilson)"
+
+
+def test_many_tied_values_are_drawn_in_bounded_memory(monkeypatch):
+    values = np.repeat(np.arange(100) / 100, 10)  # ties: drawn as counts
+    whole = resampled_means(values, np.random.default_rng(10), 50)
+    shapes = []
+
+    class Watched(np.random.Generator):
+        def multinomial(self, *arguments, **options):
+            drawn = super().multinomial(*arguments, **options)
+            shapes.append(drawn.shape)
+            return drawn
+
+    monkeypatch.setattr(estimates, "CHUNK_ELEMENTS", 1000)
+    chunked = resampled_means(values, Watched(np.random.PCG64(10)), 50)
+    assert chunked == pytest.approx(whole, abs=1e-12)
+    assert shapes == [(10, 100)] * 5

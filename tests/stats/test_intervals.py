@@ -93,3 +93,12 @@ def test_bad_clusters_are_refused(estimate):
 def test_the_cluster_bootstrap_needs_replicates():
     with pytest.raises(ValueError, match="n_replicates"):
         cluster_bootstrap_mean([0.1, 0.2], [1, 2], rng(), 0)
+
+
+def test_a_clustered_rate_stays_within_its_bounds():
+    verdicts, labels = [1, 1, 1, 0, 1, 1], [0, 0, 1, 1, 2, 2]
+    assert clustered_mean(verdicts, labels).high > 1.0
+    inside = clustered_mean(verdicts, labels, bounds=(0.0, 1.0))
+    assert 0.0 <= inside.low <= inside.value <= inside.high == 1.0
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        clustered_mean([2.0, 1.0], [0, 1], bounds=(0.0, 1.0))

@@ -124,3 +124,10 @@ def test_a_mean_is_bounded_counts_all_and_ignores_order(values, shuffler):
     assert measure(shuffled, "score", UNIT).value == pytest.approx(found.value)
     if found.low is not None and found.high is not None:
         assert found.low <= found.value + 1e-12 and found.value <= found.high + 1e-12
+
+
+@pytest.mark.parametrize(("parts", "n_success"), [([0, 0, 0], 0), ([5, 4, 9], 3)])
+def test_a_ratio_of_nothing_or_everything_is_as_unsure_as_its_units(parts, n_success):
+    found = ratio_of_sums(parts, [5, 4, 9], "rate")
+    sure = wilson(n_success, 3)
+    assert (found.low, found.high, found.n) == (sure.low, sure.high, 3)

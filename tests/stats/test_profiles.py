@@ -99,3 +99,12 @@ def test_improvement_and_its_reverse_add_to_one(x, y):
     assert there + back == pytest.approx(1.0)
     by_scipy = [stats.mannwhitneyu(x[:, t], y[:, t]).statistic / (len(x) * len(y)) for t in range(3)]
     assert there == pytest.approx(np.mean(by_scipy))
+
+
+def test_missing_runs_do_not_hide_that_they_are_few():
+    scores = np.arange(24.0).reshape(12, 2)
+    scores[3:, 1] = np.nan
+    profile = performance_profile(scores, [5.0], rng(), 100)
+    assert "fewer than 10 runs" in profile.warning
+    assert "9 missing" in str(profile)
+    assert "fewer than 10 runs" in probability_of_improvement(np.ones((12, 2)), scores, rng(), 100).warning

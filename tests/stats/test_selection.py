@@ -160,7 +160,10 @@ def test_cost_per_point_of_a_hand_computed_case():
         pytest.approx(1.4),
     )
     assert found.latency_s is None
-    assert str(found) == "+5.0 points; for each point and item: 200 tokens, 1.4 verifier calls, s latency not recorded"
+    assert str(found) == (
+        "+5.0 points; for each point and item: 200 tokens (1 missing), 1.4 verifier calls, s latency not recorded "
+        "(n=3 items)"
+    )
 
 
 @pytest.mark.parametrize("searched", [0.4, 0.3])
@@ -175,3 +178,13 @@ def test_costs_that_cannot_be_are_refused():
         cost_per_point(40.0, 45.0, [1], [1], [1])
     with pytest.raises(ValueError, match="extra_tokens"):
         cost_per_point(0.4, 0.5, [-1], [1], [1])
+
+
+def test_costs_say_how_many_items_they_rest_on():
+    found = cost_per_point(0.40, 0.45, [900, 1100, None], [7, 7, 7], [])
+    assert (found.n, found.n_missing) == (3, {"tokens": 1, "verifier_calls": 0, "latency_s": 3})
+
+
+def test_costs_of_other_items_cannot_be_paired():
+    with pytest.raises(ValueError, match="pair them by id"):
+        cost_per_point(0.4, 0.5, [1, 2], [1], [])

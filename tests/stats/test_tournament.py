@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -35,9 +37,15 @@ def test_who_is_shown_first_is_random():
     assert 70 < sum(shown_first) < 130
 
 
-@pytest.mark.parametrize("score", [lambda *match: 0.5, lambda *match: None])
+@pytest.mark.parametrize("score", [lambda *match: 0.5, lambda *match: None, lambda *match: math.nan])
 def test_a_draw_and_a_missing_score_are_decided_by_a_coin(score):
     assert {play_bracket(4, 0, score, rng(seed))[-1][1] for seed in range(60)} == {0, 1, 2, 3}
+
+
+def test_a_score_that_is_not_a_number_is_no_loss():
+    brackets = [play_bracket(4, 0, lambda *match: math.nan, rng(seed)) for seed in range(40)]
+    advanced = [played[0][1] in played[-1][1:3] for played in brackets]  # who was shown first in the first match
+    assert 5 < sum(advanced) < 35
 
 
 def test_missing_scores_are_counted_not_drawn():

@@ -124,10 +124,11 @@ def cost_to_success(runs: Sequence[AgentRun], resource: Resource) -> ToSuccess:
     return _to_success(runs, [getattr(run, resource) for run in runs], f"{resource} to success")
 
 
-def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> float:
+def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> Measure:
     """Everything that all runs used of a resource over the number of full successes: the price of one success.
 
-    Only runs with both the verdict and the use known. Raises NotEnoughData without a success among them.
+    Only runs with both the verdict and the use known; the others are counted as missing. n is the number of runs;
+    no interval. Raises NotEnoughData without a success among them.
     """
     used = with_gaps([getattr(run, resource) for run in runs], str(resource), COUNTS)
     solved = _solved(runs)
@@ -135,7 +136,8 @@ def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> float:
     n_solved = int(np.count_nonzero(solved[there] == 1.0))
     if n_solved == 0:
         raise NotEnoughData(f"no run with a known use of {resource} succeeded, so one success has no price")
-    return float(used[there].sum()) / n_solved
+    n = int(np.count_nonzero(there))
+    return Measure(float(used[there].sum()) / n_solved, None, None, n, len(runs) - n, "no interval")
 
 
 def safety_violation(runs: Sequence[AgentRun]) -> Measure:

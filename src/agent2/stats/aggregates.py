@@ -7,8 +7,8 @@ task, tasks are not. They speak of new runs on these tasks, never of new tasks.
 Promises: the definitions of Agarwal et al. 2021 (arXiv:2108.13264) as computed by the rliable package, version
 1.2.0, to float rounding. A missing score is NaN: counted in `n_missing`, its task resampled from the runs it
 has, never a zero. Scores may be negative. One run a task has no interval and raises NotEnoughData; equal scores
-give an interval of width 0; fewer than `FEW_RUNS` runs are warned about in the record, because the percentile
-interval is then too narrow.
+give an interval of width 0; a task with fewer than `FEW_RUNS` runs is warned about in the record, because the
+percentile interval is then too narrow.
 """
 
 from dataclasses import dataclass
@@ -139,5 +139,5 @@ def _estimate(
 ) -> RunEstimate:
     low, high = interval(replicates, confidence)
     method = f"{name}, bootstrap stratified by task, {replicates.size} replicates"
-    warning = few_runs_warning(table.n_runs)
+    warning = few_runs_warning(table.fewest_runs)
     return RunEstimate(value, low, high, table.n_runs, table.n_tasks, table.n_missing, method, warning)

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.stats.comparisons import PairedDifference, paired_difference
-from agent2.stats.estimates import Estimate, bootstrap_mean
+from agent2.stats.measure import UNIT, Measure, measure
 from agent2.stats.metrics import pass_at_k_by_item
+
+LEVEL = 0.05
+"""p-values from here on show no change."""
 
 
 class Change(StrEnum):
-    """What training did, read from both intervals."""
+    """What training did; a change is shown where its interval leaves out 0 and its p-value is below 0.05."""
 
     EXPANSION = "expansion"
     """pass@k rose."""
@@ -35,9 +38,9 @@ class BoundaryReport:
     pass_at_1: PairedDifference
     """Trained - base."""
     pass_at_k: PairedDifference
-    expansion: Estimate | None
+    expansion: Measure | None
     """Chance that the trained model solves, within k, an item the base never solved; None if there is none."""
-    shrinkage: Estimate | None
+    shrinkage: Measure | None
     """Chance that the trained model, within k, does not solve an item the base solved; None if there is none."""
     change: Change
 
@@ -73,7 +76,7 @@ def compare_boundaries(
 
     base, trained: (correct, attempts) of each item, in one order of items; at least k attempts each. The base
     never solved an item if none of its attempts did, so expansion is only as strict as the base's attempts
-    are many: with few, part of it is luck, and likewise for shrinkage. Intervals resample items. k > 1.
+    are many: with few, part of it is luck, and likewise for shrinkage. Intervals are over items. k > 1.
     Raises NotEnoughData for fewer than k attempts or no items, ValueError for counts that cannot be.
     Source: pass@k of Chen et al. 2021, arXiv:2107.03374, eq. 1; expansion of MATH-Beyond (PAPERS #33);
     shrinkage as generally known, not checked against the paper.
@@ -87,14 +90,15 @@ def compare_boundaries(
     gain_1 = paired_difference(trained_1, base_1, rng, n_replicates)
     gain_k = paired_difference(trained_k, base_k, rng, n_replicates)
     never = base_1 == 0
-    expansion = bootstrap_mean(trained_k[never], rng, n_replicates) if never.any() else None
-    shrinkage = bootstrap_mean(1.0 - trained_k[~never], rng, n_replicates) if not never.all() else None
+    expansion = measure(trained_k[never], "expansion", UNIT) if never.any() else None
+    shrinkage = measure(1.0 - trained_k[~never], "shrinkage", UNIT) if not never.all() else None
     return BoundaryReport(k, gain_1, gain_k, expansion, shrinkage, _change(gain_1, gain_k))
 
 
 def _change(gain_1: PairedDifference, gain_k: PairedDifference) -> Change:
-    if gain_k.low > 0:
+    moves_k = gain_k.p_value < LEVEL  # the interval of few equal differences has no width
+    if gain_k.low > 0 and moves_k:
         return Change.EXPANSION
-    if gain_k.high < 0:
+    if gain_k.high < 0 and moves_k:
         return Change.NARROWING
-    return Change.SHARPENING if gain_1.low > 0 else Change.NONE_SHOWN
+    return Change.SHARPENING if gain_1.low > 0 and gain_1.p_value < LEVEL else Change.NONE_SHOWN

@@ -50,6 +50,15 @@ class NoiseBandEstimate:
     """95% quantile of the absolute paired difference."""
     n_replicates: int
     """Resampled comparisons behind it."""
+    n_items: int
+    n_runs: int
+    """Evaluations of the checkpoint at each item."""
+
+    def __str__(self) -> str:
+        return (
+            f"+-{self.half_width:.4f} (95%; n={self.n_items} items x {self.n_runs} runs, "
+            f"{self.n_replicates} resampled comparisons)"
+        )
 
 
 def paired_difference(
@@ -122,4 +131,4 @@ def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int
         first = rng.integers(n_runs, size=n_items)
         second = (first + rng.integers(1, n_runs, size=n_items)) % n_runs
         means[replicate] = np.mean(scores[first, items] - scores[second, items])
-    return NoiseBandEstimate(float(np.quantile(np.abs(means), 0.95)), n_replicates)
+    return NoiseBandEstimate(float(np.quantile(np.abs(means), 0.95)), n_replicates, n_items, n_runs)

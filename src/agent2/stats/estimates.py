@@ -98,14 +98,15 @@ def resampled_means(values: NDArray[np.float64], rng: np.random.Generator, n_rep
         raise ValueError(f"n_replicates={n_replicates} must be at least 1")
     n = values.size
     distinct, counts = np.unique(values, return_counts=True)
-    if distinct.size * 8 <= n:
-        drawn = rng.multinomial(n, counts / n, size=n_replicates)
-        return np.asarray(drawn @ distinct / n, dtype=np.float64)
+    has_ties = distinct.size * 8 <= n
     means = np.empty(n_replicates)
-    rows = max(1, CHUNK_ELEMENTS // n)
+    rows = max(1, CHUNK_ELEMENTS // (distinct.size if has_ties else n))
     for start in range(0, n_replicates, rows):
         stop = min(start + rows, n_replicates)
-        means[start:stop] = values[rng.integers(n, size=(stop - start, n))].mean(axis=1)
+        if has_ties:
+            means[start:stop] = rng.multinomial(n, counts / n, size=stop - start) @ distinct / n
+        else:
+            means[start:stop] = values[rng.integers(n, size=(stop - start, n))].mean(axis=1)
     return means
 
 

@@ -8,6 +8,7 @@ raises NotEnoughData with the number missing. The clustered intervals do NOT cov
 on the score.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, finite_vector, interval
+from agent2.stats.measure import Bounds, with_gaps
 
 FEW_CLUSTERS = 20
 """Fewer clusters than this are warned about (a rule of thumb; the literature says 20 to 50)."""
@@ -58,25 +60,30 @@ def clopper_pearson(n_success: int, n: int, confidence: float = 0.95) -> Estimat
     return Estimate(n_success / n, float(bounds.low), float(bounds.high), n, "Clopper-Pearson")
 
 
-def clustered_mean(values: ArrayLike, clusters: ArrayLike, confidence: float = 0.95) -> ClusteredEstimate:
+def clustered_mean(
+    values: ArrayLike, clusters: ArrayLike, confidence: float = 0.95, bounds: Bounds | None = None
+) -> ClusteredEstimate:
     """The mean of all observations with a cluster-robust t interval on clusters - 1 degrees of freedom.
 
-    values, clusters: one number and one label an observation. Squared error: G / (G - 1) * sum over the G clusters
-    of (sum of value - mean)^2, over n^2; with one observation a cluster it is the usual one. Raises
-    NotEnoughData for an empty or not finite input or fewer than 2 clusters, ValueError for unequal lengths.
+    values, clusters: one number and one label an observation. bounds: where values may lie, (0, 1) for rates; the
+    interval is cut there, and is not without them. Squared error: G / (G - 1) * sum over the G clusters
+    of (sum of value - mean)^2, over n^2; with one observation a cluster it is the usual one. Equal values give
+    width 0. Raises NotEnoughData for an empty or not finite input or fewer than 2 clusters, ValueError for
+    unequal lengths or values out of bounds.
     Source: Liang and Zeger 1986, Biometrika 73:13-22; for evaluations Miller 2024, arXiv:2411.00640; the
     G / (G - 1) correction and the degrees of freedom as generally known, not checked against the papers.
     """
     _check_confidence(confidence)
     vector, index, n_clusters = _grouped(values, clusters)
+    lowest, highest = bounds or (-math.inf, math.inf)
+    with_gaps(vector, "values", bounds)
     mean = float(vector.mean())
     deviation_G = np.bincount(index, vector - mean, minlength=n_clusters)
     error = float(np.sqrt(n_clusters / (n_clusters - 1) * np.square(deviation_G).sum())) / vector.size
     half_width = float(stats.t.ppf((1.0 + confidence) / 2.0, n_clusters - 1)) * error
+    low, high = max(lowest, mean - half_width), min(highest, mean + half_width)
     warning = _few_clusters(n_clusters)
-    return ClusteredEstimate(
-        mean, mean - half_width, mean + half_width, vector.size, n_clusters, "cluster-robust t", warning
-    )
+    return ClusteredEstimate(mean, low, high, vector.size, n_clusters, "cluster-robust t", warning)
 
 
 def cluster_bootstrap_mean(

@@ -120,8 +120,9 @@ def ratio_of_sums(
     parts, wholes: counts for each run, 0 <= part <= whole; a run with either missing is left out and counted.
     items: ids of the runs' items, which are then the independent units; without, each run is one. Units
     without events do not count in n. The interval is Student's with the linearised variance of a ratio, as
-    generally known (Cochran 1977, chapter 6; not checked against the book); it has width 0 when all units have the same
-    rate. Raises NotEnoughData when there are no events at all, ValueError for counts that cannot be.
+    generally known (Cochran 1977, chapter 6; not checked against the book); it has width 0 when all units have the
+    same rate, except for rates of 0 and 1: they get Wilson's, each unit taken as one verdict. Raises
+    NotEnoughData when there are no events at all, ValueError for counts that cannot be.
     """
     part, whole = with_gaps(parts, f"{what}: parts", COUNTS), with_gaps(wholes, f"{what}: wholes", COUNTS)
     same_length(what, parts=part, wholes=whole)
@@ -138,6 +139,9 @@ def ratio_of_sums(
     if whole.size == 0:
         raise NotEnoughData(f"{what}: no events in any run ({n_missing} runs missing), so there is no rate")
     value, n = float(part.sum() / whole.sum()), whole.size
+    if value in UNIT:
+        sure = wilson(n if value else 0, n, confidence)
+        return Measure(sure.value, sure.low, sure.high, n, n_missing, sure.method)
     if n == 1:
         return Measure(value, None, None, 1, n_missing, "no interval")
     error = math.sqrt(n / (n - 1) * float(np.square(part - value * whole).sum())) / float(whole.sum())

@@ -36,7 +36,8 @@ class PerformanceProfile:
             f"{self.share[middle]:.4f} [{self.low[middle]:.4f}, {self.high[middle]:.4f}] "
             f"above {self.thresholds[middle]:g}"
         )
-        size = f"n={self.n_runs} runs x {self.n_tasks} tasks, {len(self.thresholds)} thresholds"
+        missing = f", {self.n_missing} missing" if self.n_missing else ""
+        size = f"n={self.n_runs} runs x {self.n_tasks} tasks{missing}, {len(self.thresholds)} thresholds"
         return f"{at} ({size}, {self.method}{'; ' + self.warning if self.warning else ''})"
 
 
@@ -69,7 +70,7 @@ def performance_profile(
         n_tasks=table.n_tasks,
         n_missing=table.n_missing,
         method=f"bootstrap stratified by task, {n_replicates} replicates",
-        warning=few_runs_warning(table.n_runs),
+        warning=few_runs_warning(table.fewest_runs),
     )
 
 
@@ -109,7 +110,8 @@ def probability_of_improvement(
     method = f"probability of improvement, bootstrap stratified by task, {n_replicates} replicates"
     value = float(np.mean([pairs.mean() for pairs in beats]))
     n_missing = table_x.n_missing + table_y.n_missing
-    return RunEstimate(value, low, high, n_runs, table_x.n_tasks, n_missing, method, few_runs_warning(n_runs))
+    warning = few_runs_warning(min(table_x.fewest_runs, table_y.fewest_runs))
+    return RunEstimate(value, low, high, n_runs, table_x.n_tasks, n_missing, method, warning)
 
 
 def _two_tables(scores_x_RT: ArrayLike, scores_y_RT: ArrayLike) -> tuple[RunTable, RunTable]:

@@ -45,6 +45,11 @@ class RunTable:
         """Tasks, all with at least one score."""
         return self.start_T.size - 1
 
+    @property
+    def fewest_runs(self) -> int:
+        """Scores of the task that has the fewest."""
+        return int(np.diff(self.start_T).min())
+
     def task(self, index: int) -> NDArray[np.float64]:
         """The scores of one task."""
         return self.score_J[self.start_T[index] : self.start_T[index + 1]]

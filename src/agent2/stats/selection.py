@@ -7,7 +7,7 @@ Does NOT decide when two answers are the same: the caller writes them in one for
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
 from agent2.stats.attempts import pass_hat_k_by_item, verdicts
-from agent2.stats.measure import COUNTS, UNIT, Measure, Values, measure, with_gaps
+from agent2.stats.measure import COUNTS, UNIT, Measure, Values, measure, same_length, with_gaps
 from agent2.stats.metrics import pass_at_k_by_item
 
 NO_ROOM = 1e-12
@@ -62,13 +62,21 @@ class CostPerPoint:
     tokens: float | None
     verifier_calls: float | None
     latency_s: float | None
+    n: int
+    """Items."""
+    n_missing: Mapping[str, int]
+    """Name of the resource -> items without a record of it, left out of its mean."""
 
     def __str__(self) -> str:
         if self.points <= NO_ROOM:
             return f"{self.points:+.1f} points: nothing gained for the extra cost"
-        costs = (("tokens", self.tokens), ("verifier calls", self.verifier_calls), ("s latency", self.latency_s))
-        words = ", ".join(f"{name} not recorded" if cost is None else f"{cost:.4g} {name}" for name, cost in costs)
-        return f"{self.points:+.1f} points; for each point and item: {words}"
+        words = ", ".join(self._words(name) for name in self.n_missing)
+        return f"{self.points:+.1f} points; for each point and item: {words} (n={self.n} items)"
+
+    def _words(self, name: str) -> str:
+        cost, unit = getattr(self, name), {"latency_s": "s latency"}.get(name, name.replace("_", " "))
+        missing = f" ({self.n_missing[name]} missing)" if self.n_missing[name] else ""
+        return f"{unit} not recorded" if cost is None else f"{cost:.4g} {unit}{missing}"
 
 
 def majority_at_k(
@@ -141,20 +149,27 @@ def cost_per_point(
     """What search (k samples, a verifier, a vote) costs for each percentage point it adds.
 
     without, searched: rates of one attempt and of the search on the same items. The rest: what search spent
-    beyond one attempt, one value for each item; their mean is divided by the gain. Missing values are left
-    out, a resource with none at all is None. No gain, or a loss, gives None throughout.
+    beyond one attempt, one value for each item (or none at all: []); their mean is divided by the gain. Missing
+    values are left out and counted, a resource with none at all is None. No gain, or a loss, gives None
+    throughout. Raises ValueError for rates outside 0-1, costs below 0 or unequal numbers of items.
     """
     for rate in (without, searched):
         if not 0.0 <= rate <= 1.0:
             raise ValueError(f"rate {rate} must lie between 0 and 1; give probabilities, not percent")
     points = 100.0 * (searched - without)
-    spent = {"extra_tokens": extra_tokens, "verifier_calls": verifier_calls, "extra_latency_s": extra_latency_s}
-    costs = [_cost(values, name, points) for name, values in spent.items()]
-    return CostPerPoint(points, *costs)
+    spent = {
+        "tokens": with_gaps(extra_tokens, "extra_tokens", COUNTS),
+        "verifier_calls": with_gaps(verifier_calls, "verifier_calls", COUNTS),
+        "latency_s": with_gaps(extra_latency_s, "extra_latency_s", COUNTS),
+    }
+    same_length("cost_per_point", **{name: vector for name, vector in spent.items() if vector.size})
+    n = max(vector.size for vector in spent.values())
+    n_missing = {name: n - int(np.count_nonzero(~np.isnan(vector))) for name, vector in spent.items()}
+    costs = [_cost(vector, points) for vector in spent.values()]
+    return CostPerPoint(points, *costs, n, n_missing)
 
 
-def _cost(values: Values, name: str, points: float) -> float | None:
-    vector = with_gaps(values, name, COUNTS)
+def _cost(vector: NDArray[np.float64], points: float) -> float | None:
     there = vector[~np.isnan(vector)]
     return float(there.mean()) / points if there.size and points > NO_ROOM else None
 

@@ -74,6 +74,6 @@ class AdaStopState:
         undecided = sum(pair.verdict is Verdict.UNDECIDED for pair in self.pairs)
         need = f"; more seeds for {', '.join(self.needs_seeds)}" if self.needs_seeds else "; done"
         return (
-            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (AdaStop, interim {self.interim} of "
-            f"{self.settings.n_interims}, family-wise error {self.settings.alpha:g}){need}"
+            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (n={self.interim * self.settings.n_seeds} "
+            f"seeds at most, AdaStop, interim {self.interim} of {self.settings.n_interims}, family-wise error {self.settings.alpha:g}){need}"
         )

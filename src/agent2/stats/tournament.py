@@ -8,6 +8,7 @@ drawn models skip the first round (a bye is not a match); a draw counts half for
 goes on; so it does when the judge gives no score, and the match is counted as missing.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from agent2.errors import NotEnoughData
 from agent2.stats.matches import Matches, collect_matches
 
 Judge = Callable[[int, int, int], float | None]
-"""Takes a prompt number and two model numbers in the order shown; returns the first one's share of the win, or None."""
+"""Takes a prompt number and two model numbers in the order shown; returns the first one's share of the win; None or NaN: no score."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,7 @@ def play_bracket(n_models: int, prompt: int, judge: Judge, rng: np.random.Genera
         for first, second in zip(players[::2], players[1::2], strict=True):
             score = judge(prompt, first, second)
             played.append((prompt, first, second, score))
-            share = 0.5 if score is None else score
+            share = 0.5 if score is None or math.isnan(score) else score
             is_won = rng.random() < 0.5 if share == 0.5 else share > 0.5
             winners.append(first if is_won else second)
         players = rng.permutation(winners + waiting).tolist()  # also draws who is shown first next
