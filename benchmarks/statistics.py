@@ -246,11 +246,9 @@ def compare_pass_at_k() -> bool:
 
 def time_adastop() -> None:
     """AdaStop on 10 agents, of which two stand out: time, and seeds used beside the fixed design."""
-    try:
-        from agent2.stats.sequential import AdaStopSettings, compare_sequentially
-    except ImportError as error:
-        print(f"AdaStop: not there ({error})")
-        return
+    from agent2.stats.sequential import compare_sequentially
+    from agent2.stats.sequential_records import AdaStopSettings
+
     rng = np.random.default_rng(4)
     settings = AdaStopSettings()
     n_seeds = settings.n_seeds * settings.n_interims

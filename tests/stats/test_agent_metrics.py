@@ -141,6 +141,11 @@ def test_the_order_of_runs_does_not_matter_and_rates_are_bounded(runs, shuffler)
 
 
 def test_the_price_of_a_success_counts_what_is_missing():
-    runs = [AgentRun("a", 1, tokens=100.0), AgentRun("b", 0, tokens=50.0), AgentRun("c", 1), AgentRun("d", None)]
+    runs = [
+        AgentRun("a", 1, tokens=100.0),
+        AgentRun("b", 0, tokens=50.0),
+        AgentRun("c", 1),
+        AgentRun("d", None, tokens=9.0),
+    ]
     found = spend_per_success(runs, Resource.TOKENS)
     assert (found.value, found.n, found.n_missing) == (150.0, 2, 2)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.curves import check_extrapolation, fit_sigmoid
@@ -31,6 +32,13 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         fit = fit_sigmoid(COMPUTE, curve(COMPUTE) + rng.normal(0, 0.02, 40), start=0.1)
         held += fit.asymptote.low <= 0.7 <= fit.asymptote.high
     assert held >= 33  # 95% of 40, less Monte Carlo
+
+
+def test_the_interval_has_as_many_degrees_of_freedom_as_points_beyond_three():
+    scores = curve(COMPUTE[::5]) + np.tile([0.004, -0.004], 4)
+    wide, narrow = (fit_sigmoid(COMPUTE[::5], scores, 0.1, 0.0, confidence=level).asymptote for level in (0.9, 0.5))
+    ratio = stats.t.ppf(0.95, 8 - 3) / stats.t.ppf(0.75, 8 - 3)
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(ratio, rel=1e-6)
 
 
 def test_a_run_before_its_midpoint_leaves_the_asymptote_open():

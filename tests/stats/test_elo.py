@@ -29,6 +29,13 @@ def test_the_order_of_a_cycle_matters_and_the_interval_says_so():
     assert "over orders" in str(result)
 
 
+def test_the_interval_is_the_central_share_of_the_orders():
+    # the six orders of this cycle leave the first model at six equally likely ratings
+    matches = collect_matches([0, 1, 2], [1, 2, 0], [1.0, 1.0, 1.0], 3)
+    whole, middle = (elo(matches, rng(), 600, confidence, step=32.0) for confidence in (0.99, 0.5))
+    assert whole.low[0] < middle.low[0] < middle.high[0] < whole.high[0]
+
+
 def test_many_matches_with_small_steps_approach_bradley_terry_points():
     draws = rng(3)
     first = draws.integers(3, size=6000)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from agent2.errors import NotEnoughData
 from agent2.stats import estimates
@@ -30,6 +31,14 @@ def test_wilson_approaches_the_normal_interval_when_n_is_large():
     estimate = wilson(n // 4, n)
     half_width = 1.959963984540054 * math.sqrt(0.25 * 0.75 / n)
     assert estimate.high - estimate.value == pytest.approx(half_width, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_success", "n", "confidence"), [(0, 1, 0.95), (1, 7, 0.9), (37, 100, 0.95), (499, 500, 0.99)]
+)
+def test_wilson_equals_scipys(n_success, n, confidence):
+    found, known = wilson(n_success, n, confidence), binomtest(n_success, n).proportion_ci(confidence, method="wilson")
+    assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-12)
 
 
 def test_wilson_widens_with_confidence():

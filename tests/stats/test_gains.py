@@ -59,6 +59,7 @@ def test_seed_spread_of_a_hand_computed_case():
 
 def test_equal_seeds_have_no_spread_and_one_seed_says_nothing():
     assert seed_spread([0.25, 0.25]).std == 0.0
+    assert seed_spread([0.0, 0.25]).share_positive == 0.5
     for few in ([], [0.1], [0.1, None]):
         with pytest.raises(NotEnoughData, match="at least 2"):
             seed_spread(few)

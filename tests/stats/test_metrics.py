@@ -4,16 +4,7 @@ import numpy as np
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.metrics import mean, pass_at_k, pass_at_k_by_item
-
-
-def test_mean_is_over_items():
-    assert mean([0, 1, 0.5]) == pytest.approx(0.5)
-
-
-def test_mean_of_nothing_is_not_enough_data():
-    with pytest.raises(NotEnoughData):
-        mean([])
+from agent2.stats.metrics import pass_at_k, pass_at_k_by_item
 
 
 def test_pass_at_k_of_a_hand_computed_case():
@@ -39,6 +30,11 @@ def test_pass_at_k_equals_the_ratio_of_binomials(k):
 
 def test_large_numbers_of_attempts_do_not_overflow():
     assert 0.99 < pass_at_k([100], [10_000], 1000) < 1.0
+
+
+def test_no_items_are_not_enough_data():
+    with pytest.raises(NotEnoughData, match="empty"):
+        pass_at_k([], [], 1)
 
 
 def test_too_few_attempts_at_one_item_is_not_enough_data():

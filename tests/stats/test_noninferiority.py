@@ -68,6 +68,13 @@ def test_a_drop_beyond_the_margin_is_inferior():
     assert noninferiority(*verdicts(300, 5, 150, 45), margin=0.05).outcome is NonInferiorityOutcome.INFERIOR
 
 
+def test_the_p_value_is_one_sided():
+    n, n_new, n_reference = 100, 6, 9
+    low, _ = tango_interval(n_new, n_reference, n)
+    result = noninferiority(*verdicts(70, n_new, n_reference, 15), margin=-low)
+    assert result.p_value == pytest.approx(0.025, rel=1e-4)
+
+
 @pytest.mark.parametrize("margin", [0.02, 0.05, 0.2])
 def test_outcome_and_p_value_agree(margin):
     result = noninferiority(*verdicts(70, 6, 9, 15), margin=margin)

@@ -83,6 +83,7 @@ def test_a_percentage_equals_either_reading_of_a_bare_number():
 def test_the_edge_of_the_tolerance_is_exact():
     assert same("105", "100", 0.05) and same("95", "100", 0.05)
     assert same("0.105", "0.1", 0.05) and not same("0.10500001", "0.1", 0.05)
+    assert same("130", "100", 0.3)  # the float 0.3 is a little less
     assert same("-95", "-100", 0.05) and not same("95", "-100", 0.05)
 
 

@@ -70,3 +70,8 @@ def test_p_is_symmetric_and_does_not_depend_on_a_shift(a, b):
     assert 0.0 < p <= 1.0
     assert permutation_p(b, a, rng(), 1000)[0] == pytest.approx(p)
     assert permutation_p(a + 7, b + 7, rng(), 1000)[0] == pytest.approx(p)
+
+
+def test_few_runs_on_one_side_are_warned_about():
+    assert "fewer than 10 runs" in unpaired_difference(range(12), range(3), rng(), 100).warning
+    assert unpaired_difference(range(12), range(10), rng(), 100).warning == ""

@@ -107,6 +107,8 @@ def test_decision_accuracy_needs_paired_models():
         decision_accuracy([1, 2], [1], rng())
     with pytest.raises(NotEnoughData):
         decision_accuracy([1, math.nan], [1, 2], rng())
+    with pytest.raises(ValueError, match="n_replicates"):
+        decision_accuracy([1, 2], [1, 2], rng(), 0)
 
 
 def test_early_signal_of_straight_lines_is_perfect():

@@ -71,6 +71,13 @@ def test_bootstrap_intervals_approach_fishers():
     assert resampled.warning == ""
 
 
+def test_bootstrap_intervals_are_the_central_share_of_the_replicates():
+    matches = simulated(np.array([0.5, 0.0, -0.5]), 300)
+    found = bradley_terry_bootstrap(matches, rng(2), 200, confidence=0.8)
+    ends = np.quantile(strength_replicates(matches, rng(2), 200), [0.1, 0.9], axis=0)
+    assert [found.low, found.high] == [pytest.approx(ends[0]), pytest.approx(ends[1])]
+
+
 def test_a_model_that_never_lost_is_named():
     matches = collect_matches([0, 0, 1, 2], [1, 2, 2, 1], [1, 1, 1, 1], 3)
     with pytest.raises(NotEnoughData, match=r"models \[0\] won every match"):

@@ -17,6 +17,7 @@ def test_separability_equals_the_hand_counted_pairs():
 
 def test_touching_intervals_overlap():
     assert separability([0.0, 1.0], [1.0, 2.0]).value == 0.0
+    assert separability([1.0, 0.0], [2.0, 1.0]).value == 0.0
 
 
 def test_agreement_counts_one_for_the_same_order_minus_one_for_the_opposite_and_zero_if_unsure():

@@ -102,7 +102,7 @@ def test_far_agents_are_decided_first_and_need_no_more_seeds():
     assert not state.is_decided
     state = test.feed({"mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
     assert [pair.n for pair in state.pairs] == [6, 6, 12]
-    assert "2 of 3 pairs differ, 1 undecided" in str(state)
+    assert "2 of 3 pairs differ, 1 undecided (n=12 seeds each at most" in str(state)
 
 
 def test_levels_follow_how_many_pairs_can_be_equal_at_once():
@@ -143,6 +143,16 @@ def test_early_acceptance_ends_a_hopeless_comparison():
     early = compare_sequentially(scores, AdaStopSettings(5, 5, beta=0.5), rng())
     assert early.interim < late.interim == 5
     assert early.pairs[0].verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [([32, 1, 4], [2, 8, 16], Verdict.EQUAL), ([32, 1, 8], [2, 4, 16], Verdict.UNDECIDED)],
+)
+def test_early_acceptance_spends_an_equal_part_at_each_interim(a, b, verdict):
+    # 20 relabellings in 10 pairs of equal size; beta 0.25 accepts what is below the sixth: the two smallest
+    state = compare_sequentially({"a": a, "b": b}, AdaStopSettings(3, 2, beta=0.5), rng())
+    assert state.pairs[0].verdict is verdict
 
 
 def test_scores_beyond_the_last_whole_block_wait():

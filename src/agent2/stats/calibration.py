@@ -5,15 +5,12 @@ verdict is read from their rates (B17) and names how many scores were missing. D
 is too hard from a scorer that is broken: look at an oracle's score for that.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import Estimate, bootstrap_mean, wilson
+from agent2.stats.measure import UNIT, Measure, measure
 
 MIN_BASELINES = 3
 NEAR = 0.05
@@ -37,50 +34,37 @@ class Calibration:
     """What a pilot says."""
 
     health: Health
-    rates: Mapping[str, Estimate]
-    """Baseline -> rate with interval over items."""
-    missing: Mapping[str, int]
-    """Baseline -> items without a score, left out of its rate."""
+    rates: Mapping[str, Measure]
+    """Baseline -> rate with interval over items, and how many of them had no score."""
     main: str
     spread: float
     """Highest - lowest rate: what the benchmark has to tell baselines apart with."""
 
     def __str__(self) -> str:
-        lost = sum(self.missing.values())
+        lost = sum(rate.n_missing for rate in self.rates.values())
         return (
             f"{self.health}: {self.main} {self.rates[self.main]}; {len(self.rates)} baselines {self.spread:.4f} apart"
             + (f"; {lost} scores missing" if lost else "")
         )
 
 
-def calibrate(scores: Mapping[str, Sequence[float | None]], main: str, rng: np.random.Generator) -> Calibration:
+def calibrate(scores: Mapping[str, Sequence[float | None]], main: str) -> Calibration:
     """The verdict on a benchmark from a pilot of baselines.
 
     scores: baseline -> score of each item between 0 and 1; None or NaN is missing, left out and counted. main:
     the baseline that the benchmark is for. Verdicts, in this order: all rates at most 0.05: too hard or scorer
-    broken; all at least 0.95: outdated; else by the main model's rate, healthy from 0.40 to 0.80. Rates of
-    0/1 scores have Wilson intervals, others bootstrap ones. Raises NotEnoughData for fewer than three
-    baselines or one without any score, ValueError for scores outside 0-1 or an unknown main.
+    broken; all at least 0.95: outdated; else by the main model's rate, healthy from 0.40 to 0.80. Intervals
+    are those of `measure`. Raises NotEnoughData for fewer than three baselines or one without any score,
+    ValueError for scores outside 0-1 or an unknown main.
     Source: REQUIREMENTS B16, B17; "near" is our reading.
     """
     if len(scores) < MIN_BASELINES:
         raise NotEnoughData(f"a pilot needs at least {MIN_BASELINES} baselines, got {len(scores)}: {sorted(scores)}")
     if main not in scores:
         raise ValueError(f"main model {main!r} is not among the baselines {sorted(scores)}")
-    rates: dict[str, Estimate] = {}
-    missing: dict[str, int] = {}
-    for name, values in scores.items():
-        present = np.array([value for value in values if value is not None and not math.isnan(value)], dtype=np.float64)
-        missing[name] = len(values) - present.size
-        if present.size == 0:
-            raise NotEnoughData(f"baseline {name} has no score ({missing[name]} missing); run it again")
-        if np.any((present < 0) | (present > 1)):
-            raise ValueError(f"baseline {name} has scores outside 0-1; scale them first")
-        is_rate = bool(np.isin(present, (0.0, 1.0)).all())
-        rates[name] = wilson(int(present.sum()), present.size) if is_rate else bootstrap_mean(present, rng)
-    values_B = [estimate.value for estimate in rates.values()]
-    health = _verdict(values_B, rates[main].value)
-    return Calibration(health, rates, missing, main, max(values_B) - min(values_B))
+    rates = {name: measure(values, f"baseline {name}", UNIT) for name, values in scores.items()}
+    values_B = [rate.value for rate in rates.values()]
+    return Calibration(_verdict(values_B, rates[main].value), rates, main, max(values_B) - min(values_B))
 
 
 def _verdict(rates: list[float], main: float) -> Health:

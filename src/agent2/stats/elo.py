@@ -11,6 +11,7 @@ matches. For that, use `ranking.bradley_terry_bootstrap`.
 import numpy as np
 from numpy.typing import NDArray
 
+from agent2.stats.estimates import check_confidence
 from agent2.stats.matches import Matches
 from agent2.stats.ranking import Ranking
 
@@ -34,8 +35,7 @@ def elo(
     """
     if n_orders < 1 or not step > 0:
         raise ValueError(f"n_orders={n_orders} and step={step} must be above 0")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    check_confidence(confidence)
     rows = max(1, CHUNK_ELEMENTS // matches.n)
     parts = [_play(matches, rng, min(rows, n_orders - start), step) for start in range(0, n_orders, rows)]
     ratings = np.concatenate(parts)

@@ -53,11 +53,9 @@ def wilson(n_success: int, n: int, confidence: float = 0.95) -> Estimate:
     Raises NotEnoughData for n < 1 and ValueError for counts or a confidence that cannot be.
     Source: Wilson 1927, JASA 22:209-212.
     """
-    if n < 1:
-        raise NotEnoughData(f"a rate of {n} observations has no interval; at least one is needed")
-    if not 0 <= n_success <= n:
-        raise ValueError(f"{n_success} successes of {n} observations cannot be")
-    z = NormalDist().inv_cdf((1.0 + _checked(confidence)) / 2.0)
+    check_counts(n_success, n)
+    check_confidence(confidence)
+    z = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
     rate = n_success / n
     scale = 1.0 + z * z / n
     middle = (rate + z * z / (2 * n)) / scale
@@ -83,7 +81,8 @@ def bootstrap_mean(
 
 def interval(replicates: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
     """The central share of the replicates: their lower and upper quantile."""
-    tail = (1.0 - _checked(confidence)) / 2.0
+    check_confidence(confidence)
+    tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(replicates, [tail, 1.0 - tail])
     return float(low), float(high)
 
@@ -110,7 +109,15 @@ def resampled_means(values: NDArray[np.float64], rng: np.random.Generator, n_rep
     return means
 
 
-def _checked(confidence: float) -> float:
+def check_confidence(confidence: float) -> None:
+    """Raises ValueError for a confidence that cannot be."""
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
-    return confidence
+
+
+def check_counts(n_success: int, n: int) -> None:
+    """Raises NotEnoughData for n < 1 and ValueError for more successes than observations, or fewer than 0."""
+    if n < 1:
+        raise NotEnoughData(f"a rate of {n} observations has no interval; at least one is needed")
+    if not 0 <= n_success <= n:
+        raise ValueError(f"{n_success} successes of {n} observations cannot be")

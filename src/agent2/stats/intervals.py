@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, finite_vector, interval
+from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, check_confidence, check_counts, finite_vector, interval
 from agent2.stats.measure import Bounds, with_gaps
 
 FEW_CLUSTERS = 20
@@ -51,11 +51,8 @@ def clopper_pearson(n_success: int, n: int, confidence: float = 0.95) -> Estimat
     Raises NotEnoughData for n < 1 and ValueError for counts or a confidence that cannot be.
     Source: Clopper and Pearson 1934, Biometrika 26:404-413, as computed by scipy.
     """
-    if n < 1:
-        raise NotEnoughData(f"a rate of {n} observations has no interval; at least one is needed")
-    if not 0 <= n_success <= n:
-        raise ValueError(f"{n_success} successes of {n} observations cannot be")
-    _check_confidence(confidence)
+    check_counts(n_success, n)
+    check_confidence(confidence)
     bounds = stats.binomtest(n_success, n).proportion_ci(confidence, method="exact")
     return Estimate(n_success / n, float(bounds.low), float(bounds.high), n, "Clopper-Pearson")
 
@@ -73,7 +70,7 @@ def clustered_mean(
     Source: Liang and Zeger 1986, Biometrika 73:13-22; for evaluations Miller 2024, arXiv:2411.00640; the
     G / (G - 1) correction and the degrees of freedom as generally known, not checked against the papers.
     """
-    _check_confidence(confidence)
+    check_confidence(confidence)
     vector, index, n_clusters = _grouped(values, clusters)
     lowest, highest = bounds or (-math.inf, math.inf)
     with_gaps(vector, "values", bounds)
@@ -129,8 +126,3 @@ def _grouped(values: ArrayLike, clusters: ArrayLike) -> tuple[NDArray[np.float64
 
 def _few_clusters(n_clusters: int) -> str:
     return f"fewer than {FEW_CLUSTERS} clusters: the interval may be too narrow" if n_clusters < FEW_CLUSTERS else ""
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import wilson
+from agent2.stats.estimates import check_confidence, wilson
 
 Values: TypeAlias = ArrayLike | Sequence[float | None]
 """One number for each observation; None or NaN where it is missing."""
@@ -149,8 +149,7 @@ def ratio_of_sums(
 
 
 def _student(value: float, error: float, n: int, n_missing: int, bounds: Bounds | None, confidence: float) -> Measure:
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    check_confidence(confidence)
     half_width = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * error
     lowest, highest = bounds or (-math.inf, math.inf)
     return Measure(value, max(lowest, value - half_width), min(highest, value + half_width), n, n_missing, "Student t")

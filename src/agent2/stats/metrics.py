@@ -1,4 +1,4 @@
-"""Metrics over items: means and pass@k.
+"""pass@k from counts of correct attempts.
 
 Promises: averages are over items, never over pooled attempts; an empty or incomplete input raises
 NotEnoughData. Does NOT decide what a missing score means: the caller leaves it out and says how many.
@@ -9,11 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import finite_vector
-
-
-def mean(values: ArrayLike) -> float:
-    """The arithmetic mean. Raises NotEnoughData if empty or not finite."""
-    return float(finite_vector(values, "values").mean())
 
 
 def pass_at_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -> NDArray[np.float64]:

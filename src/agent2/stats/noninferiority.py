@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import finite_vector
+from agent2.stats.estimates import check_confidence, finite_vector
 
 EDGE = 1e-12
 """How near to -1 and 1 a difference of rates is looked for."""
@@ -71,8 +71,7 @@ def noninferiority(
     new, reference = finite_vector(scores_new, "scores_new"), finite_vector(scores_reference, "scores_reference")
     if new.size != reference.size:
         raise ValueError(f"scores_new has {new.size} items, scores_reference {reference.size}; pair them first")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    check_confidence(confidence)
     is_verdict = bool(np.isin(new, (0.0, 1.0)).all() and np.isin(reference, (0.0, 1.0)).all())
     if not 0.0 < margin < (1.0 if is_verdict else math.inf):
         raise ValueError(

@@ -127,7 +127,8 @@ def decision_accuracy(
 
     One score a model at each scale, in one order; at least 2 models. A pair tied at both scales agrees; tied
     at one of them it counts half. The interval is a percentile bootstrap over models (pairs of a model with
-    itself left out). Raises NotEnoughData for fewer than 2 models or missing scores, ValueError for unequal lengths.
+    itself left out): too narrow for few models, and of width 0 when all pairs agree. Raises NotEnoughData for
+    fewer than 2 models or missing scores, ValueError for unequal lengths or n_replicates < 1.
     Source: Signal and Noise (PAPERS #46); ties are our convention.
     """
     small, target = finite_vector(small_scores_M, "small_scores_M"), finite_vector(target_scores_M, "target_scores_M")
@@ -135,6 +136,8 @@ def decision_accuracy(
         raise ValueError(f"small_scores_M has {small.size} models, target_scores_M {target.size}; pair them first")
     if small.size < 2:
         raise NotEnoughData("decision accuracy needs at least 2 models, got 1")
+    if n_replicates < 1:
+        raise ValueError(f"n_replicates={n_replicates} must be at least 1")
     order_small = np.sign(small[:, None] - small)
     order_target = np.sign(target[:, None] - target)
     agrees_MM = 1.0 - 0.5 * np.abs(order_small - order_target)

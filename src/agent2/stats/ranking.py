@@ -18,7 +18,7 @@ from scipy import special, stats
 from scipy.sparse import csgraph
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import CHUNK_ELEMENTS
+from agent2.stats.estimates import CHUNK_ELEMENTS, check_confidence
 from agent2.stats.matches import Matches, resampled_win_tables, win_table
 
 MAX_STEPS = 200
@@ -69,8 +69,7 @@ def bradley_terry(matches: Matches, confidence: float = 0.95, prior: float = 0.0
     Source: Bradley and Terry 1952, Biometrika 39:324-345; existence: Ford 1957, Amer. Math. Monthly 64:28-33
     (as generally known; not checked against the papers).
     """
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    check_confidence(confidence)
     wins = _with_prior(win_table(matches), prior)
     _check_determined(wins)
     strength = fit_strengths(wins[None])[0]

@@ -166,7 +166,7 @@ def cost_per_point(
     n = max(vector.size for vector in spent.values())
     n_missing = {name: n - int(np.count_nonzero(~np.isnan(vector))) for name, vector in spent.items()}
     costs = [_cost(vector, points) for vector in spent.values()]
-    return CostPerPoint(points, *costs, n, n_missing)
+    return CostPerPoint(points, costs[0], costs[1], costs[2], n, n_missing)
 
 
 def _cost(vector: NDArray[np.float64], points: float) -> float | None:

@@ -72,8 +72,10 @@ class AdaStopState:
     def __str__(self) -> str:
         differ = sum(pair.verdict in (Verdict.LARGER, Verdict.SMALLER) for pair in self.pairs)
         undecided = sum(pair.verdict is Verdict.UNDECIDED for pair in self.pairs)
+        n_seeds = self.interim * self.settings.n_seeds
         need = f"; more seeds for {', '.join(self.needs_seeds)}" if self.needs_seeds else "; done"
         return (
-            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (n={self.interim * self.settings.n_seeds} "
-            f"seeds at most, AdaStop, interim {self.interim} of {self.settings.n_interims}, family-wise error {self.settings.alpha:g}){need}"
+            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (n={n_seeds} seeds each at most, "
+            f"AdaStop, interim {self.interim} of {self.settings.n_interims}, family-wise error "
+            f"{self.settings.alpha:g}){need}"
         )

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import Estimate, bootstrap_mean, finite_vector
+from agent2.stats.estimates import finite_vector
+from agent2.stats.measure import UNIT, Measure, measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class TimeProfiles:
     names: tuple[str, ...]
     ratios_SW: NDArray[np.float64]
     """Time / fastest time on that workload; infinite where not reached."""
-    scores: tuple[Estimate, ...]
+    scores: tuple[Measure, ...]
     """Area under each profile from 1 to max_ratio, divided by max_ratio - 1; interval over workloads."""
     max_ratio: float
 
@@ -34,7 +35,7 @@ class TimeProfiles:
 
     def __str__(self) -> str:
         ranked = sorted(zip(self.names, self.scores, strict=True), key=lambda pair: (-pair[1].value, pair[0]))
-        shown = ", ".join(f"{name} {score.value:.4f} [{score.low:.4f}, {score.high:.4f}]" for name, score in ranked)
+        shown = ", ".join(f"{name} {score}" for name, score in ranked)
         return f"{shown} (n={self.ratios_SW.shape[1]} workloads, profile up to {self.max_ratio:g})"
 
 
@@ -56,17 +57,16 @@ def time_to_target(times_P: ArrayLike, scores_P: ArrayLike, target: float) -> fl
 def compare_times(
     names: Sequence[str],
     times_SW: ArrayLike,
-    rng: np.random.Generator,
     held_out_SW: ArrayLike | None = None,
     max_ratio: float = 4.0,
-    n_replicates: int = 10_000,
 ) -> TimeProfiles:
     """Profiles and scores of submissions.
 
     times_SW: submissions x workloads, positive; infinity where the target was not reached, never NaN (a run
     that was lost must be repeated or its workload left out). held_out_SW: times on a held-out variant of each
     workload; where infinite, the workload counts as not reached. A workload that nobody reached counts, with
-    nothing, for everybody. Profile: share of workloads with ratio <= tau; its area is exact, not sampled.
+    nothing, for everybody. Profile: share of workloads with ratio <= tau; its area is exact, not sampled. Intervals
+    are over workloads, those of `measure`: a single workload has none.
     Raises NotEnoughData without submissions or workloads or with NaN, ValueError for times that are not positive.
     Source: AlgoPerf (PAPERS #88), time to result, held-out variants [A]; profile score as generally known,
     partly checked against public pages.
@@ -86,7 +86,7 @@ def compare_times(
     np.divide(times, fastest, out=ratios, where=np.isfinite(fastest))
     # the integral of 1[ratio <= tau] over tau from 1 to max_ratio is what is left after ratio
     areas_SW = np.clip(max_ratio - ratios, 0.0, None) / (max_ratio - 1.0)
-    scores = tuple(bootstrap_mean(areas, rng, n_replicates) for areas in areas_SW)
+    scores = tuple(measure(areas, "time score", UNIT) for areas in areas_SW)
     return TimeProfiles(tuple(names), ratios, scores, max_ratio)
 
 

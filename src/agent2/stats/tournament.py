@@ -18,7 +18,8 @@ from agent2.errors import NotEnoughData
 from agent2.stats.matches import Matches, collect_matches
 
 Judge = Callable[[int, int, int], float | None]
-"""Takes a prompt number and two model numbers in the order shown; returns the first one's share of the win; None or NaN: no score."""
+"""Takes a prompt number and two model numbers in the order shown; returns the first one's share of the win (None or
+NaN: no score)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

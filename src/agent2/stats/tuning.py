@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import Estimate, finite_vector
+from agent2.stats.estimates import Estimate, check_confidence, finite_vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,7 @@ def tuning_gap(
         raise ValueError(f"seeds {both[:5]} are both tuning and test seeds; test on seeds that tuning never saw")
     if len(test) < 2:
         raise NotEnoughData(f"a test mean with an interval needs at least 2 test seeds, got {len(test)}")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+    check_confidence(confidence)
     tune_scores = finite_vector(list(tuning[incumbent].values()), f"tuning scores of {incumbent}")
     test_scores = finite_vector(list(test.values()), "test scores")
     n_tune, n_test = tune_scores.size, test_scores.size

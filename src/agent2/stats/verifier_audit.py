@@ -1,6 +1,6 @@
 """Verifier audit: do the tests of a problem refuse every known-wrong solution, and accept the right ones?
 
-Promises: a problem is the unit (intervals resample problems); a solution that was not run is not counted as
+Promises: a problem is the unit (intervals are over problems); a solution that was not run is not counted as
 refused. Does NOT judge how diverse the known-wrong solutions are: a verifier is only as audited as they are.
 """
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import Estimate, interval, wilson
+from agent2.stats.estimates import Estimate, wilson
+from agent2.stats.measure import Measure, ratio_of_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class AuditedProblem:
 class VerifierAudit:
     """How well the tests of a set of problems verify."""
 
-    detection_rate: Estimate
+    detection_rate: Measure
     """Share of wrong solutions that some test fails; interval over problems."""
     accuracy: Estimate
     """Share of problems whose tests refuse every wrong solution and accept every correct one."""
@@ -48,22 +49,20 @@ class VerifierAudit:
         )
 
 
-def audit_verifier(
-    problems: Sequence[AuditedProblem], rng: np.random.Generator, n_orders: int = 200, n_replicates: int = 2000
-) -> VerifierAudit:
+def audit_verifier(problems: Sequence[AuditedProblem], rng: np.random.Generator, n_orders: int = 200) -> VerifierAudit:
     """Detection rate and verifier accuracy, and how accuracy grows with the number of tests.
 
     problems: at least one, each with at least one wrong solution and one test. rng draws n_orders random
-    orders of each problem's tests for the curve, and the bootstrap over problems. Raises NotEnoughData for
-    no problem, no wrong solution or no test, ValueError for verdicts that are not 0/1 (drop solutions that
-    were not run) or unequal numbers of tests.
+    orders of each problem's tests for the curve. Raises NotEnoughData for no problem, no wrong solution or no
+    test, ValueError for verdicts that are not 0/1 (drop solutions that were not run) or unequal numbers of
+    tests.
     Source: SAGA (PAPERS #30), names of detection rate and verifier accuracy; definitions as generally known,
     not checked against the paper.
     """
     if not problems:
         raise NotEnoughData("a verifier audit needs at least one problem with known-wrong solutions")
-    if n_orders < 1 or n_replicates < 1:
-        raise ValueError(f"n_orders={n_orders} and n_replicates={n_replicates} must be at least 1")
+    if n_orders < 1:
+        raise ValueError(f"n_orders={n_orders} must be at least 1")
     checked = [_checked(problem, number) for number, problem in enumerate(problems)]
     detected = np.array([int(wrong.any(axis=1).sum()) for wrong, _ in checked], dtype=np.float64)
     n_wrong = np.array([len(wrong) for wrong, _ in checked], dtype=np.float64)
@@ -74,12 +73,9 @@ def audit_verifier(
     for wrong, correct in checked:
         curve += _accuracy_by_tests(wrong, correct, n_tests, n_orders, rng)
     curve /= len(checked)
-    counts = rng.multinomial(len(checked), np.full(len(checked), 1 / len(checked)), size=n_replicates)
-    low, high = interval((counts @ detected) / (counts @ n_wrong))
-    rate = Estimate(float(detected.sum() / n_wrong.sum()), low, high, len(checked), "bootstrap over problems")
     n_correct = sum(len(correct) for _, correct in checked)
     return VerifierAudit(
-        rate,
+        ratio_of_sums(detected, n_wrong, "detection rate"),
         wilson(n_right, len(checked)),
         int(alarms.sum()),
         n_correct,
