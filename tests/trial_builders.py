@@ -8,6 +8,16 @@ import yaml
 from agent2.arena.tasks import load_task
 from grading_builders import write_checkpoint
 
+SUBMIT_COPY = """
+import os, shutil, httpx
+shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
+body = {"model_path": "output/model", "note": "copy"}
+print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json=body, timeout=None).json())
+"""
+"""An agent's program that submits the base model and waits for its score."""
+SUBMIT_COPY_AND_GO_ON = SUBMIT_COPY.replace('"note": "copy"', '"note": "copy", "wait": False')
+"""The same without waiting."""
+
 
 def write_task(folder: Path, **changes) -> Path:
     """The arithmetic task on a random base model, with few items."""

@@ -5,28 +5,7 @@ from agent2.arena.eventlog import EventLog
 from agent2.arena.sweep import compare_agents, decide_sweep, run_sweep, sweep_rows
 from agent2.arena.sweep_spec import SweepSpec, plan_trials
 from agent2.errors import ConfigError
-from trial_builders import quiet, write_agent, write_task
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """One installation and base model for all sweeps here, so that base cards are made once and then cached."""
-    return tmp_path_factory.mktemp("installation")
-
-
-@pytest.fixture
-def task(shared, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
-    if not (shared / "task.yaml").exists():
-        write_task(shared)
-    return str(shared / "task.yaml")
-
-
-COPYCAT = """
-import os, shutil, httpx
-shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
-httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json={"model_path": "output/model"}, timeout=None)
-"""
+from trial_builders import SUBMIT_COPY, quiet, write_agent
 
 
 def spec(task, agents, seeds=(0,), **changes):
@@ -51,7 +30,7 @@ def test_an_unknown_agent_stops_a_sweep_before_anything_runs(task, tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
-    copy = write_agent(tmp_path / "copycat", COPYCAT)
+    copy = write_agent(tmp_path / "copycat", SUBMIT_COPY)
     plan = spec(task, ["nop", "base-copy", str(copy)], parallel=2)
     root, failures = run_sweep(plan, tmp_path / "out", quiet)
     assert failures == []
@@ -125,7 +104,7 @@ def test_a_damaged_trial_is_a_row_that_says_so_and_hides_no_other(task, tmp_path
 
 @pytest.mark.slow
 def test_a_sweep_until_decided_adds_seeds_up_to_its_cap_and_compares_over_all_of_them(task, tmp_path):
-    twin = write_agent(tmp_path / "twin", COPYCAT)
+    twin = write_agent(tmp_path / "twin", SUBMIT_COPY)
     plan = spec(task, ["base-copy", str(twin)], until_decided={"seeds_per_round": 2, "max_seeds": 2}, parallel=2)
     root, failures = run_sweep(plan, tmp_path / "out", quiet)
     assert failures == []

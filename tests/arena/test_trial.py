@@ -21,35 +21,9 @@ from agent2.arena.trial import resume_trial, run_trial
 from agent2.cards.reader import validate_card
 from agent2.errors import ConfigError
 from agent2.records import Split
-from trial_builders import quiet, write_agent, write_task
+from trial_builders import SUBMIT_COPY, SUBMIT_COPY_AND_GO_ON, quiet, write_agent
 
 pytestmark = pytest.mark.slow
-
-SUBMIT_COPY = """
-    import os, shutil, httpx
-    shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
-    body = {"model_path": "output/model", "note": "copy", "wait": WAIT}
-    print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json=body, timeout=None).json())
-"""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """One installation and base model for all trials here, so that base cards are made once and then cached."""
-    return tmp_path_factory.mktemp("installation")
-
-
-@pytest.fixture
-def home(shared, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
-    return shared / "home"
-
-
-@pytest.fixture
-def task(shared, home):
-    if not (shared / "task.yaml").exists():
-        write_task(shared)
-    return str(shared / "task.yaml")
 
 
 def play(task, agent, out, *overrides):
@@ -74,7 +48,7 @@ def test_an_agent_that_does_nothing_has_no_submission_and_no_zero(task, tmp_path
 
 
 def test_a_copy_of_the_base_is_flagged_by_its_weights_and_gains_exactly_nothing(task, tmp_path):
-    agent = write_agent(tmp_path / "copycat", SUBMIT_COPY.replace("WAIT", "True"))
+    agent = write_agent(tmp_path / "copycat", SUBMIT_COPY)
     _, evidence = play(task, agent, tmp_path / "trials")
     (submission,) = evidence.submissions
     assert submission.state is SubmissionState.SCORED
@@ -85,7 +59,7 @@ def test_a_copy_of_the_base_is_flagged_by_its_weights_and_gains_exactly_nothing(
 
 
 def test_a_crash_is_recorded_with_its_exit_code_and_log(task, tmp_path):
-    agent = write_agent(tmp_path / "crash", "raise SystemExit('boom') if False else RuntimeError('boom at work')")
+    agent = write_agent(tmp_path / "crash", "raise RuntimeError('boom at work')")
     _, evidence = play(task, agent, tmp_path / "trials")
     assert evidence.agent_end is AgentEnd.CRASHED
     assert evidence.agent_exit_code == 1
@@ -93,8 +67,8 @@ def test_a_crash_is_recorded_with_its_exit_code_and_log(task, tmp_path):
 
 
 def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_counts(task, tmp_path):
-    program = SUBMIT_COPY.replace("WAIT", "False") + "    import signal, time\n"
-    program += "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(600)\n"
+    program = SUBMIT_COPY_AND_GO_ON + "import signal, time\n"
+    program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
     agent = write_agent(tmp_path / "hang", program)
     started = time.monotonic()
     _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=8")
@@ -243,7 +217,7 @@ def test_knowing_the_generator_does_not_give_the_hidden_items(home):
 
 
 def test_a_harness_killed_while_it_evaluates_is_resumed_without_losing_or_doubling_a_score(task, home, tmp_path):
-    program = SUBMIT_COPY.replace("WAIT", "False") + "    import time\n    time.sleep(600)\n"
+    program = SUBMIT_COPY_AND_GO_ON + "import time\ntime.sleep(600)\n"
     agent = write_agent(tmp_path / "sleeper", program)
     root = new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="killed")
     harness = subprocess.Popen(

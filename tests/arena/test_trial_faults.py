@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import time
 
 import psutil
@@ -21,29 +22,9 @@ from agent2.arena.plan import new_trial
 from agent2.arena.trial import TrialStopped, resume_trial, run_trial
 from agent2.cards.reader import validate_card
 from agent2.records import Split
-from trial_builders import quiet, write_agent, write_task
+from trial_builders import SUBMIT_COPY, quiet, write_agent, write_task
 
 pytestmark = pytest.mark.slow
-
-SUBMIT_COPY = """
-    import os, shutil, httpx
-    shutil.copytree(os.environ["MODEL_PATH"], os.environ["OUTPUT_DIR"] + "/model")
-    print(httpx.post(os.environ["GRADING_SERVER_URL"] + "/submit", json={"model_path": "output/model"}, timeout=None))
-"""
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """One installation and base model for all trials here, so that base cards are made once and then cached."""
-    return tmp_path_factory.mktemp("installation")
-
-
-@pytest.fixture
-def task(shared, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
-    if not (shared / "task.yaml").exists():
-        write_task(shared)
-    return str(shared / "task.yaml")
 
 
 def play(task, agent, out, *overrides):
@@ -73,7 +54,7 @@ HOSTILE = r"""
 
 
 def test_a_hostile_workspace_costs_neither_the_trial_nor_an_accepted_submission(task, tmp_path):
-    agent = write_agent(tmp_path / "hostile", HOSTILE + SUBMIT_COPY)
+    agent = write_agent(tmp_path / "hostile", textwrap.dedent(HOSTILE) + SUBMIT_COPY)
     root, evidence = play(task, agent, tmp_path / "trials")
     assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
     assert [s.state for s in evidence.submissions] == [SubmissionState.SCORED]

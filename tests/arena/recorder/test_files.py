@@ -41,7 +41,7 @@ def test_skip_names_count_only_at_the_top(tmp_path):
 def test_a_name_that_is_no_utf8_is_escaped(tmp_path):
     with open(os.fsencode(tmp_path) + b"/\xff.py", "w") as file:
         file.write("x")
-    assert names(tmp_path) == ["\\udcff.py"] or names(tmp_path) == ["\\xff.py"]
+    assert names(tmp_path) == ["\\xff.py"]
 
 
 def test_folders_nested_deeper_than_the_limit_are_left_out_without_a_crash(tmp_path):

@@ -1,0 +1,24 @@
+"""An installation, a random base model and a small task, shared by the trials of one module."""
+
+import pytest
+
+from trial_builders import write_task
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One installation and base model for all trials of a module, so that base cards are made once and then cached."""
+    return tmp_path_factory.mktemp("installation")
+
+
+@pytest.fixture
+def home(shared, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
+    return shared / "home"
+
+
+@pytest.fixture
+def task(shared, home):
+    if not (shared / "task.yaml").exists():
+        write_task(shared)
+    return str(shared / "task.yaml")
