@@ -215,6 +215,11 @@ class Score:
     """One sentence that a reader can verify in the card."""
     fault: Fault | None = None
     """Set exactly when `value` is None."""
+    views: Mapping[str, float | None] = field(default_factory=dict)
+    """Further numbers of the same rollout by name, in their own units (`answer_parsed` 0 or 1, `tool_errors` a count);
+    None: asked for and not known."""
+    labels: Sequence[str] = ()
+    """Badcase classes that apply, `ifeval_keyword_missing`."""
 
 
 class Scorer(Protocol):
@@ -255,6 +260,18 @@ class EvaluationProtocol:
     dtype: str
     chat_template_digest: str
     """Of the template in use; a checkpoint that brings another one is incomparable."""
+    context_length: int | None = None
+    """Most tokens of prompt and completion together; None: the model's own limit."""
+    tools: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Permissions and limits of tool use, where the world has tools."""
+    max_wall_time_s: float | None = None
+    """For one rollout; None: no limit."""
+    retries: int = 1
+    """How often an attempt may be begun anew after a fault that allows it."""
+    prompt_digest: str = ""
+    """Of instructions and examples that the benchmark puts around an item; empty: it adds none."""
+    judge_digest: str = ""
+    """Of the judge's model and prompt; empty: no judge."""
 
     @property
     def digest(self) -> str:
