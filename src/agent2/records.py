@@ -218,7 +218,7 @@ class Score:
     views: Mapping[str, float | None] = field(default_factory=dict)
     """Further numbers of the same rollout by name, in their own units (`answer_parsed` 0 or 1, `tool_errors` a count);
     None: asked for and not known."""
-    labels: Sequence[str] = ()
+    labels: tuple[str, ...] = ()
     """Badcase classes that apply, `ifeval_keyword_missing`."""
 
 
