@@ -4,7 +4,7 @@ import pytest
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.training.grpo import GrpoSettings, train_grpo
+from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from model_builders import make_model, make_rows
 
 pytestmark = pytest.mark.slow
@@ -31,8 +31,7 @@ def test_it_moves_the_model_towards_what_is_rewarded_and_hands_out_checkpoints_o
         starts_with_one,
         tmp_path / "run" / "model",
         settings,
-        lines.append,
-        lambda step, folder: saved.append((step, inspect_checkpoint(folder).weights_digest)),
+        GrpoHooks(lines.append, lambda step, folder: saved.append((step, inspect_checkpoint(folder).weights_digest))),
     )
     assert [step for step, _ in saved] == [30]
     final = inspect_checkpoint(report.checkpoint)

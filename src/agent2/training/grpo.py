@@ -56,20 +56,30 @@ class GrpoSettings:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GrpoHooks:
+    """What a caller wants to be told while training goes."""
+
+    on_log: OnLog | None = None
+    on_checkpoint: OnCheckpoint | None = None
+    callbacks: Sequence[TrainerCallback] = ()
+    """Of the trainer, such as a monitor's; they come after our own."""
+
+
 def train_grpo(
     model_path: Path,
     rows: Sequence[Mapping[str, str]],
     reward: Reward,
     out_dir: Path,
     settings: GrpoSettings,
-    on_log: OnLog | None = None,
-    on_checkpoint: OnCheckpoint | None = None,
+    hooks: GrpoHooks | None = None,
 ) -> TrainReport:
     """Train the model in model_path on the prompts of rows and save it in out_dir.
 
     Randomness: all of it from settings.seed. Raises ConfigError if there are no rows or one lacks a field.
     """
     started = time.monotonic()
+    hooks = hooks or GrpoHooks()
     require_rows("train_grpo", rows)
     use_threads()
     set_seed(settings.seed)
@@ -81,8 +91,9 @@ def train_grpo(
         train_dataset=Dataset.from_list([_prompt(row) for row in rows]),
         processing_class=tokenizer,
         callbacks=[
-            LogWriter(log_path(out_dir), "grpo", on_log),
-            _CheckpointSaver(settings.checkpoint_steps, model_path, out_dir, on_checkpoint),
+            LogWriter(log_path(out_dir), "grpo", hooks.on_log),
+            _CheckpointSaver(settings.checkpoint_steps, model_path, out_dir, hooks.on_checkpoint),
+            *hooks.callbacks,
         ],
     )
     return run_and_save(trainer, model_path, out_dir, started)

@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent2.benchmarks.arithmetic.rewards import verify
 from agent2.training.checkpoints import use_threads
-from agent2.training.grpo import GrpoSettings, train_grpo
+from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from agent2.training.logs import LogLine
 from agent2.training.participant import evaluation_words, read_participant
 
@@ -45,7 +45,9 @@ def main() -> None:
             f"submission {answer['submission_id']}: {answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
         )
 
-    report = train_grpo(me.base, me.train, reward, me.output / "model", SETTINGS, print_line, check_and_submit)
+    report = train_grpo(
+        me.base, me.train, reward, me.output / "model", SETTINGS, GrpoHooks(print_line, check_and_submit)
+    )
     check_and_submit(report.steps, report.checkpoint)
     print(f"trained {report.steps} steps in {report.seconds:.0f} s, halfway submission included")
 
