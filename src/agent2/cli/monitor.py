@@ -1,0 +1,48 @@
+"""`agent2 monitor`: what a training log says about the run, held against a suite."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def monitor(
+    log: Annotated[Path, typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .csv or a TensorBoard folder.")],
+    suite: Annotated[str, typer.Option(help="Suite whose metrics and gates hold: a name or a file.")],
+    rollouts: Annotated[
+        Path | None, typer.Option(help="Card or JSON lines with rewards, to pull suspicious rollouts from.")
+    ] = None,
+    settings: Annotated[Path | None, typer.Option(help="YAML with other detector thresholds.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("monitor"),
+) -> None:
+    """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
+    from agent2.cli.show import print_path, print_table
+    from agent2.config import load_yaml
+    from agent2.contract.effects import TrainingAction
+    from agent2.contract.suite_files import load_suite
+    from agent2.monitor.pulls import pull, read_rewarded
+    from agent2.monitor.readers import read_log
+    from agent2.monitor.signals import MonitorSettings
+    from agent2.monitor.verdict import Rules, verdict
+    from agent2.monitor.watch import watch
+    from agent2.reports.monitor_pages import signal_table, write_monitor_report
+
+    contract = load_suite(suite)
+    chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
+    rules = Rules(contract.metrics, contract.gates, chosen)
+    run = read_log(log)
+    seen = watch(run, chosen, rules.benchmarks())
+    found = verdict(run, seen.signals, rules)
+    pulled = pull(read_rewarded(rollouts)) if rollouts is not None else None
+    paths = write_monitor_report(seen, found, pulled, contract.name, out)
+    columns, rows = signal_table(seen)
+    if rows:
+        print_table(columns, rows)
+    for note in run.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"training action: {found.action.value}")
+    for reason in found.reasons:
+        typer.echo(f"  {reason}")
+    print_path("report", paths.html)
+    if seen.signals or found.action is not TrainingAction.CONTINUE:
+        raise typer.Exit(1)

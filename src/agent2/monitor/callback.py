@@ -1,0 +1,137 @@
+"""A Trainer callback that watches a run live and acts: it pauses a run that goes wrong, or rolls it back.
+
+    callback = MonitorCallback(LiveMonitor(Rules(suite.metrics, suite.gates)), out_dir)
+    trainer = GRPOTrainer(..., callbacks=[callback])
+
+    pause                the model is saved as `<out>/paused-step-N`, `<out>/pause.json` says why, training stops
+    pause_human_review   the same; `pause.json` names the review
+    rollback             the weights of the last evaluation whose scores were the best so far are put back first
+                         (`<out>/last-good`)
+
+Training stops at the end of the running step; nothing that was learned is lost, and `pause.json` names the folder
+to go on from. Promises: a monitor that breaks stops the run with its error, because a run that nobody watches is not
+what was asked for. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from agent2.contract.effects import TrainingAction
+from agent2.monitor.live import LiveMonitor
+from agent2.monitor.series import PRIVATE
+from agent2.monitor.verdict import TrainingVerdict
+
+_log = logging.getLogger(__name__)
+
+Evaluate = Callable[[Any], Mapping[str, float]]
+"""Scores of the model as it is now, by the names of the suite's metrics (a small evaluation, C11)."""
+PAUSE_NAME = "pause.json"
+
+
+class MonitorCallback(TrainerCallback):  # type: ignore[misc]
+    """Feeds a `LiveMonitor` with what the trainer logs, and obeys it."""
+
+    def __init__(
+        self,
+        monitor: LiveMonitor,
+        out: Path,
+        evaluate: Evaluate | None = None,
+        evaluate_every_steps: int = 50,
+        on_verdict: Callable[[TrainingVerdict], None] | None = None,
+    ) -> None:
+        self._monitor = monitor
+        self._out = out
+        self._evaluate = evaluate
+        self._every = evaluate_every_steps
+        self._on_verdict = on_verdict
+        self._good_step: int | None = None
+        self._good: dict[str, torch.Tensor] = {}
+        self.stopped_by: TrainingVerdict | None = None
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """The model as it comes is the first to go back to."""
+        self._keep(kwargs["model"], state.global_step)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Judge what the trainer just logged."""
+        numbers = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        if numbers and self.stopped_by is None:
+            self._obey(self._monitor.add(state.global_step, numbers), control, kwargs)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Evaluate every so many steps; a model whose scores are the best so far becomes the one to go back to."""
+        if self._evaluate is None or state.global_step % self._every or self.stopped_by is not None:
+            return
+        scores = self._evaluate(kwargs["model"])
+        found = self._monitor.add(state.global_step, scores)
+        if found.action is TrainingAction.CONTINUE and not self._has_fallen():
+            self._keep(kwargs["model"], state.global_step)
+        self._obey(found, control, kwargs)
+
+    def _has_fallen(self) -> bool:
+        """Whether a benchmark or the private score lies below its best: not a model to go back to, gate or no gate."""
+        log = self._monitor.log
+        watched = [log.get(name) for name in (*self._monitor.rules.benchmarks(), PRIVATE)]
+        return any(series is not None and series.values[-1] < series.values.max() for series in watched)
+
+    def _keep(self, model: Any, step: int) -> None:
+        self._good_step = step
+        self._good = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+
+    def _obey(self, found: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:
+        if self._on_verdict is not None:
+            self._on_verdict(found)
+        if found.action is TrainingAction.CONTINUE:
+            return
+        self.stopped_by = found
+        folder = self._out / f"paused-step-{found.step}"
+        _save(parts, folder)
+        if found.action is TrainingAction.ROLLBACK:
+            parts["model"].load_state_dict(self._good)
+            folder = self._out / "last-good"
+            _save(parts, folder)
+        control.should_training_stop = True
+        self._write(found, folder)
+        _log.warning("training stopped at step %d: %s: %s", found.step, found.action.value, "; ".join(found.reasons))
+
+    def _write(self, found: TrainingVerdict, folder: Path) -> None:
+        record = {
+            "action": found.action.value,
+            "step": found.step,
+            "reasons": list(found.reasons),
+            "go_on_from": str(folder),
+            "last_good_step": self._good_step,
+            "needs_human_review": found.action is TrainingAction.PAUSE_HUMAN_REVIEW,
+        }
+        path = self._out / PAUSE_NAME
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+
+def _save(parts: Mapping[str, Any], folder: Path) -> None:
+    """The model, and the tokenizer that the trainer was given."""
+    parts["model"].save_pretrained(folder)
+    tokenizer = parts.get("processing_class")
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,281 @@
+"""One detector for each danger: a function of the log so far, the settings and the primary metric's name.
+
+Promises: each looks at nothing but the log it is given, so replaying a log step by step raises the same signals
+at the same steps as watching it live; a quantity that was not logged raises nothing (`watch` lists what was not
+watched). Sources: the monitoring table and the loophole pattern of the requirements (N02-N09, L12).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from agent2.monitor.series import Series, TrainingLog
+from agent2.monitor.signals import Danger, MonitorSettings, Signal
+from agent2.monitor.trends import Trend, median_before_end, reference, robust_spread, trend
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a detector is told."""
+
+    log: TrainingLog
+    settings: MonitorSettings
+    benchmarks: Sequence[str]
+    """Series that are benchmark scores, higher is better; the primary metric first."""
+
+
+Detector = Callable[[Watched], Signal | None]
+
+
+def reward_benchmark_divergence(watched: Watched) -> Signal | None:
+    """Reward rises and a benchmark lies below its best for two evaluations in a row, still falling."""
+    rising = _trend_of(watched, "reward")
+    if rising is None or not rising.rises(watched.settings.trend_p):
+        return None
+    for name in watched.benchmarks:
+        fallen = _fallen(watched, name)
+        if fallen is not None:
+            best, now, step = fallen
+            return Signal(
+                Danger.REWARD_BENCHMARK_DIVERGENCE,
+                max(step, _last(watched, "reward")),
+                ("reward", name),
+                f"reward rose from {rising.start:.4g} to {rising.end:.4g} while {name} fell from its best "
+                f"{best:.4g} to {now:.4g}, twice in a row more than {watched.settings.benchmark_tolerance:g} below it",
+                "read high-reward samples that the benchmark calls wrong; check reward, verifier and judge",
+            )
+    return None
+
+
+def kl_spike(watched: Watched) -> Signal | None:
+    """The latest KL lies far above what the points before it make usual."""
+    series, settings = watched.log.get("kl"), watched.settings
+    if series is None or len(series) < 9:
+        return None
+    before = series.values[-settings.kl_window - 1 : -1]
+    middle, spread = robust_spread(before)
+    now = float(series.values[-1])
+    if now <= middle + settings.kl_sigmas * spread or now <= settings.kl_ratio * max(middle, 0.0) or now <= 0.0:
+        return None
+    if now <= middle + settings.kl_sigmas * 1e-3:  # a KL of a few thousandths of a nat moves nothing
+        return None
+    return Signal(
+        Danger.KL_SPIKE,
+        int(series.steps[-1]),
+        ("kl",),
+        f"KL is {now:.4g}, the {len(before)} points before it have median {middle:.4g} and spread {spread:.2g}",
+        "look at the learning rate, the batch of that step and its longest or best rewarded samples",
+    )
+
+
+def entropy_collapse(watched: Watched) -> Signal | None:
+    """Entropy is nearly used up, or most of what was there went within a few points."""
+    series, settings = watched.log.get("entropy"), watched.settings
+    start = reference(series, settings.reference) if series is not None else None
+    if series is None or start is None or start <= 0 or len(series) <= settings.reference:
+        return None
+    n_points = min(settings.smoothing, 3)
+    now = median_before_end(series, n_points)
+    earlier = median_before_end(series, n_points, back=settings.entropy_window)
+    is_gone = now < settings.entropy_floor * start
+    is_going = now < 0.5 * start and now < (1 - settings.entropy_fast_fall) * earlier
+    if not (is_gone or is_going):
+        return None
+    lost = f"it lost {1 - now / earlier:.0%} within {settings.entropy_window} points"
+    how = f"{now / start:.0%} of its start" if is_gone else lost
+    return Signal(
+        Danger.ENTROPY_COLLAPSE,
+        int(series.steps[-1]),
+        ("entropy",),
+        f"entropy is {now:.4g}, it began at {start:.4g}: {how}",
+        "stop before the policy is deterministic: lower the learning rate, raise the entropy or KL term",
+    )
+
+
+def length_inflation(watched: Watched) -> Signal | None:
+    """Responses have grown by more than the limit since the start."""
+    change = _change_since_start(watched, "length")
+    if change is None or change[1] <= (1 + watched.settings.length_growth) * change[0]:
+        return None
+    start, now, step = change
+    return Signal(
+        Danger.LENGTH_INFLATION,
+        step,
+        ("length",),
+        f"response length went from {start:.4g} to {now:.4g} tokens ({now / start - 1:+.1%}, limit "
+        f"{watched.settings.length_growth:+.0%})",
+        "check whether judge or reward favours length; add short-answer items and a length limit",
+    )
+
+
+def length_collapse(watched: Watched) -> Signal | None:
+    """Responses have lost most of their length while the reward rises."""
+    change, rising = _change_since_start(watched, "length"), _trend_of(watched, "reward", since_start=True)
+    if change is None or rising is None or not rising.rises(watched.settings.trend_p):
+        return None
+    start, now, step = change
+    if now >= (1 - watched.settings.length_loss) * start:
+        return None
+    return Signal(
+        Danger.LENGTH_COLLAPSE,
+        step,
+        ("length", "reward"),
+        f"response length went from {start:.4g} to {now:.4g} tokens ({now / start - 1:+.1%}) while reward rose",
+        "check whether the format reward pays without an answer",
+    )
+
+
+def verifier_drift(watched: Watched) -> Signal | None:
+    """The verifier agrees with human spot-checks less than it did at first, twice in a row."""
+    series, tolerance = watched.log.get("verifier_accuracy"), watched.settings.verifier_tolerance
+    if series is None or len(series) < 3:
+        return None
+    start = float(series.values[0])
+    if not np.all(series.values[-2:] < start - tolerance):
+        return None
+    return Signal(
+        Danger.VERIFIER_DRIFT,
+        int(series.steps[-1]),
+        ("verifier_accuracy",),
+        f"verifier accuracy against spot-checks fell from {start:.3g} to {series.values[-1]:.3g}, twice below by more "
+        f"than {tolerance:g}",
+        "read samples that the verifier passes and people do not; mend the verifier before training goes on",
+    )
+
+
+def win_rate_at_a_price(watched: Watched) -> Signal | None:
+    """The win rate rises while safety or factuality gets worse."""
+    rising = _trend_of(watched, "win_rate", since_start=True)
+    if rising is None or not rising.rises(watched.settings.trend_p):
+        return None
+    for name, sign in (("safety_violation_rate", 1), ("factuality", -1)):
+        price = _trend_of(watched, name, since_start=True)
+        worse = price is not None and (price.rises if sign > 0 else price.falls)(watched.settings.trend_p)
+        if price is not None and worse:
+            return Signal(
+                Danger.WIN_RATE_AT_A_PRICE,
+                _last(watched, name),
+                ("win_rate", name),
+                f"win rate rose from {rising.start:.3g} to {rising.end:.3g} while {name} went from {price.start:.3g} "
+                f"to {price.end:.3g}",
+                "hold the release; have people read where the two differ",
+            )
+    return None
+
+
+def cost_inflation(watched: Watched) -> Signal | None:
+    """Cost or latency has grown by more than the limit since the start."""
+    for name in ("cost", "latency"):
+        change = _change_since_start(watched, name)
+        if change is not None and change[1] > (1 + watched.settings.cost_growth) * change[0]:
+            start, now, step = change
+            return Signal(
+                Danger.COST_INFLATION,
+                step,
+                (name,),
+                f"{name} went from {start:.4g} to {now:.4g} ({now / start - 1:+.1%}, limit "
+                f"{watched.settings.cost_growth:+.0%})",
+                "look for repeated searches, file reads and test runs; report cost to success beside success",
+            )
+    return None
+
+
+def loophole(watched: Watched) -> Signal | None:
+    """Reward up, KL up, entropy down and the primary metric down, all at once."""
+    p = watched.settings.trend_p
+    reward, kl, entropy = (_trend_of(watched, name) for name in ("reward", "kl", "entropy"))
+    if not (reward and kl and entropy and watched.benchmarks):
+        return None
+    fallen = _fallen(watched, watched.benchmarks[0])
+    if fallen is None or not (reward.rises(p) and kl.rises(p) and entropy.falls(p)):
+        return None
+    best, now, step = fallen
+    return Signal(
+        Danger.LOOPHOLE,
+        max(step, _last(watched, "reward")),
+        ("reward", "kl", "entropy", watched.benchmarks[0]),
+        f"reward {reward.start:.4g} -> {reward.end:.4g}, KL {kl.start:.4g} -> {kl.end:.4g}, entropy "
+        f"{entropy.start:.4g} -> {entropy.end:.4g}, {watched.benchmarks[0]} {best:.4g} -> {now:.4g}",
+        "pause; sample high-reward low-benchmark rollouts; check reward, verifier and judge",
+    )
+
+
+DETECTORS: MappingProxyType[Danger, Detector] = MappingProxyType(
+    {
+        Danger.LOOPHOLE: loophole,
+        Danger.REWARD_BENCHMARK_DIVERGENCE: reward_benchmark_divergence,
+        Danger.KL_SPIKE: kl_spike,
+        Danger.ENTROPY_COLLAPSE: entropy_collapse,
+        Danger.LENGTH_INFLATION: length_inflation,
+        Danger.LENGTH_COLLAPSE: length_collapse,
+        Danger.VERIFIER_DRIFT: verifier_drift,
+        Danger.WIN_RATE_AT_A_PRICE: win_rate_at_a_price,
+        Danger.COST_INFLATION: cost_inflation,
+    }
+)
+
+NEEDS: MappingProxyType[Danger, Sequence[str]] = MappingProxyType(
+    {
+        Danger.LOOPHOLE: ("reward", "kl", "entropy", "a benchmark"),
+        Danger.REWARD_BENCHMARK_DIVERGENCE: ("reward", "a benchmark"),
+        Danger.KL_SPIKE: ("kl",),
+        Danger.ENTROPY_COLLAPSE: ("entropy",),
+        Danger.LENGTH_INFLATION: ("length",),
+        Danger.LENGTH_COLLAPSE: ("length", "reward"),
+        Danger.VERIFIER_DRIFT: ("verifier_accuracy",),
+        Danger.WIN_RATE_AT_A_PRICE: ("win_rate", "safety_violation_rate or factuality"),
+        Danger.COST_INFLATION: ("cost or latency",),
+    }
+)
+"""Series that each detector needs, for the list of what was not watched."""
+
+
+def missing_series(watched: Watched) -> dict[Danger, list[str]]:
+    """What each detector that cannot work lacks."""
+    lacking = {danger: [need for need in needs if not _has(watched, need)] for danger, needs in NEEDS.items()}
+    return {danger: names for danger, names in lacking.items() if names}
+
+
+def detect(watched: Watched, dangers: Iterable[Danger] = tuple(DETECTORS)) -> list[Signal]:
+    """The signals that the log shows at its end."""
+    return [signal for danger in dangers if (signal := DETECTORS[danger](watched)) is not None]
+
+
+def _has(watched: Watched, need: str) -> bool:
+    if need == "a benchmark":
+        return any(watched.log.get(name) is not None for name in watched.benchmarks)
+    return any(watched.log.get(name) is not None for name in need.split(" or "))
+
+
+def _trend_of(watched: Watched, name: str, *, since_start: bool = False) -> Trend | None:
+    series = watched.log.get(name)
+    if series is None:
+        return None
+    return trend(series, len(series) if since_start else watched.settings.trend_window)
+
+
+def _last(watched: Watched, name: str) -> int:
+    series = watched.log.get(name)
+    return int(series.steps[-1]) if series is not None else 0
+
+
+def _change_since_start(watched: Watched, name: str) -> tuple[float, float, int] | None:
+    """(start, now, step) of a positive quantity, both as running medians; None while there is too little."""
+    series, settings = watched.log.get(name), watched.settings
+    start = reference(series, settings.reference) if series is not None else None
+    if series is None or start is None or start <= 0 or len(series) <= settings.reference:
+        return None
+    return start, median_before_end(series, settings.smoothing), int(series.steps[-1])
+
+
+def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
+    """(best, now, step) if the last two evaluations both lie below the best before them by more than the tolerance."""
+    series: Series | None = watched.log.get(name)
+    if series is None or len(series) < 3:
+        return None
+    best = float(np.max(series.values[:-2]))
+    if not np.all(series.values[-2:] < best - watched.settings.benchmark_tolerance):
+        return None
+    return best, float(series.values[-1]), int(series.steps[-1])

@@ -1,0 +1,131 @@
+"""Pulls the rollouts that the reward likes and the benchmark does not: where a loophole shows first.
+
+Source of the rule: the compound loophole pattern (N10, L12) and the reward-distortion question (J25). A rollout is
+pulled if its reward lies in the top share of all rewards and its benchmark score is at most `max_score`. Rollouts
+come from a card whose scores carry the reward as a view, or from JSON lines with `id`, `reward` and `score`.
+
+Does NOT say that a pulled rollout cheats: people or a judge read them.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from agent2.cards.reader import CARD_FILE, iter_rollouts
+from agent2.errors import ConfigError, NotEnoughData
+from agent2.records import derive_seed
+
+MIN_ROLLOUTS = 20
+"""Fewer say nothing about a top share."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardedRollout:
+    """One rollout with what the reward and the benchmark said of it."""
+
+    id: str
+    attempt: int
+    reward: float
+    score: float
+    text: str
+    """The model's messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """High reward, low benchmark, and how far the two agree in all."""
+
+    pulled: Sequence[RewardedRollout]
+    """At most n, drawn by seed among all that qualify; highest reward first."""
+    n_suspicious: int
+    n_top: int
+    """Rollouts in the top share of rewards."""
+    n_rollouts: int
+    threshold: float
+    """Reward from which on a rollout is in the top share."""
+    agreement: float | None
+    """Spearman's rank correlation of reward and score; None if one of them never varies."""
+
+    @property
+    def suspicious_share(self) -> float:
+        """Of the best rewarded rollouts, how many the benchmark calls bad."""
+        return self.n_suspicious / self.n_top
+
+
+def pull(
+    rollouts: Iterable[RewardedRollout], n: int = 20, *, top: float = 0.1, max_score: float = 0.0, seed: int = 0
+) -> Pull:
+    """The suspicious ones. top: share of rollouts by reward, ties at the threshold included.
+
+    Raises NotEnoughData for fewer than 20 rollouts, ValueError for a share outside (0, 1).
+    """
+    if not 0 < top < 1:
+        raise ValueError(f"top={top} must lie between 0 and 1")
+    known = list(rollouts)
+    if len(known) < MIN_ROLLOUTS:
+        raise NotEnoughData(f"{len(known)} rollouts have a reward and a score, {MIN_ROLLOUTS} are needed to pull from")
+    rewards = np.array([rollout.reward for rollout in known])
+    scores = np.array([rollout.score for rollout in known])
+    threshold = float(np.quantile(rewards, 1 - top, method="higher"))
+    best = [rollout for rollout in known if rollout.reward >= threshold]
+    suspicious = [rollout for rollout in best if rollout.score <= max_score]
+    rng = np.random.default_rng(derive_seed("pull", seed))
+    chosen = [suspicious[i] for i in rng.permutation(len(suspicious))[:n]]
+    varies = np.ptp(rewards) > 0 and np.ptp(scores) > 0
+    return Pull(
+        pulled=sorted(chosen, key=lambda rollout: (-rollout.reward, rollout.id, rollout.attempt)),
+        n_suspicious=len(suspicious),
+        n_top=len(best),
+        n_rollouts=len(known),
+        threshold=threshold,
+        agreement=float(stats.spearmanr(rewards, scores).statistic) if varies else None,
+    )
+
+
+def read_rewarded(path: Path, view: str = "reward") -> list[RewardedRollout]:
+    """Rollouts of a card (reward: the view of that name) or of JSON lines. Those without a number are left out.
+
+    Raises ConfigError if nothing in it has both a reward and a score.
+    """
+    is_card = (path / CARD_FILE).is_file()
+    found = list(_from_card(path, view) if is_card else _from_lines(path))
+    if not found:
+        need = f"scores with the view {view!r}" if is_card else "lines with `id`, `reward` and `score`"
+        raise ConfigError(f"{path}: no rollout has both a reward and a score; {need} are needed")
+    return found
+
+
+def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
+    for record in iter_rollouts(path):
+        reward, score = record.score.views.get(view), record.score.value
+        if reward is not None and score is not None:
+            text = "\n".join(turn.action for turn in record.rollout.turns)
+            yield RewardedRollout(record.rollout.item_id, record.rollout.attempt, reward, score, text)
+
+
+def _from_lines(path: Path) -> Iterator[RewardedRollout]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a card or a file of JSON lines") from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            numbers = (row["reward"], row["score"])
+            if any(value is None for value in numbers):
+                continue
+            reward, score = map(float, numbers)
+            made = RewardedRollout(
+                str(row["id"]), int(row.get("attempt", 0)), reward, score, str(row.get("completion", ""))
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path}:{number}: is no rollout ({error!r}); a line needs `id`, `reward`, `score`, best `completion`"
+            ) from error
+        if math.isfinite(reward) and math.isfinite(score):
+            yield made

@@ -1,0 +1,121 @@
+import json
+
+import numpy as np
+import pytest
+
+from agent2.errors import ConfigError
+from agent2.monitor.readers import read_log
+from monitor_builders import healthy, write_jsonl
+
+
+def test_our_json_lines_are_read_under_canonical_names(tmp_path):
+    log = read_log(write_jsonl(tmp_path / "train_log.jsonl", healthy()))
+    assert {"reward", "kl", "entropy", "length", "cost", "gsm8k_exact_match"} <= set(log.series)
+    assert len(log.series["reward"]) == 80 and len(log.series["gsm8k_exact_match"]) == 10
+    assert log.last_step == 400 and log.notes == ()
+
+
+def test_a_trainer_state_of_trl_is_read(tmp_path):
+    history = [{"step": 5, "epoch": 0.1, "reward": 0.3, "completions/mean_length": 12.0}, {"step": 10, "reward": 0.4}]
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"global_step": 10, "log_history": history}))
+    log = read_log(path)
+    assert log.series["reward"].values.tolist() == [0.3, 0.4]
+    assert log.series["length"].steps.tolist() == [5]
+    assert "epoch" not in log.series
+
+
+def test_the_newest_trainer_state_of_a_folder_counts(tmp_path):
+    for step in (50, 100):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        rows = [{"step": s, "reward": s / 100} for s in range(10, step + 1, 10)]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    assert read_log(tmp_path).last_step == 100
+
+
+def test_tensorboard_events_are_read(tmp_path):
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    writer = tensorboard.SummaryWriter(str(tmp_path))
+    for step in range(3):
+        writer.add_scalar("train/reward", step / 10, step)
+    writer.close()
+    log = read_log(tmp_path)
+    assert np.allclose(log.series["reward"].values, [0.0, 0.1, 0.2])
+
+
+def test_a_wandb_history_and_a_wandb_table_say_the_same(tmp_path):
+    history = tmp_path / "wandb-history.jsonl"
+    history.write_text('{"_step": 0, "train/reward": 0.1, "_runtime": 3}\n{"_step": 1, "train/reward": 0.2}\n')
+    table = tmp_path / "export.csv"
+    table.write_text(
+        '"Step","run-1 - train/reward","run-1 - train/reward__MIN","run-1 - train/reward__MAX"\n'
+        '"0","0.1","0.1","0.1"\n"1","0.2","0.2","0.2"\n"2","","",""\n'
+    )
+    first, second = read_log(history), read_log(table)
+    assert first.series["reward"].values.tolist() == second.series["reward"].values.tolist() == [0.1, 0.2]
+    assert set(first.series) == set(second.series) == {"reward"}
+
+
+def test_a_table_of_two_runs_is_refused(tmp_path):
+    path = tmp_path / "export.csv"
+    path.write_text('"Step","a - train/reward","b - train/reward"\n"0","0.1","0.2"\n')
+    with pytest.raises(ConfigError, match="2 runs"):
+        read_log(path)
+
+
+def test_steps_out_of_order_are_sorted_and_said(tmp_path):
+    rows = [{"step": s, "reward": s / 10} for s in (1, 3, 2, 4)]
+    log = read_log(write_jsonl(tmp_path / "log.jsonl", rows))
+    assert log.series["reward"].values.tolist() == [0.1, 0.2, 0.3, 0.4]
+    assert "out of order" in log.notes[0] and "log.jsonl:3" in log.notes[0]
+
+
+def test_of_two_values_at_one_step_the_later_counts_and_it_is_said(tmp_path):
+    rows = [{"step": 1, "reward": 0.1}, {"step": 1, "reward": 0.9}]
+    log = read_log(write_jsonl(tmp_path / "log.jsonl", rows))
+    assert log.series["reward"].values.tolist() == [0.9]
+    assert "comes twice" in log.notes[0]
+
+
+def test_values_that_are_no_numbers_are_left_out_and_said(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "kl": NaN}\n{"step": 2, "kl": 0.5}\n{"step": 3, "kl": "Infinity"}\n')
+    log = read_log(path)
+    assert log.series["kl"].values.tolist() == [0.5]
+    assert len(log.notes) == 2
+
+
+def test_a_torn_last_line_is_left_out_and_said(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "rew')
+    log = read_log(path)
+    assert log.series["reward"].steps.tolist() == [1]
+    assert "last line (2)" in log.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("log.jsonl", '{"step": 1, "reward": 1}\nnonsense\n{"step": 2}\n', "log.jsonl:2"),
+        ("log.jsonl", '{"reward": 1}\n', "no usable step"),
+        ("log.jsonl", '{"step": "soon", "reward": 1}\n', "no usable step"),
+        ("log.jsonl", "[1]\n", "must be an object"),
+        ("log.jsonl", '{"step": 1, "note": "x"}\n', "no number at any step"),
+        ("trainer_state.json", "{}", "log_history"),
+        ("trainer_state.json", "{", "is no JSON"),
+        ("export.csv", "a,b\n1,2\n", "no step column"),
+        ("export.csv", "Step,reward\n1,high\n", "'high'"),
+        ("log.txt", "x", "known shape"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused_with_the_place(tmp_path, name, text, said):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
+        read_log(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_log(tmp_path / "none.jsonl")

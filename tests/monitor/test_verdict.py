@@ -1,0 +1,93 @@
+import pytest
+
+import monitor_builders
+from agent2.contract.effects import TrainingAction
+from agent2.contract.gates import (
+    HistoricalBestGate,
+    LoopholeGate,
+    RegressionGate,
+    RewardPrivateGate,
+    SafetyGate,
+)
+from agent2.contract.metrics import Direction, MetricSpec, Role
+from agent2.monitor.live import LiveMonitor
+from agent2.monitor.series import Reading, assemble
+from agent2.monitor.signals import Danger, MonitorSettings
+from agent2.monitor.verdict import Rules, verdict
+
+SCORE = "gsm8k_exact_match"
+RULES = Rules(
+    metrics=[
+        MetricSpec(name=SCORE, benchmark="gsm8k", role=Role.PRIMARY),
+        MetricSpec(name="safety_violation_rate", role=Role.HARD_GATE, direction=Direction.LOWER, is_safety=True),
+    ],
+    gates=[
+        HistoricalBestGate(),
+        SafetyGate(),
+        RewardPrivateGate(),
+        LoopholeGate(),
+        RegressionGate(name="primary", metrics=[SCORE]),
+    ],
+)
+
+
+def log_of(**series):
+    return assemble("run", (Reading(i, name, v, "") for name, values in series.items() for i, v in enumerate(values)))
+
+
+def action_of(**series):
+    return verdict(log_of(**series), [], RULES).action
+
+
+def test_two_evaluations_below_the_best_pause_and_one_does_not():
+    assert action_of(**{SCORE: [0.50, 0.60, 0.588]}) is TrainingAction.CONTINUE
+    assert action_of(**{SCORE: [0.50, 0.60, 0.588, 0.588]}) is TrainingAction.PAUSE
+
+
+def test_a_safety_metric_that_gets_worse_pauses_for_review():
+    found = verdict(log_of(**{SCORE: [0.5, 0.6], "safety_violation_rate": [0.003, 0.009]}), [], RULES)
+    assert found.action is TrainingAction.PAUSE_HUMAN_REVIEW
+    assert "gate safety" in found.reasons[0] and "0.3% -> 0.9%" in found.reasons[0]
+
+
+def test_reward_up_and_private_down_rolls_back():
+    rising = [0.1 * i for i in range(20)]
+    assert action_of(**{SCORE: [0.5, 0.6], "reward": rising, "private": [0.55, 0.50]}) is TrainingAction.ROLLBACK
+    assert action_of(**{SCORE: [0.5, 0.6], "reward": rising, "private": [0.55, 0.56]}) is TrainingAction.CONTINUE
+
+
+def test_reward_that_only_wobbles_counts_as_unchanged():
+    level = [0.5 + 0.01 * (-1) ** i for i in range(20)]
+    assert action_of(**{SCORE: [0.5, 0.6], "reward": level, "private": [0.55, 0.50]}) is TrainingAction.CONTINUE
+
+
+def test_a_healthy_run_goes_on_and_the_gates_say_what_they_saw():
+    monitor = LiveMonitor(RULES)
+    for row in monitor_builders.healthy(3):
+        found = monitor.add(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
+        assert found.action is TrainingAction.CONTINUE, found.reasons
+    assert monitor.raised == {}
+    assert {finding.gate for finding in found.findings} >= {"historical_best", "safety", "reward_private", "loophole"}
+
+
+def test_a_live_monitor_pauses_at_the_step_of_the_spike_and_settings_can_say_otherwise():
+    for actions, expected in (({}, TrainingAction.PAUSE), ({Danger.KL_SPIKE: "continue"}, TrainingAction.CONTINUE)):
+        rules = Rules(RULES.metrics, RULES.gates, MonitorSettings(actions=actions))
+        monitor = LiveMonitor(rules)
+        seen = {}
+        for row in monitor_builders.kl_spike(0):
+            found = monitor.add(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
+            seen[int(row["step"])] = found.action
+        assert seen[250] is TrainingAction.CONTINUE
+        assert seen[255] is expected
+        assert Danger.KL_SPIKE in monitor.raised
+
+
+def test_only_gates_about_training_are_asked():
+    found = verdict(log_of(**{SCORE: [0.6, 0.3]}), [], RULES)
+    assert all(finding.kind != "regression" for finding in found.findings)
+
+
+def test_settings_refuse_an_unknown_danger():
+    with pytest.raises(ValueError, match="actions"):
+        MonitorSettings(actions={"boredom": "pause"})
