@@ -1,7 +1,10 @@
+from enum import StrEnum
+from typing import Annotated, Literal
+
 import pytest
 from pydantic import Field
 
-from agent2.config import StrictModel, load_yaml, parse_yaml
+from agent2.config import StrictModel, load_yaml, parse_yaml, read_yaml_text
 from agent2.errors import ConfigError
 
 
@@ -90,3 +93,45 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
     path.write_bytes(b"name: \xff\n")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_yaml(path, Outer)
+
+
+class Colour(StrEnum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Circle(StrictModel):
+    kind: Literal["circle"]
+    radius: int
+    colour: Colour = Colour.RED
+
+
+class Square(StrictModel):
+    kind: Literal["square"]
+    side: int
+
+
+class Drawing(StrictModel):
+    shapes: list[Annotated[Circle | Square, Field(discriminator="kind")]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("shapes:\n- kind: circle\n  radius: 1\n  colour: gren\n", "f:4: unknown colour 'gren'; did you mean 'green'?"),
+        ("shapes:\n- kind: circel\n", "f:2: unknown kind 'circel'; did you mean 'circle'?"),
+        ("shapes:\n- kind: square\n  sied: 1\n", "f:3: unknown key 'shapes.0.square.sied'; did you mean 'side'?"),
+        ("shapes:\n- kind: circle\n  radius: x\n", "f:3: shapes.0.circle.radius: "),
+    ],
+)
+def test_a_mistake_in_one_kind_of_a_union_has_its_own_line_and_nearest_name(text, sentence):
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, Drawing, "f")
+    assert sentence in str(caught.value)
+
+
+def test_a_text_that_was_only_read_knows_the_line_of_every_value_and_what_was_overridden():
+    source = read_yaml_text("a:\n  b: 1\nc:\n- x\n- y\n", "f", ["a.d=2"])
+    assert source.data == {"a": {"b": 1, "d": 2}, "c": ["x", "y"]}
+    spots = [source.spot(place) for place in (("a", "b"), ("c", 1), ("a", "missing"), ("a", "d"))]
+    assert spots == ["f:2", "f:5", "f:1", "--set a.d=2"]

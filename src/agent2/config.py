@@ -5,14 +5,16 @@ Machine-written files (trial.json, card.json) are JSON, so the format tells who 
 """
 
 import difflib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, unknown_name
 
 
 class StrictModel(BaseModel):
@@ -24,33 +26,73 @@ class StrictModel(BaseModel):
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
+Location = Sequence[int | str]
+"""Where a value stands in a file: keys and list places from the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class YamlText:
+    """One YAML mapping that has been read but not yet judged; knows the line of every value."""
+
+    where: str
+    """The file, for messages."""
+    data: dict[str, Any]
+    root: yaml.Node | None
+    overrides: Sequence[str] = ()
+
+    def spot(self, location: Location) -> str:
+        """`file:line` of the deepest part of a location that is there, or the override that set it."""
+        name = ".".join(str(part) for part in location)
+        for override in self.overrides:
+            key = override.partition("=")[0]
+            if name == key or name.startswith(f"{key}."):
+                return f"--set {override}"
+        line = _line_of(self.root, location)
+        return f"{self.where}:{line}" if line else self.where
+
+
 def load_yaml(path: Path, model: type[ModelT], overrides: Sequence[str] = ()) -> ModelT:
     """Read one YAML file into `model`.
 
     overrides: "a.b=value" strings from the command line; the value is read as YAML.
     Raises ConfigError naming file, line and, for an unknown key, the nearest known one.
     """
+    return _validated(read_yaml(path, overrides), model)
+
+
+def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[str] = ()) -> ModelT:
+    """Like `load_yaml` for text that is in memory already; `where` names it in errors."""
+    return _validated(read_yaml_text(text, where, overrides), model)
+
+
+def read_yaml(path: Path, overrides: Sequence[str] = ()) -> YamlText:
+    """Read one YAML file whose keys its reader judges itself. Raises ConfigError as `load_yaml` does."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from error
-    return parse_yaml(text, model, str(path), overrides)
+    return read_yaml_text(text, str(path), overrides)
 
 
-def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[str] = ()) -> ModelT:
-    """Like `load_yaml` for text that is in memory already; `where` names it in errors."""
+def read_yaml_text(text: str, where: str, overrides: Sequence[str] = ()) -> YamlText:
+    """Like `read_yaml` for text that is in memory already."""
     root, data = _read(text, where)
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: holds a {type(data).__name__}, a mapping of keys is needed")
     for override in overrides:
         _apply_override(data, override)
+    return YamlText(where, data, root, tuple(overrides))
+
+
+def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
     try:
-        return model.model_validate(data)
+        return model.model_validate(source.data)
     except ValidationError as error:
-        raise ConfigError(_first_problem(error, model, root, where, overrides)) from error
+        location, sentence = first_problem(error, model)
+        raise ConfigError(f"{source.spot(location)}: {sentence}") from error
 
 
 def _read(text: str, where: str) -> tuple[yaml.Node | None, Any]:
@@ -99,38 +141,43 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     data[last] = _read(value, f"--set {override!r}")[1]
 
 
-def _first_problem(
-    error: ValidationError, model: type[BaseModel], root: yaml.Node | None, where: str, overrides: Sequence[str]
-) -> str:
+def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:
+    """The problem of a rejected record that a user should mend first: where it is, and a sentence about it."""
     problems = error.errors()
     # A misspelt key is also a missing one; the first is what the user can see.
     problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     location = problem["loc"]
     name = ".".join(str(part) for part in location)
-    line = _line_of(root, location)
-    spot = f"{where}:{line}" if line else where
-    for override in overrides:
-        key = override.partition("=")[0]
-        if name == key or name.startswith(f"{key}."):
-            spot = f"--set {override}"
     if problem["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, location[:-1]))
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        return f"{spot}: unknown key {name!r}; {hint}"
+        return location, f"unknown key {name!r}; {hint}"
     if problem["type"] == "missing":
-        return f"{spot}: key {name!r} is missing; add it"
-    return f"{spot}: {name or 'the file'}: {problem['msg']} (got {problem['input']!r})"
+        return location, f"key {name!r} is missing; add it"
+    wrong = _wrong_choice(location, problem["input"], problem.get("ctx", {}))
+    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {problem['input']!r})"
 
 
-def _line_of(node: yaml.Node | None, location: Sequence[int | str]) -> int | None:
+def _wrong_choice(location: Location, value: object, context: Mapping[str, Any]) -> str | None:
+    """The sentence about a text that is none of a fixed set (enum, literal, kind of a union); None if it is no such."""
+    choices = re.findall(r"'([^']*)'", str(context.get("expected") or context.get("expected_tags") or ""))
+    if "tag" in context:
+        location, value = (*location, str(context.get("discriminator", "kind")).strip("'")), context["tag"]
+    if not choices or not isinstance(value, str):
+        return None
+    keys = [part for part in location if isinstance(part, str)]
+    return str(unknown_name(keys[-1] if keys else "value", value, choices))
+
+
+def _line_of(node: yaml.Node | None, location: Location) -> int | None:
     """1-based line of the deepest node on the way to `location`."""
     line = node.start_mark.line + 1 if node is not None else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
             pair = next((p for p in node.value if p[0].value == str(part)), None)
             if pair is None:
-                break
+                continue  # the kind of a union, which is no key of the file
             line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
@@ -140,24 +187,25 @@ def _line_of(node: yaml.Node | None, location: Sequence[int | str]) -> int | Non
     return line
 
 
-def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> set[str]:
-    """Keys that the record at `location` below `model` knows; falls back to the top-level ones."""
-    current: type[BaseModel] = model
+def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
+    """Keys that the record at `location` below `model` knows; falls back to those of the records above it."""
+    current: list[type[BaseModel]] = [model]
     for part in location:
-        field = current.model_fields.get(str(part))
-        if field is None:
-            continue  # an index into a list, or a key of a mapping
-        inner = _model_inside(field.annotation)
-        if inner is not None:
-            current = inner
-    return set(current.model_fields)
+        field = next((one.model_fields[str(part)] for one in current if str(part) in one.model_fields), None)
+        if field is None:  # an index into a list, a key of a mapping, or the kind of a union
+            current = [one for one in current if str(part) in _kinds(one)] or current
+        else:
+            current = _models_inside(field.annotation) or current
+    return {key for one in current for key in one.model_fields}
 
 
-def _model_inside(annotation: object) -> type[BaseModel] | None:
+def _kinds(model: type[BaseModel]) -> set[str]:
+    """What a union may call this record: its class, or the literal values of its fields."""
+    literals = {str(value) for field in model.model_fields.values() for value in get_args(field.annotation)}
+    return literals | {model.__name__}
+
+
+def _models_inside(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_inside(argument)
-        if found is not None:
-            return found
-    return None
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _models_inside(argument)]

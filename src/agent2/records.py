@@ -97,6 +97,8 @@ class Completion:
     """Set exactly when `stop_reason` is FAULT."""
     reason: str = ""
     """One sentence about the fault."""
+    n_tokens: int | None = None
+    """How many new tokens there are, from a sampler that knows no ids; None: as many as `token_ids`."""
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -180,6 +182,8 @@ class RolloutStatus(StrEnum):
     """The environment said that the episode is over."""
     TURN_CAP = "turn_cap"
     """The turn cap was reached before the episode was over."""
+    TIME_CAP = "time_cap"
+    """It took longer than the protocol allows, whether or not it came to an end; scored as it stood then."""
     FAILED = "failed"
     """It could not be played to an end: see the fault."""
 
@@ -229,7 +233,7 @@ class Scorer(Protocol):
     version: str
 
     def score(self, item: Item, rollout: Rollout) -> Score:
-        """The verdict on one finished rollout (status COMPLETED or TURN_CAP)."""
+        """The verdict on one finished rollout (status COMPLETED, TURN_CAP or TIME_CAP)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The how-to pages, followed to the letter."""
 
+import json
 import re
 from pathlib import Path
 
@@ -12,18 +13,22 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
+from agent2.arena.scripted_llm.script import load_script
+from agent2.arena.systems.install import InstallOptions, install_system
+from agent2.arena.systems.launch import FIELDS, LlmInside, launch_plan
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import Stage, TaskSpec, load_task
 from agent2.arena.trial import run_trial
+from scripted_llm_builders import KEY, KEY_VARIABLE, scripted_upstream
+from system_builders import write_npm
 from trial_builders import quiet, write_task
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
 
-def snippet(page, language):
-    """The one block of a language on a page."""
-    (found,) = re.findall(rf"```{language}\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
-    return found
+def snippet(page, language, number=0):
+    """A block of a language on a page, counted from 0."""
+    return re.findall(rf"```{language}\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)[number]
 
 
 def write_documented_agent(folder):
@@ -51,6 +56,67 @@ def test_the_agent_of_the_page_trains_and_is_scored(tmp_path, monkeypatch):
     assert analysis.route.route is Route.SFT
     verdicts = {stage.stage: stage.verdict for stage in analysis.stages}
     assert verdicts[Stage.DESIGN] is verdicts[Stage.IMPLEMENTATION] is verdicts[Stage.EXECUTION] is Verdict.PASS
+
+
+@pytest.mark.slow
+def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(tmp_path, monkeypatch):
+    """The script's training is short work for a random base model; the port of the page is replaced by a free one."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SCRIPTED_LLM_KEY", KEY)
+    agent = tmp_path / "my-llm-agent"
+    agent.mkdir()
+    (agent / "agent.yaml").write_text(snippet("add-an-agent.md", "yaml", 1))
+    (agent / "main.py").write_text(snippet("add-an-agent.md", "python", 1))
+    documented = snippet("add-an-agent.md", "yaml", 2)
+    server, run = snippet("add-an-agent.md", "sh").splitlines()
+    assert "agent2.arena.scripted_llm --script arithmetic --port 8900" in server
+    assert run == "agent2 run arithmetic --agent ./my-llm-agent --driver scripted.yaml"
+    with scripted_upstream(tmp_path / "upstream", "arithmetic") as upstream:
+        driver = tmp_path / "scripted.yaml"
+        keyed = documented.replace("http://127.0.0.1:8900", upstream.url) + f"api_key_env: {KEY_VARIABLE}\n"
+        assert upstream.url in keyed
+        driver.write_text(keyed)
+        task = str(write_task(tmp_path))
+        root = new_trial(task, str(agent), 0, tmp_path / "trials", overrides=[f"driver={driver}"])
+        run_trial(root, quiet)
+        served = upstream.served()
+    evidence = read_evidence(root)
+    assert [s.note for s in evidence.submissions] == ["30 steps", "90 steps"], evidence.agent_log_tail
+    assert len({s.revision for s in evidence.submissions}) == 2
+    steps = load_script("arithmetic").steps
+    assert [row["step"] for row in served] == list(range(len(steps)))
+    tokens = evidence.llm.totals.tokens
+    assert (tokens.input, tokens.output) == (sum(s.usage.input for s in steps), sum(s.usage.output for s in steps))
+    assert evidence.llm.totals.dollars is None  # nobody told a price, so the cost is unknown and not 0
+
+
+@pytest.mark.slow
+def test_the_system_of_the_page_is_installed_and_started(tmp_path, monkeypatch):
+    from agent2.arena.assignment import InsidePaths, TrialConfig
+
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "my-system"
+    folder.mkdir()
+    (folder / "agent.yaml").write_text(snippet("add-an-agent.md", "yaml", 3))
+    agent = load_agent(str(folder))
+    install_system(agent, InstallOptions(npm=str(write_npm(tmp_path / "bin"))), lambda message: None)
+    task = load_task("arithmetic")
+    config = TrialConfig(
+        trial_id="t", task=task, agent=str(folder), seed=0, sandbox="bubblewrap", budget=task.budget, base_model="m"
+    )
+    inside, llm = InsidePaths("/workspace", "/model", "/agent", 8000), LlmInside("http://127.0.0.1:8001", "dummy", "m")
+    plan = launch_plan(agent, config, inside, llm, tmp_path / "launch")
+    assert plan.command[-4:] == ("/installed/node_modules/tool/bin/tool", "run", "--yes", plan.prompt)
+    assert plan.environment == {"TOOL_API_KEY": "dummy"}
+    config_file = json.loads(plan.home_files[".tool/config.json"])
+    assert config_file == {"base_url": "http://127.0.0.1:8001/v1", "model": "m", "telemetry": False}
+    assert re.search(agent.spec.volatile[0], "in ses_1fb9f64b2001")
+
+
+def test_every_field_that_the_page_promises_exists(tmp_path, monkeypatch):
+    rows = [line for line in (PAGES / "add-an-agent.md").read_text().splitlines() if re.match(r"\| `[a-z]", line)]
+    told = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}
+    assert told == set(FIELDS)
 
 
 def test_every_variable_on_the_page_is_given_and_every_given_one_of_ours_is_on_it(tmp_path):

@@ -9,6 +9,7 @@ from typing import Protocol
 import typer
 from rich import box
 from rich.console import Console
+from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     _stdout().print(table)
+
+
+def print_scene(title: str, text: str) -> None:
+    """A titled block of a stranger's text: control characters are shown, never obeyed."""
+    shown = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
+    _stdout().print(Panel(Text(shown), title=Text(title), title_align="left", box=box.ROUNDED))
 
 
 def print_path(label: str, path: object) -> None:

@@ -1,0 +1,204 @@
+"""Two cards of one benchmark side by side, for the questions that a difference of two scores leaves open (R08).
+
+    Did it learn, or avoid failure samples?        paired items, and how far the lost ones could move the difference
+    Is success up, or did cost double?             tokens, turns and seconds a rollout, and tokens a success
+    Is the process steadier, or the rules changed? faults, retries, flips between attempts; rule and protocol by field
+
+Promises: every number is computed from the rollouts under each card's own rule; a missing score is never a zero, the
+bounds say what it could be at worst and at best. Does NOT decide: `agent2 compare` and gates do, with corrections.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import CardHeader, ReportingRule
+from agent2.cards.reader import iter_rollouts, read_header
+from agent2.errors import NotEnoughData
+from agent2.records import digest_of
+from agent2.stats.comparisons import PairedDifference, paired_difference
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """How one side's rollouts went; means over rollouts."""
+
+    n_rollouts: int
+    n_items: int
+    """With a score."""
+    n_missing: int
+    """Rollouts without a score."""
+    faults: Mapping[str, int]
+    retry_rate: float
+    turns: float
+    tokens: float
+    seconds: float
+    tokens_per_success: float | None
+    """All tokens over the sum of scores; None without a success."""
+    flip_share: float | None
+    """Items solved by some attempts and not by others, of those with several; None with one attempt each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardComparison:
+    """What changed from old to new."""
+
+    difference: PairedDifference
+    """New minus old over items with a score on both sides."""
+    bounds: tuple[float, float]
+    """Mean difference over all items if every missing score had gone against new, and in its favour."""
+    only_old: Sequence[str]
+    """Items with a score on that side only."""
+    only_new: Sequence[str]
+    won: Sequence[str]
+    """Items better than before."""
+    lost: Sequence[str]
+    old: Process
+    new: Process
+    rule_changes: Sequence[str]
+    """Fields of the reporting rule that differ, with both values."""
+    protocol_changes: Sequence[str]
+
+    def answers(self) -> dict[str, str]:
+        """The three questions, one sentence each."""
+        return {
+            "learned or avoided failures": _learned(self),
+            "success or cost": _cost(self),
+            "process or rules": _process(self),
+        }
+
+
+def compare_cards(old: Path, new: Path, seed: int = 0) -> CardComparison:
+    """Compare two cards. seed: of the bootstrap.
+
+    Raises CardError for an unreadable card, NotEnoughData if fewer than two items have a score on both sides.
+    """
+    old_side, new_side = _Side(old), _Side(new)
+    common = sorted(old_side.scores.keys() & new_side.scores.keys())
+    if len(common) < 2:
+        raise NotEnoughData(
+            f"{old} and {new}: {len(common)} items have a score on both cards, 2 are needed; "
+            "compare cards of one benchmark"
+        )
+    before = np.array([old_side.scores[item] for item in common])
+    after = np.array([new_side.scores[item] for item in common])
+    everything = sorted(old_side.items | new_side.items)
+    return CardComparison(
+        difference=paired_difference(after, before, np.random.default_rng(seed)),
+        bounds=(_bound(old_side, new_side, everything, 1.0, 0.0), _bound(old_side, new_side, everything, 0.0, 1.0)),
+        only_old=sorted(old_side.scores.keys() - new_side.scores.keys()),
+        only_new=sorted(new_side.scores.keys() - old_side.scores.keys()),
+        won=[item for item, a, b in zip(common, before, after, strict=True) if b > a],
+        lost=[item for item, a, b in zip(common, before, after, strict=True) if b < a],
+        old=old_side.process(),
+        new=new_side.process(),
+        rule_changes=_differing(old_side.header.reporting, new_side.header.reporting),
+        protocol_changes=_differing(old_side.header.protocol, new_side.header.protocol),
+    )
+
+
+class _Side:
+    """One card, read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.header: CardHeader = read_header(path)
+        rule: ReportingRule = self.header.reporting
+        values: dict[str, list[float]] = {}
+        self.items: set[str] = set()
+        self._faults: dict[str, int] = {}
+        self._sums = np.zeros(5)
+        self._n = self._n_missing = 0
+        for record in iter_rollouts(path):
+            rollout = record.rollout
+            self.items.add(rollout.item_id)
+            value = counted_value(record, rule)
+            if value is None:
+                self._n_missing += 1
+            else:
+                values.setdefault(rollout.item_id, []).append(value)
+            fault = rollout.fault or record.score.fault
+            if fault is not None:
+                self._faults[fault.value] = self._faults.get(fault.value, 0) + 1
+            usage = rollout.usage
+            tokens = usage.prompt_tokens + usage.completion_tokens
+            self._sums += (rollout.retries > 0, len(rollout.turns), tokens, usage.seconds, value or 0.0)
+            self._n += 1
+        self.scores = {item: float(np.mean(attempts)) for item, attempts in values.items()}
+        self._attempts = values
+
+    def process(self) -> Process:
+        """The means. Raises ZeroDivisionError for no rollouts, which `compare_cards` has ruled out."""
+        retry_rate, turns, tokens, seconds, _ = (self._sums / self._n).tolist()
+        total_tokens, successes = float(self._sums[2]), float(self._sums[4])
+        several = [attempts for attempts in self._attempts.values() if len(attempts) > 1]
+        return Process(
+            n_rollouts=self._n,
+            n_items=len(self.scores),
+            n_missing=self._n_missing,
+            faults=dict(sorted(self._faults.items())),
+            retry_rate=retry_rate,
+            turns=turns,
+            tokens=tokens,
+            seconds=seconds,
+            tokens_per_success=total_tokens / successes if successes else None,
+            flip_share=sum(len(set(attempts)) > 1 for attempts in several) / len(several) if several else None,
+        )
+
+
+def _bound(old: _Side, new: _Side, items: Sequence[str], old_missing: float, new_missing: float) -> float:
+    """Mean difference with missing items filled in."""
+    return float(np.mean([new.scores.get(i, new_missing) - old.scores.get(i, old_missing) for i in items]))
+
+
+def _differing(left: object, right: object) -> list[str]:
+    """`name: old value -> new value` for each field of two equal records that differs."""
+    return [
+        f"{spec.name}: {getattr(left, spec.name)} -> {getattr(right, spec.name)}"
+        for spec in fields(left)  # type: ignore[arg-type]
+        if digest_of(getattr(left, spec.name)) != digest_of(getattr(right, spec.name))
+    ]
+
+
+def _learned(found: CardComparison) -> str:
+    change, low, high = found.difference, *found.bounds
+    n_open = len(found.only_old) + len(found.only_new)
+    interval = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    told = f"{100 * change.delta:+.1f} points {interval} on {change.n} items with both scores"
+    won = f"{len(found.won)} items better, {len(found.lost)} worse"
+    if not n_open and not found.new.n_missing and not found.old.n_missing:
+        return f"{told}; {won}; no score is missing on either side"
+    return (
+        f"{told}; {won}; items without a score: {len(found.only_new)} before, {len(found.only_old)} after: "
+        f"with them the difference lies between {100 * low:+.1f} and {100 * high:+.1f}"
+    )
+
+
+def _cost(found: CardComparison) -> str:
+    parts = [
+        f"{name} {_ratio(getattr(found.old, key), getattr(found.new, key))}"
+        for name, key in (("tokens", "tokens"), ("turns", "turns"), ("seconds", "seconds"))
+    ]
+    old, new = found.old.tokens_per_success, found.new.tokens_per_success
+    per_success = "not defined without a success" if old is None or new is None else _ratio(old, new)
+    success = f"success {100 * found.difference.delta:+.1f} points"
+    return f"{success}; a rollout costs {', '.join(parts)}; tokens a success {per_success}"
+
+
+def _process(found: CardComparison) -> str:
+    rules = "; ".join([*found.rule_changes, *found.protocol_changes]) or "none changed"
+    flips = (
+        "one attempt an item, stability not known"
+        if found.old.flip_share is None or found.new.flip_share is None
+        else f"items with mixed attempts {found.old.flip_share:.1%} -> {found.new.flip_share:.1%}"
+    )
+    retries = f"retries {found.old.retry_rate:.1%} -> {found.new.retry_rate:.1%}"
+    faults = f"faults {sum(found.old.faults.values())} -> {sum(found.new.faults.values())}"
+    return f"rules: {rules}; {flips}; {retries}; {faults}"
+
+
+def _ratio(old: float, new: float) -> str:
+    change = f" ({new / old - 1:+.1%})" if old else ""
+    return f"{old:.4g} -> {new:.4g}{change}"

@@ -1,0 +1,109 @@
+"""`agent2 suite`: evaluation contracts; what they hold, whether they are sound, what changed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Evaluation suites.", no_args_is_help=True)
+SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a value of the file: a.b=value.")]
+
+
+@app.command("list")
+def list_suites() -> None:
+    """List the packaged suites."""
+    from agent2.cli.show import print_table
+    from agent2.contract.suite_files import load_suite, suite_names
+
+    rows = []
+    for name in suite_names():
+        suite = load_suite(name)
+        benchmarks = ", ".join(entry.name for entry in suite.in_order())
+        rows.append([name, suite.id, suite.track, suite.primary.name, benchmarks, suite.digest[:12]])
+    print_table(["suite", "version", "track", "primary metric", "benchmarks", "digest"], rows)
+
+
+@app.command("check")
+def check(
+    suite: SuiteArgument,
+    overrides: Overrides = None,
+    full: Annotated[bool, typer.Option("--full", help="Also print the whole suite as YAML.")] = False,
+) -> None:
+    """Check a suite and print every part that its file leaves out, and where it was taken from; exit 2 if unsound."""
+    from agent2.cli.show import print_table
+    from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
+    from agent2.contract.suite_files import frozen_text, open_suite
+    from agent2.contract.suite_rules import remarks
+
+    expansion = open_suite(suite, overrides or ())
+    read = expansion.suite
+    for title, notes in (("filled in", expansion.notes), ("defaults", expansion.defaults)):
+        if notes:
+            print_table(["part", "value", "from"], [[n.field, n.value, n.origin] for n in notes], title)
+    if full:
+        typer.echo(frozen_text(read))
+    covered = covered_lines(read)
+    lines = [[line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in CAPABILITY_LINES]
+    print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
+    for sentence in remarks(read):
+        typer.echo(f"note: {sentence}")
+    typer.echo(
+        f"{read.id} is sound: {len(read.benchmarks)} benchmarks, {len(read.metrics)} metrics (primary: "
+        f"{read.primary.name}), {len(read.gates)} gates; {len(expansion.notes)} parts filled in"
+    )
+    typer.echo(f"digest: {read.digest}")
+
+
+@app.command("freeze")
+def freeze(
+    suite: SuiteArgument,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("suites"),
+    overrides: Overrides = None,
+) -> None:
+    """Write a suite in full, with its digest; a version that is frozen with other content is never replaced."""
+    from agent2.cli.show import print_path
+    from agent2.contract.suite_files import freeze as freeze_suite
+    from agent2.contract.suite_files import load_suite
+
+    read = load_suite(suite, overrides or ())
+    path = freeze_suite(read, out)
+    typer.echo(f"digest: {read.digest}")
+    print_path("frozen suite", path)
+
+
+@app.command("diff")
+def diff(left: SuiteArgument, right: SuiteArgument) -> None:
+    """Name every field in which two suites differ; exit 1 if scores made under them are not comparable."""
+    from agent2.cli.show import print_table
+    from agent2.contract.suite_diff import diff_suites
+    from agent2.contract.suite_files import load_suite
+
+    found = diff_suites(load_suite(left), load_suite(right))
+    rows = [
+        [one.field.field, one.field.told_left, one.field.told_right, one.reach.value, one.benchmark or ""]
+        for one in found.differences
+    ]
+    if rows:
+        print_table(["field", found.left, found.right, "changes", "of"], rows)
+    typer.echo(found.verdict)
+    if not found.scores_stay_comparable:
+        raise typer.Exit(1)
+
+
+@app.command("choose")
+def choose(
+    failure: Annotated[str | None, typer.Argument(help="Where the trained agent will fail; none: list them.")] = None,
+    score: Annotated[list[str] | None, typer.Option("--score", help="A result so far: bfcl_v3=0.95.")] = None,
+) -> None:
+    """Say which benchmarks to run, in which order, for a kind of failure; read results across benchmarks."""
+    from agent2.cli.show import print_table
+    from agent2.contract.selection import FAILURES, choose_benchmarks, diagnose, read_scores
+
+    if failure is None:
+        print_table(["failure", "what", "benchmarks"], [[f.name, f.what, ", ".join(f.benchmarks)] for f in FAILURES])
+    else:
+        steps = choose_benchmarks(failure, read_scores(score or []))
+        print_table(["step", "benchmark", "state", "why"], [[str(s.step), s.benchmark, s.state, s.why] for s in steps])
+    for finding in diagnose(read_scores(score or [])):
+        typer.echo(f"{finding.name}: {finding.reading} {finding.advice}")

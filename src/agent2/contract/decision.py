@@ -1,0 +1,218 @@
+"""The decision: may training go on, may the checkpoint be released, where should the next data come from.
+
+Precedence of the release decision, most severe first:
+
+    insufficient     the evidence gate: bad evidence, whatever the numbers say
+    block            a gate blocks everywhere
+    block_for_<scope>  a gate blocks for some tasks
+    research_only    a gate keeps the checkpoint out of deployment
+    insufficient     no gate fired, but one is inconclusive
+    candidate        no gate fired
+    release          no gate fired, on private evidence, with a human spot check
+
+The training action is the most severe one of the gates that fired and does not wait for good evidence: a pause costs
+little. Promises: pure and deterministic; the same evidence gives the same decision on any machine; worse numbers
+and less evidence never give a better decision (`docs/decisions.md` says exactly what that means). The training
+reward is never evidence of improvement.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agent2.contract.adequacy import NO_COUNTS, NO_PAIRS, problems_of, rule_of
+from agent2.contract.answers import Answers, answer_questions
+from agent2.contract.effects import (
+    BLOCK_FOR,
+    CANDIDATE,
+    INSUFFICIENT,
+    NO_EFFECT,
+    PASSES,
+    RELEASE,
+    TRAINING_SEVERITY,
+    TrainingAction,
+    release_severity,
+)
+from agent2.contract.evidence import Evidence, MetricEvidence
+from agent2.contract.findings import Finding, GateState
+from agent2.contract.gates import GateSpec, ReleaseEvidenceGate, check_gates, needs_of
+from agent2.contract.metrics import MetricSpec
+from agent2.contract.rules import evaluate_gates
+
+TOP_BADCASES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The three outputs, kept apart, and everything that led to them."""
+
+    checkpoint: str
+    baseline: str | None
+    release: str
+    """`release`, `candidate`, `research_only`, `block_for_<scope>`, `block` or `insufficient`."""
+    training_action: TrainingAction
+    next_data: tuple[str, ...]
+    """Where the next round's data or reward should be supplemented, from the gates that fired and the badcases."""
+    reasons: tuple[str, ...]
+    """Why the release decision is what it is, the deciding reasons only."""
+    would_change: tuple[str, ...]
+    """What would have to be different for a better release decision."""
+    findings: tuple[Finding, ...]
+    """Every gate that was looked at, in the suite's order."""
+    problems: tuple[str, ...]
+    """What the evidence gate found; any makes the decision `insufficient`."""
+    evidence_rule: str
+    """What the evidence gate asks for."""
+    lacking: tuple[str, ...]
+    """What `release` needs beyond `candidate` and is not there."""
+    also: tuple[str, ...]
+    """Release effects of other severity that fired as well and that the decision does not show."""
+    basis: str
+    """How numbers were judged: paired items, or point thresholds for want of counts or pairs."""
+    answers: Answers
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """`release` or `candidate`."""
+        return self.release in PASSES
+
+    @property
+    def fired(self) -> tuple[Finding, ...]:
+        """The findings of gates that fired."""
+        return tuple(finding for finding in self.findings if finding.fired)
+
+
+def decide(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence) -> Decision:
+    """Apply a suite's gates to evidence.
+
+    Raises ConfigError if gates and metrics do not fit each other, never for what the evidence holds: bad evidence
+    is a decision, `insufficient`.
+    """
+    check_gates(metrics, gates)
+    findings = evaluate_gates(metrics, gates, evidence)
+    problems = _unique([*_general_problems(metrics, gates, evidence), *(p for f in findings for p in f.problems)])
+    lacking = _lacking_for_release(metrics, gates, evidence)
+    release, reasons, change = _release(findings, problems, lacking)
+    effects = _unique(f.effects.release for f in findings if f.fired and f.effects.release != NO_EFFECT)
+    action = max(
+        (finding.effects.training for finding in findings if finding.fired),
+        key=TRAINING_SEVERITY.__getitem__,
+        default=TrainingAction.CONTINUE,
+    )
+    next_data = _next_data(findings, evidence)
+    return Decision(
+        checkpoint=evidence.checkpoint,
+        baseline=evidence.baseline,
+        release=release,
+        training_action=action,
+        next_data=next_data,
+        reasons=reasons,
+        would_change=change,
+        findings=tuple(findings),
+        problems=problems,
+        evidence_rule=rule_of(needs_of(gates)),
+        lacking=lacking,
+        also=tuple(effect for effect in effects if release_severity(effect) != release_severity(release)),
+        basis=_basis(evidence),
+        answers=answer_questions(metrics, evidence, findings, release, action, next_data),
+        notes=evidence.notes,
+    )
+
+
+def _release(
+    findings: Sequence[Finding], problems: tuple[str, ...], lacking: tuple[str, ...]
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The decision, its reasons and what would change it."""
+    if problems:
+        return INSUFFICIENT, problems, problems
+    fired = [finding for finding in findings if finding.fired and finding.effects.release != NO_EFFECT]
+    if fired:
+        worst = max(release_severity(finding.effects.release) for finding in fired)
+        deciding = [finding for finding in fired if release_severity(finding.effects.release) == worst]
+        reasons = tuple(f"gate {f.gate} ({f.on}): {', '.join(f.inputs)}; {f.rule}; {f.evidence}" for f in deciding)
+        return _joined([f.effects.release for f in deciding]), reasons, _changes(fired)
+    unsure = [finding for finding in findings if finding.state is GateState.INCONCLUSIVE]
+    if unsure:
+        reasons = tuple(f"gate {f.gate} ({f.on}) is inconclusive: {', '.join(f.inputs)}; {f.evidence}" for f in unsure)
+        return INSUFFICIENT, reasons, _changes(unsure)
+    if lacking:
+        return CANDIDATE, ("no gate fired", *(f"not `release`: {reason}" for reason in lacking)), lacking
+    return RELEASE, ("no gate fired, on private evidence and with a human spot check",), ()
+
+
+def _joined(effects: Sequence[str]) -> str:
+    """One decision out of effects of equal severity; several scopes are named together."""
+    if not effects[0].startswith(BLOCK_FOR):
+        return effects[0]
+    return BLOCK_FOR + "_and_".join(sorted({effect.removeprefix(BLOCK_FOR) for effect in effects}))
+
+
+def _changes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return _unique(f"{finding.would_change} (gate {finding.gate})" for finding in findings if finding.would_change)
+
+
+def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence) -> list[str]:
+    """Problems that no single gate sees."""
+    problems = []
+    if evidence.baseline is None:
+        problems.append("no control group: neither report nor suite names a baseline; name one and evaluate it")
+    problems += [f"incomparable: {clause}; evaluate both sides under one protocol" for clause in evidence.incomparable]
+    if evidence.role == "candidate" and not evidence.private_evidence():
+        problems.append("a release candidate without private evidence; evaluate test_private on both sides")
+    needs = needs_of(gates)
+    for metric in metrics:
+        found = evidence.metrics.get(metric.name)
+        is_absent = found is None and not metric.is_required
+        if not is_absent and (found is None or not found.is_complete):
+            problems += problems_of(metric, found, needs)
+    return problems
+
+
+def _lacking_for_release(
+    metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence
+) -> tuple[str, ...]:
+    """What `release` needs beyond `candidate` and is not there (L10)."""
+    gate = next((gate for gate in gates if isinstance(gate, ReleaseEvidenceGate)), ReleaseEvidenceGate())
+    private = evidence.private_evidence()
+    lacking = [
+        f"{metric.name} has no private evidence; evaluate test_private on both sides"
+        for metric in metrics
+        if (metric.is_required or metric.is_safety)
+        and (metric.name not in private or not private[metric.name].is_complete)
+    ]
+    lacking += [f"{found.name} has no item counts" for found in private.values() if found.n_items is None]
+    check = evidence.spot_check
+    if check is None:
+        lacking.append(f"no human spot check; have a person judge at least {gate.min_spot_checks} rollouts")
+    elif check.n < gate.min_spot_checks:
+        lacking.append(f"the spot check of {check.by} has {check.n} rollouts, {gate.min_spot_checks} are needed")
+    elif check.agreement < gate.min_agreement:
+        lacking.append(
+            f"{check.by} agreed with the scorer on {check.n_agree} of {check.n} rollouts, "
+            f"{100 * gate.min_agreement:.3g}% are needed; mend the scorer first"
+        )
+    if evidence.badcases is None:
+        lacking.append("badcases were not counted; evaluate from cards, so that they can be replayed")
+    return tuple(lacking)
+
+
+def _next_data(findings: Sequence[Finding], evidence: Evidence) -> tuple[str, ...]:
+    sentences = [sentence for finding in findings if finding.fired for sentence in finding.effects.next_data]
+    counts = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
+    sentences += [
+        f"{name} ({count} cases): attribute to data, reward, algorithm, tools, evaluation or safety, then supplement"
+        for name, count in counts[:TOP_BADCASES]
+        if count > 0
+    ]
+    return _unique(sentences)
+
+
+def _basis(evidence: Evidence) -> str:
+    found: list[MetricEvidence] = [*evidence.metrics.values(), *evidence.private_metrics.values()]
+    if any(metric.paired is not None for metric in found):
+        return "paired items where both sides have them; point thresholds elsewhere"
+    return NO_PAIRS if any(metric.n_items is not None for metric in found) else NO_COUNTS
+
+
+def _unique(sentences: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentences))

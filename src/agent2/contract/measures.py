@@ -1,0 +1,262 @@
+"""From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
+
+Promises: numbers come from kept rollouts only, so they can be made again without a model; items are paired by id;
+an item without a number on one side is counted as missing there and left out on both; cards of different protocols
+or reporting rules are reported as incomparable, with the field. A metric over all benchmarks treats each item of
+each benchmark alike.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from agent2.contract.card_rows import CardRows, Row, read_rows
+from agent2.contract.evidence import Evidence, MetricEvidence
+from agent2.contract.metrics import MetricSpec, Unit
+from agent2.contract.paired import paired_evidence
+from agent2.contract.protocol import field_differences, protocol_differences
+from agent2.contract.rollout_numbers import MeasureRule, parse_measure
+from agent2.errors import ConfigError
+from agent2.stats.comparisons import noise_band
+from agent2.stats.metrics import pass_at_k_by_item
+
+NOISE_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CardPaths:
+    """Where the cards of one evaluation are: benchmark -> folder, for each side."""
+
+    baseline: Mapping[str, Path]
+    checkpoint: Mapping[str, Path]
+
+
+def evidence_from_cards(
+    metrics: Sequence[MetricSpec],
+    cards: CardPaths,
+    private: CardPaths | None = None,
+    skipped: Mapping[str, str] | None = None,
+) -> Evidence:
+    """The evidence that cards hold.
+
+    cards: the main split. private: test_private, where it was played besides. skipped: benchmark -> why it was not
+    played. Suite, role, history, training signals and spot check are for the caller to add (`dataclasses.replace`).
+    Raises CardError for a damaged or unfinished card, ConfigError for an unknown measure or no card at all.
+    """
+    rules = {metric.name: parse_measure(metric.measure, f"metric {metric.name!r}") for metric in metrics}
+    main = _Sides(metrics, rules, cards)
+    numbers, incomparable = main.numbers(skipped or {}), main.incomparable()
+    badcases = main.badcases()
+    private_numbers: dict[str, MetricEvidence] = {}
+    if private is not None:
+        hidden = _Sides(metrics, rules, private)
+        private_numbers = hidden.numbers(skipped or {})
+        incomparable += hidden.incomparable()
+        badcases.update(hidden.badcases())
+    return Evidence(
+        checkpoint=main.name("checkpoint") or "",
+        baseline=main.name("baseline"),
+        metrics=numbers,
+        split=main.split(),
+        private_metrics=private_numbers,
+        badcases=dict(sorted(badcases.items())),
+        incomparable=tuple(incomparable),
+    )
+
+
+def evidence_between(metric: MetricSpec, old: CardRows, new: CardRows) -> MetricEvidence:
+    """One metric of two cards of the same benchmark, whose rows were read with its measure."""
+    rule = parse_measure(metric.measure)
+    rows = old.rows[rule.name], new.rows[rule.name]
+    return _metric(metric, rule, rows[0], rows[1], (old.clean_share, new.clean_share), [old])
+
+
+class _Sides:
+    """The cards of one split, read once each."""
+
+    def __init__(self, metrics: Sequence[MetricSpec], rules: Mapping[str, MeasureRule], cards: CardPaths) -> None:
+        self.metrics, self.rules = metrics, rules
+        self.old = {name: read_rows(path, self._needed(name)) for name, path in cards.baseline.items()}
+        self.new = {name: read_rows(path, self._needed(name)) for name, path in cards.checkpoint.items()}
+        if not self.new:
+            raise ConfigError("no card of the checkpoint was given; evaluate at least one benchmark")
+
+    def _needed(self, benchmark: str) -> list[MeasureRule]:
+        found = {self.rules[m.name].name: self.rules[m.name] for m in self.metrics if m.benchmark in (None, benchmark)}
+        return list(found.values())
+
+    def name(self, side: str) -> str | None:
+        """The checkpoint's name on its cards."""
+        cards = self.old if side == "baseline" else self.new
+        names = {card.header.checkpoint_name for card in cards.values()}
+        if len(names) > 1:
+            raise ConfigError(f"the cards of the {side} are of several checkpoints ({', '.join(sorted(names))})")
+        return next(iter(names), None)
+
+    def split(self) -> str | None:
+        """The split that all cards are of; None if they differ."""
+        splits = {card.header.protocol.split.value for card in (*self.old.values(), *self.new.values())}
+        return splits.pop() if len(splits) == 1 else None
+
+    def badcases(self) -> Counter[str]:
+        """Badcase class -> rollouts of the checkpoint."""
+        counts: Counter[str] = Counter()
+        for card in self.new.values():
+            counts.update(card.labels)
+        return counts
+
+    def incomparable(self) -> list[str]:
+        """Fields in which the two cards of a benchmark differ."""
+        clauses = []
+        for benchmark in sorted(self.old.keys() & self.new.keys()):
+            old, new = self.old[benchmark].header, self.new[benchmark].header
+            differences = protocol_differences(old.protocol, new.protocol)
+            differences += field_differences(
+                msgspec.to_builtins(old.reporting), msgspec.to_builtins(new.reporting), "reporting"
+            )
+            clauses += [f"{benchmark}: {difference}" for difference in differences]
+        return clauses
+
+    def numbers(self, skipped: Mapping[str, str]) -> dict[str, MetricEvidence]:
+        """Every metric that was measured, and every required one that was not, with the reason."""
+        found: dict[str, MetricEvidence] = {}
+        for metric in self.metrics:
+            evidence = self._number(metric, skipped)
+            if evidence.old is not None or evidence.new is not None or metric.is_required:
+                found[metric.name] = evidence
+        return found
+
+    def _number(self, metric: MetricSpec, skipped: Mapping[str, str]) -> MetricEvidence:
+        rule = self.rules[metric.name]
+        benchmarks = [metric.benchmark] if metric.benchmark is not None else sorted({*self.old, *self.new})
+        problems: list[str] = []
+        used: list[str] = []
+        for benchmark in benchmarks:
+            cards = [side[benchmark] for side in (self.old, self.new) if benchmark in side]
+            lack = next((card.problems[rule.name] for card in cards if rule.name in card.problems), None)
+            if len(cards) < 2:
+                lack = skipped.get(benchmark) or f"{benchmark} was not evaluated on both sides"
+            elif metric.benchmark is None and rule.label is not None and not any(rule.label in c.labels for c in cards):
+                lack = f"no rollout has the label {rule.label!r}"  # nobody may have looked for it
+            if lack is None:
+                used.append(benchmark)
+            else:
+                problems.append(lack)
+        if not used:
+            return MetricEvidence(metric.name, None, None, source="cards", problem="; ".join(problems))
+        old, new = ([side[name] for name in used] for side in (self.old, self.new))
+        return _metric(
+            metric, rule, _merged(old, used, rule), _merged(new, used, rule), (_clean(old), _clean(new)), old
+        )
+
+
+def _merged(cards: Sequence[CardRows], names: Sequence[str], rule: MeasureRule) -> dict[str, Row]:
+    if len(cards) == 1:
+        return cards[0].rows[rule.name]
+    pairs = zip(names, cards, strict=True)
+    return {f"{name}/{item}": row for name, card in pairs for item, row in card.rows[rule.name].items()}
+
+
+def _clean(cards: Sequence[CardRows]) -> float | None:
+    total = sum(card.n_rollouts for card in cards)
+    return sum(card.n_clean for card in cards) / total if total else None
+
+
+def _metric(
+    metric: MetricSpec,
+    rule: MeasureRule,
+    old: dict[str, Row],
+    new: dict[str, Row],
+    clean: tuple[float | None, float | None],
+    baseline: Sequence[CardRows],
+) -> MetricEvidence:
+    if not rule.is_paired:
+        return _unpaired(metric, rule, old, new, clean)
+    values = _item_values(rule, old), _item_values(rule, new)
+    common = values[0].keys() & values[1].keys()
+    asked = {*old, *new}
+    counts: dict[str, Any] = {
+        "n_items": len(common),
+        "n_missing_old": len(asked - values[0].keys()),
+        "n_missing_new": len(asked - values[1].keys()),
+        "clean_old": clean[0],
+        "clean_new": clean[1],
+        "source": "cards",
+    }
+    if not common:
+        return MetricEvidence(metric.name, None, None, problem="no item has a number on both sides", **counts)
+    before, after = (float(np.mean([side[item] for item in sorted(common)])) for side in values)
+    outside = [value for value in (before, after) if metric.unit is Unit.RATE and not 0.0 <= value <= 1.0]
+    if outside:
+        problem = f"{rule.name} gives {outside[0]:.4g}, which is no rate; measure any:<view>, or change the unit"
+        return MetricEvidence(metric.name, None, None, problem=problem, **counts)
+    has_noise = rule.name == "score" and len(baseline) == 1
+    return MetricEvidence(
+        metric.name,
+        before,
+        after,
+        paired=paired_evidence(*values),
+        noise=_noise(baseline) if has_noise else None,
+        **counts,
+    )
+
+
+def _item_values(rule: MeasureRule, rows: Mapping[str, Row]) -> dict[str, float]:
+    if rule.attempts is None:
+        return {item: row.total / row.n for item, row in rows.items() if row.n}
+    enough = {item: row for item, row in rows.items() if row.n >= rule.attempts}
+    if not enough:
+        return {}
+    correct, samples = [round(row.total) for row in enough.values()], [row.n for row in enough.values()]
+    return dict(zip(enough, map(float, pass_at_k_by_item(correct, samples, rule.attempts)), strict=True))
+
+
+def _unpaired(
+    metric: MetricSpec,
+    rule: MeasureRule,
+    old: dict[str, Row],
+    new: dict[str, Row],
+    clean: tuple[float | None, float | None],
+) -> MetricEvidence:
+    """A ratio of sums, or a mean over successes: the two sides look at different rollouts, so nothing is paired."""
+    before, n_old = _over_units(rule, old)
+    after, n_new = _over_units(rule, new)
+    gone = [side for side, value in (("baseline", before), ("checkpoint", after)) if value is None]
+    what = "successful rollout" if rule.only_successful else "event to take a share of"
+    return MetricEvidence(
+        name=metric.name,
+        old=before,
+        new=after,
+        n_items=min(n_old, n_new),
+        n_missing_old=sum(row.n == 0 for row in old.values()),
+        n_missing_new=sum(row.n == 0 for row in new.values()),
+        clean_old=clean[0],
+        clean_new=clean[1],
+        source="cards",
+        problem=f"no {what} for the {' and the '.join(gone)}" if gone else "",
+    )
+
+
+def _over_units(rule: MeasureRule, rows: Mapping[str, Row]) -> tuple[float | None, int]:
+    """The value and the number of items behind it."""
+    if rule.whole is None:
+        means = [row.total / row.n for row in rows.values() if row.n]
+        return (float(np.mean(means)), len(means)) if means else (None, 0)
+    units = [row for row in rows.values() if row.whole > 0]
+    whole = sum(row.whole for row in units)
+    total = sum(row.total for row in rows.values())
+    return (total / whole, len(units)) if whole else (None, 0)
+
+
+def _noise(baseline: Sequence[CardRows]) -> float | None:
+    """Half-width of the baseline's noise band; None unless every item has the same number of attempts, 2 or more."""
+    attempts = list(baseline[0].attempts.values())
+    if not attempts or len({len(scores) for scores in attempts}) != 1 or len(attempts[0]) < 2:
+        return None
+    scores_RI = np.array(attempts).T
+    return noise_band(scores_RI, np.random.default_rng(NOISE_SEED)).half_width

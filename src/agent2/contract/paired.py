@@ -1,0 +1,42 @@
+"""Paired evidence out of two sets of item values: difference, interval, p-value, items won and lost.
+
+Promises: pairs are made by item id, never by position; the same values give the same numbers on every machine
+(sign flips use a fixed seed); 0/1 values get Tango's interval and exact McNemar, others paired t and sign flips.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agent2.contract.evidence import CONFIDENCE, PairedEvidence
+from agent2.stats.comparisons import mcnemar_p, sign_flip_p
+from agent2.stats.noninferiority import noninferiority
+
+N_FLIPS = 10_000
+SEED = 20_260
+"""Of the sign flips; fixed, so that a decision is the same when it is made again."""
+ANY_MARGIN = 0.5
+"""The interval does not depend on the margin; gates hold their own against it."""
+
+
+def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedEvidence | None:
+    """The difference new - old over the items that both have; None if there are none (or one that is no verdict)."""
+    items = sorted(old.keys() & new.keys())
+    if not items:
+        return None
+    before = np.array([old[item] for item in items])
+    after = np.array([new[item] for item in items])
+    difference = after - before
+    is_verdict = bool(np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all())
+    if not is_verdict and len(items) < 2:
+        return None
+    found = noninferiority(after, before, ANY_MARGIN, CONFIDENCE)
+    if is_verdict:
+        won, lost = int((difference > 0).sum()), int((difference < 0).sum())
+        method = f"{found.method}, exact McNemar"
+        p_value = mcnemar_p(won, lost)
+        return PairedEvidence(found.delta, found.low, found.high, found.n, p_value, method, won, lost)
+    p_value = sign_flip_p(difference, np.random.default_rng(SEED), N_FLIPS)
+    method = f"{found.method}, {N_FLIPS} sign flips"
+    sd = float(difference.std(ddof=1))
+    return PairedEvidence(found.delta, found.low, found.high, found.n, p_value, method, sd=sd)

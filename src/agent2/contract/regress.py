@@ -1,0 +1,140 @@
+"""Items lost and won between two checkpoints, by id, with both answers.
+
+Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
+kept nor lost but unknown, and counts against the allowance; items that only one side has are counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import ReportingRule
+from agent2.cards.reader import iter_rollouts, read_header, read_summary
+from agent2.contract.card_sets import CardSet, common_cards
+from agent2.records import ScoredRollout
+
+PASSES_AT = 0.5
+"""An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedItem:
+    """One item whose verdict changed, or cannot be told any more."""
+
+    benchmark: str
+    item_id: str
+    old_score: float
+    new_score: float | None
+    old_answer: str
+    """Of the attempt that shows the verdict best: one that passed where the item passed, else one that failed."""
+    new_answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Every changed item of two sets of cards."""
+
+    old: str
+    new: str
+    lost: tuple[ChangedItem, ...]
+    """Passed before, fail now."""
+    won: tuple[ChangedItem, ...]
+    unknown: tuple[ChangedItem, ...]
+    """Passed before, no score now."""
+    n_passed_before: int
+    n_compared: int
+    """Items with a score on both sides."""
+    n_only_one_side: int
+    """Items that one side was never asked."""
+
+    def is_within(self, allowed: int) -> bool:
+        """Whether no more items were lost, or became unknown, than allowed."""
+        return len(self.lost) + len(self.unknown) <= allowed
+
+
+@dataclass(slots=True)
+class _Item:
+    scores: list[float]
+    answers: list[tuple[float | None, str]]
+
+    @property
+    def score(self) -> float | None:
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    def answer(self, passes_at: float) -> str:
+        """The answer of an attempt on the same side of the threshold as the item."""
+        score = self.score
+        if score is not None:
+            for value, text in self.answers:
+                if value is not None and (value >= passes_at) == (score >= passes_at):
+                    return text
+        return self.answers[0][1] if self.answers else ""
+
+
+def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regression:
+    """Pair every item of the benchmarks that both sets have.
+
+    Raises ConfigError without a common benchmark, IncomparableError naming the field, CardError for a card that is
+    unfinished or damaged.
+    """
+    lost: list[ChangedItem] = []
+    won: list[ChangedItem] = []
+    unknown: list[ChangedItem] = []
+    passed_before = compared = one_sided = 0
+    for key in common_cards(old, new):
+        before, after = _items(old.cards[key]), _items(new.cards[key])
+        one_sided += len(before.keys() ^ after.keys())
+        for item_id in sorted(before.keys() & after.keys()):
+            was, now = before[item_id], after[item_id]
+            old_score, new_score = was.score, now.score
+            if old_score is None:
+                continue
+            passed = old_score >= passes_at
+            passed_before += passed
+            changed = ChangedItem(key, item_id, old_score, new_score, was.answer(passes_at), now.answer(passes_at))
+            if new_score is None:
+                unknown += [changed] if passed else []
+                continue
+            compared += 1
+            if passed and new_score < passes_at:
+                lost.append(changed)
+            elif not passed and new_score >= passes_at:
+                won.append(changed)
+        gone = _never_asked(key, before, after, passes_at)
+        passed_before += len(gone)
+        unknown += gone
+    return Regression(old.name, new.name, tuple(lost), tuple(won), tuple(unknown), passed_before, compared, one_sided)
+
+
+def _never_asked(
+    key: str, before: dict[str, _Item], after: dict[str, _Item], passes_at: float
+) -> Sequence[ChangedItem]:
+    """Items that passed before and were not put to the new checkpoint."""
+    gone = []
+    for item_id in sorted(before.keys() - after.keys()):
+        score = before[item_id].score
+        if score is not None and score >= passes_at:
+            gone.append(ChangedItem(key, item_id, score, None, before[item_id].answer(passes_at), ""))
+    return gone
+
+
+def _items(card: Path) -> dict[str, _Item]:
+    read_summary(card)  # refuses an unfinished card
+    rule: ReportingRule = read_header(card).reporting
+    found: dict[str, _Item] = {}
+    for record in sorted(iter_rollouts(card), key=lambda record: record.rollout.attempt):
+        item = found.setdefault(record.rollout.item_id, _Item([], []))
+        value = counted_value(record, rule)
+        if value is not None:
+            item.scores.append(value)
+        item.answers.append((value, _answer(record)))
+    return found
+
+
+def _answer(record: ScoredRollout) -> str:
+    """The final answer; without one, the last thing the model said."""
+    rollout = record.rollout
+    if rollout.answer is not None:
+        return rollout.answer
+    return rollout.turns[-1].action if rollout.turns else ""

@@ -1,0 +1,242 @@
+"""Reads a report of an evaluation into evidence.
+
+A report is YAML or JSON with one top-level field for each metric, `old -> new (change)`, and optional sections
+(`evidence:`, `private:`, `history:`, `training:`, `spot_check:`, ...). The form of one training round
+(`primary_metric: name = value (change)`, `regressions:`) is read as well.
+
+Promises: a field that is neither a section nor a metric of the suite is an error naming the nearest one; any
+decision in a report is ignored, and that is noted; what is missing stays missing. Does NOT prove that a report is
+honest: whoever writes it can write anything; the cards are the proof.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent2.config import YamlText, first_problem, read_yaml
+from agent2.contract.changes import ReadChange, read_change
+from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
+from agent2.contract.metrics import MetricSpec, Unit, metric_named, metrics_by_name, primary_of
+from agent2.contract.report_records import MetricRecord, ReportRecord, SpotCheckRecord, TrainingRecord
+from agent2.errors import ConfigError, shown, unknown_name
+
+DECIDED = ("release_decision", "training_action", "next_actions", "next_data", "decision")
+"""What a decision writes into a report; never read."""
+SPLITS = ("train", "dev", "test_public", "test_private")
+ROLES = ("dev", "nightly", "candidate")
+
+
+def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None = None) -> Evidence:
+    """The evidence that a report file holds.
+
+    baseline: the control group of the suite, for a report that names none.
+    Raises ConfigError, with file, line and the nearest known name, for what is no report of this suite.
+    """
+    source = read_yaml(path)
+    try:
+        record = ReportRecord.model_validate(source.data)
+    except ValidationError as error:
+        location, sentence = first_problem(error, ReportRecord)
+        raise ConfigError(f"{source.spot(location)}: {sentence}") from error
+    _check_word(source, "split", record.split, SPLITS)
+    _check_word(source, "role", record.role, ROLES)
+    notes = list(record.notes)
+    for key in ("release_decision", "training_action"):
+        if source.data.get(key) is not None:
+            notes.append(f"{key} {shown(source.data[key])} of the report was ignored; this decision is computed anew")
+    fields = {key: value for key, value in (record.model_extra or {}).items() if key not in DECIDED}
+    _check_fields(source, fields, metrics)
+    main = _metrics(source, (), fields, record.evidence, metrics)
+    _add_round(source, record, metrics, main)
+    if record.baseline is None and baseline is not None:
+        notes.append(f"the report names no baseline; the suite's control group is {baseline}")
+    return Evidence(
+        checkpoint=record.checkpoint,
+        baseline=record.baseline or baseline,
+        metrics=main,
+        suite=record.suite,
+        split=record.split,
+        role=record.role,
+        private_metrics=_metrics(source, ("private",), record.private, record.private_evidence, metrics),
+        history=_history(source, ("history",), record.history, metrics),
+        training=_training(source, record.training),
+        badcases=_badcases(source, record),
+        confirmed_actions=record.confirmed_actions,
+        spot_check=_spot_check(record.spot_check),
+        incomparable=tuple(record.incomparable),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def read_history(path: Path, metrics: Sequence[MetricSpec]) -> dict[str, tuple[float, ...]]:
+    """Earlier values by metric, oldest first, from a YAML or JSON file `metric: [value, ...]`.
+
+    Raises ConfigError for a name that is no metric and for a value that is none.
+    """
+    source = read_yaml(path)
+    for key, values in source.data.items():
+        if not isinstance(values, list):
+            raise ConfigError(f"{source.spot((key,))}: {key} holds {shown(values)}; a list of values is needed")
+    return _history(source, (), source.data, metrics)
+
+
+def with_history(evidence: Evidence, history: Mapping[str, tuple[float, ...]]) -> Evidence:
+    """The evidence with earlier values from elsewhere; for a metric in both, those given here count."""
+    return replace(evidence, history={**evidence.history, **history})
+
+
+def _check_word(source: YamlText, key: str, value: str | None, known: Sequence[str]) -> None:
+    if value is not None and value not in known:
+        raise unknown_name(key, value, known, source.spot((key,)))
+
+
+def _check_fields(source: YamlText, fields: Mapping[str, Any], metrics: Sequence[MetricSpec]) -> None:
+    names = metrics_by_name(metrics)
+    known = {*names, *ReportRecord.model_fields, *DECIDED}
+    for key in fields:
+        if key not in names:
+            raise unknown_name("report field (no metric of the suite)", str(key), known, source.spot((key,)))
+
+
+def _metrics(
+    source: YamlText,
+    place: tuple[str, ...],
+    fields: Mapping[str, Any],
+    records: Mapping[str, MetricRecord],
+    metrics: Sequence[MetricSpec],
+) -> dict[str, MetricEvidence]:
+    """Metrics of the top level, or of the section at `place`, with what the evidence section says about them."""
+    section = "private_evidence" if place else "evidence"
+    found: dict[str, MetricEvidence] = {}
+    by_metric = {metric_named(metrics, n, source.spot((section, n))).name: record for n, record in records.items()}
+    for key, value in fields.items():
+        spot = source.spot((*place, key))
+        spec = metric_named(metrics, key, spot)
+        if spec.name in found:
+            raise ConfigError(f"{spot}: {key!r} is another name of {spec.name}, which the report has already; keep one")
+        change = read_change(value, spec.unit, f"{spot}: {key}")
+        found[spec.name] = _one_metric(spec, change, by_metric.get(spec.name, MetricRecord()), f"{spot}: {key}")
+    for name, record in by_metric.items():
+        if name not in found:
+            spec = metric_named(metrics, name)
+            found[name] = _one_metric(spec, ReadChange(None, None), record, source.spot((section, name)))
+    return found
+
+
+def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, where: str) -> MetricEvidence:
+    exact = {"old": read_change(record.old, spec.unit, where).new, "new": read_change(record.new, spec.unit, where).new}
+    side = record.contradicts(change.old, change.new, spec.unit)
+    if side is not None:
+        raise ConfigError(
+            f"{where}: the {side} value is {getattr(change, side):g}, under `evidence:` it is {exact[side]:g}; mend one"
+        )
+    old, new = (getattr(change, name) if value is None else value for name, value in exact.items())
+    pair = record.paired.evidence() if record.paired is not None else None
+    if pair is not None and old is not None and new is not None:
+        allowed = 1e-6 if None not in exact.values() else 0.0011 if spec.unit is Unit.RATE else 0.02 * abs(old) + 0.11
+        if abs(new - old - pair.delta) > allowed:
+            raise ConfigError(f"{where}: new - old is {new - old:g}, the pairs give {pair.delta:g}; mend one of them")
+    return MetricEvidence(
+        name=spec.name,
+        old=old,
+        new=new,
+        n_items=record.n_items if record.n_items is not None or record.paired is None else record.paired.n,
+        n_missing_old=record.n_missing_old,
+        n_missing_new=record.n_missing_new,
+        clean_old=record.clean_old,
+        clean_new=record.clean_new,
+        paired=pair,
+        noise=record.noise,
+        source=record.source,
+        problem=record.problem,
+    )
+
+
+def _add_round(
+    source: YamlText, record: ReportRecord, metrics: Sequence[MetricSpec], found: dict[str, MetricEvidence]
+) -> None:
+    """Fields of the round form; a metric that also has a field of its own keeps that one."""
+    if record.primary_metric is not None:
+        spot = source.spot(("primary_metric",))
+        name, equals, value = str(record.primary_metric).partition("=")
+        if not equals:
+            raise ConfigError(f"{spot}: primary_metric {shown(record.primary_metric)}: write it as 'name = value (+x)'")
+        spec = metric_named(metrics, name.strip(), spot)
+        if spec.name != primary_of(metrics).name:
+            raise ConfigError(
+                f"{spot}: primary_metric {spec.name!r} is not the suite's, {primary_of(metrics).name!r}; name that one"
+            )
+        if spec.name not in found:
+            change = read_change(value.strip(), spec.unit, f"{spot}: {spec.name}")
+            found[spec.name] = MetricEvidence(spec.name, change.old, change.new)
+    for place, entry in enumerate(_listed(record.regressions)):
+        spot = source.spot(("regressions", place))
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise ConfigError(f"{spot}: {shown(entry)} is no regression; write it as 'metric: change'")
+        (key, value), *_ = entry.items()
+        spec = metric_named(metrics, str(key), spot)
+        if spec.name not in found:
+            problem = f"only its change is known ({value}); report it as old -> new"
+            found[spec.name] = MetricEvidence(spec.name, None, None, problem=problem)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _history(
+    source: YamlText, place: tuple[str, ...], fields: Mapping[str, list[Any]], metrics: Sequence[MetricSpec]
+) -> dict[str, tuple[float, ...]]:
+    found: dict[str, tuple[float, ...]] = {}
+    for key, values in fields.items():
+        spec = metric_named(metrics, str(key), source.spot((*place, key)))
+        numbers = []
+        for index, value in enumerate(values):
+            where = f"{source.spot((*place, key, index))}: {key}"
+            change = read_change(value, spec.unit, where)
+            if change.new is None or change.old is not None:
+                raise ConfigError(f"{where}: {shown(value)} is no earlier value; write one number for each evaluation")
+            numbers.append(change.new)
+        found[spec.name] = tuple(numbers)
+    return found
+
+
+def _training(source: YamlText, record: TrainingRecord) -> TrainingSignals:
+    found: dict[str, Change] = {}
+    for name in ("reward", "kl", "entropy"):
+        value = getattr(record, name)
+        if value is None:
+            continue
+        where = f"{source.spot(('training', name))}: {name}"
+        change = read_change(value, Unit.NUMBER, where)
+        if change.old is None or change.new is None:
+            raise ConfigError(f"{where}: {shown(value)} needs both sides; write it as 'old -> new', or leave it out")
+        found[name] = Change(change.old, change.new)
+    return TrainingSignals(**found)
+
+
+def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
+    counts: dict[str, int] | None = None
+    if record.badcases is not None:
+        return record.badcases
+    for key in ("badcase_top", "badcase_clusters"):
+        section = getattr(record, key)
+        if section is None:
+            continue
+        counts = {} if counts is None else counts
+        entries = [section] if isinstance(section, Mapping) else section
+        for place, entry in enumerate(entries):
+            spot = source.spot((key, place) if isinstance(section, list) else (key,))
+            pairs = entry.items() if isinstance(entry, Mapping) else [str(entry).rsplit(":", 1)]
+            for pair in pairs:
+                if len(pair) != 2 or not (number := str(pair[1]).split() or [""])[0].isdigit():
+                    raise ConfigError(f"{spot}: {shown(entry)} is no badcase; write it as 'name: 74 cases'")
+                counts[str(pair[0]).strip()] = int(number[0])
+    return counts
+
+
+def _spot_check(record: SpotCheckRecord | None) -> SpotCheck | None:
+    return None if record is None else SpotCheck(record.by, record.n, record.n_agree, record.note)

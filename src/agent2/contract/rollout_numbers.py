@@ -1,0 +1,149 @@
+"""Names of measures, and what each reads from one scored rollout.
+
+    score                  the counted score (reporting rule applied)
+    pass_at:<k>            chance that one of k attempts is right (scores 0 or 1)
+    view:<name>            a further number of the scorer
+    any:<name>             1 if that number is above 0, else 0: a rate out of a count
+    not:<name>             1 minus that number
+    label_rate:<label>     1 if the badcase class applies, else 0
+    ratio:<name>/<name>    sum of one view over sum of another
+    completion_tokens, prompt_tokens, tokens, turns, retries
+    <measure>_successful   the same over rollouts that succeeded (score 1); `tool_calls_successful` reads a view
+    cost_to_success        all tokens over the number of successes
+
+Promises: nothing but the rollout is read; a number that is not there is None. A rollout that somebody other than
+the model broke has no numbers at all.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import ReportingRule
+from agent2.errors import ConfigError, Fault, unknown_name
+from agent2.records import ScoredRollout
+
+Number = Callable[[ScoredRollout, float | None], float | None]
+"""The rollout and its counted score -> a number, None if it is not there."""
+
+SUCCESS = 1.0
+"""Score of a rollout that succeeded; parts of a success are none."""
+SUCCESSFUL = "_successful"
+
+PLAIN: dict[str, Number] = {
+    "score": lambda record, score: score,
+    "completion_tokens": lambda record, score: float(record.rollout.usage.completion_tokens),
+    "prompt_tokens": lambda record, score: float(record.rollout.usage.prompt_tokens),
+    "tokens": lambda record, score: float(record.rollout.usage.prompt_tokens + record.rollout.usage.completion_tokens),
+    "turns": lambda record, score: float(len(record.rollout.turns)),
+    "retries": lambda record, score: float(record.rollout.retries),
+}
+PREFIXES = ("view", "any", "not", "label_rate", "ratio", "pass_at")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRule:
+    """How rollouts become one number."""
+
+    name: str
+    number: Number
+    whole: Number | None = None
+    """With it, the value is sum of numbers over sum of wholes; without, the mean over items of means over attempts."""
+    only_successful: bool = False
+    attempts: int | None = None
+    """k of pass_at."""
+    views: tuple[str, ...] = ()
+    """Names that scores must carry for the measure to exist."""
+    label: str | None = None
+
+    @property
+    def is_paired(self) -> bool:
+        """Every item has a value of its own on each side, so differences are taken item by item."""
+        return self.whole is None and not self.only_successful
+
+
+def parse_measure(name: str, where: str = "") -> MeasureRule:
+    """The rule behind a name. Raises ConfigError naming the nearest known one."""
+    prefix, colon, argument = name.partition(":")
+    if colon and prefix in PREFIXES and argument:
+        return _prefixed(name, prefix, argument, where)
+    if name == "cost_to_success":
+        return MeasureRule(name, PLAIN["tokens"], whole=_success)
+    if name in PLAIN:
+        return MeasureRule(name, PLAIN[name])
+    inner = name.removesuffix(SUCCESSFUL)
+    if inner != name and inner in PLAIN:
+        return MeasureRule(name, PLAIN[inner], only_successful=True)
+    if inner != name and inner == "tool_calls":
+        return MeasureRule(name, _view(inner), only_successful=True, views=(inner,))
+    known = [*PLAIN, "cost_to_success", f"tool_calls{SUCCESSFUL}", *(f"{prefix}:<name>" for prefix in PREFIXES)]
+    raise unknown_name("measure", name, known, where)
+
+
+def number_of(rule: MeasureRule, record: ScoredRollout, reporting: ReportingRule) -> tuple[float, float] | None:
+    """(number, whole) of one rollout; whole is 1 for a mean. None: the rollout has no such number."""
+    if is_broken(record):
+        return None
+    score = counted_value(record, reporting)
+    number = rule.number(record, score)
+    whole = 1.0 if rule.whole is None else rule.whole(record, score)
+    return None if number is None or whole is None else (number, whole)
+
+
+def is_left_out(rule: MeasureRule, record: ScoredRollout, reporting: ReportingRule) -> bool:
+    """The rollout is none of the measure's business: it failed, and only successes are looked at."""
+    if not rule.only_successful or is_broken(record):
+        return False
+    score = counted_value(record, reporting)
+    return score is not None and score < SUCCESS
+
+
+def is_broken(record: ScoredRollout) -> bool:
+    """Somebody other than the model failed: environment, judge, infrastructure or submitter."""
+    return any(fault not in (None, Fault.MODEL) for fault in (record.rollout.fault, record.score.fault))
+
+
+def nearest_view(name: str, known: list[str]) -> str:
+    """Half a sentence about a view that no rollout has."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"its scores have {', '.join(sorted(known)) or 'no views'}"
+
+
+def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:
+    if prefix == "label_rate":
+        return MeasureRule(name, lambda record, score: float(argument in record.score.labels), label=argument)
+    if prefix == "pass_at":
+        if not argument.isdigit() or int(argument) < 1:
+            raise ConfigError(f"{where or 'measure'}: {name!r}: k must be a whole number from 1 up, pass_at:8")
+        return MeasureRule(name, _verdict, attempts=int(argument))
+    if prefix == "ratio":
+        part, slash, whole = argument.partition("/")
+        if not (part and slash and whole):
+            raise ConfigError(f"{where or 'measure'}: {name!r}: write it as ratio:<view>/<view>")
+        return MeasureRule(name, _view(part), whole=_view(whole), views=(part, whole))
+    view = _view(argument)
+    if prefix == "any":
+        return MeasureRule(name, _applied(view, lambda value: float(value > 0)), views=(argument,))
+    if prefix == "not":
+        return MeasureRule(name, _applied(view, lambda value: 1.0 - value), views=(argument,))
+    return MeasureRule(name, view, views=(argument,))
+
+
+def _view(name: str) -> Number:
+    return lambda record, score: record.score.views.get(name)
+
+
+def _applied(number: Number, change: Callable[[float], float]) -> Number:
+    def changed(record: ScoredRollout, score: float | None) -> float | None:
+        value = number(record, score)
+        return None if value is None else change(value)
+
+    return changed
+
+
+def _verdict(record: ScoredRollout, score: float | None) -> float | None:
+    return None if score is None else float(score >= SUCCESS)
+
+
+_success = _verdict

@@ -1,0 +1,247 @@
+"""Which benchmark answers the question, and what results say together.
+
+The first question is where the trained agent will fail, not which benchmark is popular: a code fixer is tested on
+repositories before general questions, a booking agent on dialogues with a database. Cheap pure-text calls come
+first, because a low score on whole tasks may be nothing but broken calls; what needs more is skipped until they work.
+
+Data and two functions; nothing is run, and no benchmark has to be installed. Thresholds are ours where the sources
+give none, and each is stated in its row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from agent2.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True, slots=True)
+class FailureKind:
+    """Somewhere an agent may fail, and the benchmarks that would show it, the closest one first."""
+
+    name: str
+    what: str
+    benchmarks: tuple[str, ...]
+    why: str
+
+
+FAILURES: tuple[FailureKind, ...] = (
+    FailureKind(
+        "function_calls",
+        "names, arguments and order of plain function calls",
+        ("bfcl_v3",),
+        "the cheapest one: text alone, no sandbox",
+    ),
+    FailureKind(
+        "many_tools",
+        "parallel calls, long context, several agents with tools",
+        ("acebench",),
+        "its categories separate normal, special and agent calls",
+    ),
+    FailureKind(
+        "api_search",
+        "finding the right API before it is called",
+        ("api_bank",),
+        "the API has to be planned for, found and then called",
+    ),
+    FailureKind(
+        "code_fixing",
+        "repair of real repositories",
+        ("swebench_verified",),
+        "tests of the repository decide; general questions such as GAIA's say little about it",
+    ),
+    FailureKind(
+        "web",
+        "browsing, forms and shops",
+        ("webarena", "mind2web"),
+        "a browser that can be set back to the same beginning matters more than questions about pages",
+    ),
+    FailureKind(
+        "customer_dialogue",
+        "customer service, booking, CRM: vague users, rules, a database",
+        ("tau_bench",),
+        "a simulated user and the state of a database are closest to the business",
+    ),
+    FailureKind(
+        "general_assistant",
+        "mixed questions that need search, files and several tools",
+        ("gaia", "toolathlon"),
+        "final answers, and many calls whose state crosses tools",
+    ),
+)
+
+DIMENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "tool_calling": ("bfcl_v3", "acebench", "api_bank"),
+        "task_completion": ("swebench_verified", "webarena", "mind2web", "tau_bench"),
+        "general_capability": ("gaia", "toolathlon"),
+    }
+)
+"""The three dimensions of an agent, with the benchmarks that measure them."""
+
+FIRST = "bfcl_v3"
+"""Played before all others."""
+FLOORS: Mapping[str, float] = MappingProxyType(
+    {
+        "acebench": 0.5,
+        "api_bank": 0.5,
+        "swebench_verified": 0.6,
+        "webarena": 0.6,
+        "mind2web": 0.6,
+        "tau_bench": 0.6,
+        "gaia": 0.6,
+        "toolathlon": 0.6,
+    }
+)
+"""Benchmark -> what `FIRST` has to score before it is worth its cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One benchmark of a plan."""
+
+    step: int
+    benchmark: str
+    state: str
+    """`run`, `done`, `wait` (for the first one's result) or `skip`."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A reading of two results together."""
+
+    name: str
+    high: str
+    at_least: float
+    low: str
+    below: float
+    reading: str
+    advice: str
+
+
+PATTERNS: tuple[Pattern, ...] = (
+    Pattern(
+        "calls_fine_code_short",
+        FIRST,
+        0.85,
+        "swebench_verified",
+        0.30,
+        "Calls are written correctly and repositories are not repaired: planning and understanding of code are short.",
+        "Train on whole repository tasks (locating, changing several files, running tests), not on more calls.",
+    ),
+    Pattern(
+        "calls_fine_search_short",
+        FIRST,
+        0.85,
+        "api_bank",
+        0.60,
+        "A given function is called well, the right one is not found.",
+        "Train retrieval of APIs and the order plan, search, call.",
+    ),
+    Pattern(
+        "calls_fine_web_short",
+        FIRST,
+        0.85,
+        "webarena",
+        0.30,
+        "Calls are fine, browser tasks are not: reading pages and long plans are short.",
+        "Train on resettable sites with state checks; look at where in the episode tasks are lost.",
+    ),
+    Pattern(
+        "calls_fine_dialogue_short",
+        FIRST,
+        0.85,
+        "tau_bench",
+        0.40,
+        "Calls are fine, dialogues are not: asking back and following business rules are short.",
+        "Train with simulated users who leave things out, and check the database after each dialogue.",
+    ),
+    Pattern(
+        "code_fine_general_short",
+        "swebench_verified",
+        0.40,
+        "gaia",
+        0.20,
+        "Repositories are repaired and general questions are not answered: the gain is specific to code.",
+        "Say so in the report; add search and file tasks if a general assistant is the goal.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What results say together."""
+
+    name: str
+    reading: str
+    advice: str
+
+
+def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -> list[Step]:
+    """The benchmarks to run for one kind of failure, cheapest prerequisite first.
+
+    scores: results so far, 0 to 1. Raises ConfigError for an unknown kind of failure, with the nearest one.
+    """
+    kinds = {kind.name: kind for kind in FAILURES}
+    if failure not in kinds:
+        raise unknown_name("kind of failure", failure, kinds)
+    kind, scores = kinds[failure], scores or {}
+    names = (FIRST, *(name for name in kind.benchmarks if name != FIRST))
+    return [_step(place, name, kind, scores) for place, name in enumerate(names, start=1)]
+
+
+def diagnose(scores: Mapping[str, float]) -> list[Reading]:
+    """What results on several benchmarks say together; empty if no pattern fits.
+
+    scores: benchmark -> share of success, 0 to 1.
+    """
+    found = []
+    first = scores.get(FIRST)
+    doubtful = [name for name in scores if first is not None and first < FLOORS.get(name, 0.0)]
+    if first is not None and doubtful:
+        found.append(
+            Reading(
+                "calls_broken",
+                f"{FIRST} is at {100 * first:.0f}%: results on {', '.join(doubtful)} may show broken calls only.",
+                "Mend names, arguments and format of calls before anything is concluded from whole tasks.",
+            )
+        )
+    for pattern in PATTERNS:
+        high, low = scores.get(pattern.high), scores.get(pattern.low)
+        if high is not None and low is not None and high >= pattern.at_least and low < pattern.below:
+            told = f"{pattern.high} {100 * high:.0f}%, {pattern.low} {100 * low:.0f}%. {pattern.reading}"
+            found.append(Reading(pattern.name, told, pattern.advice))
+    return found
+
+
+def read_scores(texts: Sequence[str]) -> dict[str, float]:
+    """Scores written as `bfcl_v3=0.95` or `bfcl_v3=95%`. Raises ConfigError for an unknown benchmark or value."""
+    known = sorted({FIRST, *FLOORS})
+    scores = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if name not in known:
+            raise unknown_name("benchmark", name, known, f"--score {text}")
+        try:
+            score = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            score = -1.0
+        if not separator or not 0 <= score <= 1:
+            raise ConfigError(f"--score {text}: write it as {name}=0.95 or {name}=95%")
+        scores[name] = score
+    return scores
+
+
+def _step(place: int, name: str, kind: FailureKind, scores: Mapping[str, float]) -> Step:
+    first, floor = scores.get(FIRST), FLOORS.get(name)
+    if name in scores:
+        return Step(place, name, "done", f"scored {100 * scores[name]:.1f}%")
+    if floor is None:
+        why = kind.why if name in kind.benchmarks else "first: cheap, text alone, and everything else rests on calls"
+        return Step(place, name, "run", why)
+    if first is None:
+        return Step(place, name, "wait", f"needs {FIRST} at {100 * floor:.0f}% or more; {kind.why}")
+    if first < floor:
+        return Step(place, name, "skip", f"{FIRST} scored {100 * first:.1f}%, {100 * floor:.0f}% is needed first")
+    return Step(place, name, "run", kind.why)

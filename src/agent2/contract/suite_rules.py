@@ -1,0 +1,191 @@
+"""Rules that join several parts of a suite: every name that is used exists, exactly one primary metric, no circles.
+
+What a single part must look like is checked where the part is defined; what gates and metrics owe each other is
+checked by `contract.gates.check_gates`. Here are the rest, with the place in the file where the mistake stands.
+
+Does NOT look at installed benchmarks: a suite may be checked where they are not installed.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from graphlib import CycleError
+
+from agent2.config import Location
+from agent2.contract.gates import check_gates
+from agent2.contract.metrics import Role, metrics_by_name
+from agent2.contract.rollout_numbers import parse_measure
+from agent2.contract.suite import Suite
+from agent2.contract.suite_parts import ScorerTier
+from agent2.contract.tracks import load_tracks
+from agent2.errors import ConfigError, unknown_name
+from agent2.records import Split
+
+SPLITS = tuple(split.value for split in Split)
+Spot = Callable[[Location], str]
+"""Where a location of the suite was written: `file:line`."""
+
+
+def check_suite(suite: Suite, spot: Spot) -> None:
+    """Refuse a suite whose parts do not fit. Raises ConfigError with file, line and, for a name, the nearest one."""
+    _check_names(suite, spot)
+    _check_metrics(suite, spot)
+    _check_benchmarks(suite, spot)
+    _check_roles(suite, spot)
+    check_gates(suite.metrics, suite.gates, spot(("gates",)))
+    _check_agent(suite, spot)
+
+
+def remarks(suite: Suite) -> list[str]:
+    """What is allowed but worth knowing, one sentence each."""
+    found = [
+        f"production task {task.name!r} has no benchmark in this suite; a regression on it will not be seen"
+        for task in suite.task_distribution.production_tasks
+        if not task.benchmarks
+    ]
+    used = {name for task in suite.task_distribution.production_tasks for name in task.benchmarks}
+    found += [
+        f"benchmark {entry.name!r} stands for no production task"
+        for entry in suite.benchmarks
+        if entry.name not in used
+    ]
+    if suite.control_group.checkpoint is None:
+        found.append("the control group is named when the suite is run (--baseline)")
+    judged = [entry.name for entry in suite.benchmarks if entry.scorer.tier is ScorerTier.JUDGE]
+    if judged and not suite.cadence.candidate.spot_check:
+        found.append(
+            f"{', '.join(judged)}: a judge's verdicts need spot checks by people (cadence.candidate.spot_check)"
+        )
+    return found + _weaker_scorers(suite)
+
+
+def _weaker_scorers(suite: Suite) -> list[str]:
+    """Benchmarks whose verdicts rest on less than the templates know to be possible."""
+    order = list(ScorerTier)
+    best: dict[str, ScorerTier] = {}
+    for track in load_tracks().values():
+        for entry in track.suite["benchmarks"]:
+            tier = ScorerTier(entry["scorer"]["tier"])
+            best[entry["name"]] = min(tier, best.get(entry["name"], tier), key=order.index)
+    return [
+        f"benchmark {entry.name!r} is scored by {entry.scorer.tier}; {best[entry.name]} is possible and stronger"
+        for entry in suite.benchmarks
+        if entry.name in best and order.index(entry.scorer.tier) > order.index(best[entry.name])
+    ]
+
+
+def _check_names(suite: Suite, spot: Spot) -> None:
+    for key, names in (
+        ("benchmarks", [entry.name for entry in suite.benchmarks]),
+        ("metrics", [name for metric in suite.metrics for name in (metric.name, *metric.alias)]),
+        ("gates", [gate.name for gate in suite.gates]),
+    ):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise ConfigError(f"{spot((key,))}: {key}: name {twice[0]!r} comes twice; give each a name of its own")
+
+
+def _check_metrics(suite: Suite, spot: Spot) -> None:
+    benchmarks = [entry.name for entry in suite.benchmarks]
+    for place, metric in enumerate(suite.metrics):
+        if metric.benchmark is not None and metric.benchmark not in benchmarks:
+            raise unknown_name("benchmark", metric.benchmark, benchmarks, spot(("metrics", place, "benchmark")))
+        if metric.split is not None and metric.split not in SPLITS:
+            raise unknown_name("split", metric.split, SPLITS, spot(("metrics", place, "split")))
+        parse_measure(metric.measure, f"{spot(('metrics', place, 'measure'))}: metric {metric.name!r}")
+    _check_attempts(suite, spot)
+    primary = [metric.name for metric in suite.metrics if metric.role is Role.PRIMARY]
+    if len(primary) != 1:
+        raise ConfigError(
+            f"{spot(('metrics',))}: exactly one metric has the role 'primary', here it is "
+            f"{' and '.join(primary) or 'none'}; a suite has no weighted total, choose one"
+        )
+
+
+def _check_attempts(suite: Suite, spot: Spot) -> None:
+    """Chances with several attempts need that many, and stand beside the chance with one."""
+    single = {
+        metric.benchmark
+        for metric in suite.metrics
+        if (rule := parse_measure(metric.measure)).name == "score" or rule.attempts == 1
+    }
+    for place, metric in enumerate(suite.metrics):
+        k = parse_measure(metric.measure).attempts
+        where = spot(("metrics", place, "measure"))
+        if k is not None and k > suite.protocol.sampling.n:
+            raise ConfigError(
+                f"{where}: metric {metric.name!r} needs {k} attempts, protocol.sampling.n is "
+                f"{suite.protocol.sampling.n}; raise n or lower k"
+            )
+        if k is not None and k > 1 and metric.benchmark not in single:
+            raise ConfigError(
+                f"{where}: metric {metric.name!r} is the chance with {k} attempts and no metric of "
+                f"{metric.benchmark} is the chance with one; add one (measure: score), a product gives one answer"
+            )
+
+
+def _check_benchmarks(suite: Suite, spot: Spot) -> None:
+    benchmarks = [entry.name for entry in suite.benchmarks]
+    metrics = metrics_by_name(suite.metrics)
+    for place, entry in enumerate(suite.benchmarks):
+        where: Sequence[int | str] = ("benchmarks", place, "metric")
+        if entry.metric not in metrics:
+            raise unknown_name("metric", entry.metric, metrics, spot(where))
+        if metrics[entry.metric].benchmark != entry.name:
+            raise ConfigError(
+                f"{spot(where)}: metric {entry.metric!r} belongs to benchmark {metrics[entry.metric].benchmark!r}, "
+                f"not to {entry.name!r}; name one of its own"
+            )
+        for number, need in enumerate(entry.requires):
+            if need.benchmark not in benchmarks:
+                at = spot(("benchmarks", place, "requires", number, "benchmark"))
+                raise unknown_name("benchmark prerequisite", need.benchmark, benchmarks, at)
+    for place, task in enumerate(suite.task_distribution.production_tasks):
+        for name in task.benchmarks:
+            if name not in benchmarks:
+                at = spot(("task_distribution", "production_tasks", place, "benchmarks"))
+                raise unknown_name("benchmark", name, benchmarks, at)
+    try:
+        suite.in_order()
+    except CycleError as error:
+        circle = " -> ".join(error.args[1])
+        raise ConfigError(
+            f"{spot(('benchmarks',))}: benchmarks require each other in a circle ({circle}); take one prerequisite away"
+        ) from error
+
+
+def _check_roles(suite: Suite, spot: Spot) -> None:
+    """Gates read known metrics, and a metric whose role is to be a gate is read by one."""
+    known = metrics_by_name(suite.metrics)
+    read: set[str] = set()
+    for location, name in _names_in_gates(suite):
+        if name not in known:
+            gate = suite.gates[int(location[1])].name
+            raise unknown_name("metric", name, known, f"{spot(location)}: gate {gate!r}")
+        read.add(known[name].name)
+    read |= {name for gate in suite.gates if gate.kind == "safety" for name in gate.reads(suite.metrics)}
+    for place, metric in enumerate(suite.metrics):
+        if metric.role in (Role.HARD_GATE, Role.REGRESSION_GATE) and metric.name not in read:
+            raise ConfigError(
+                f"{spot(('metrics', place, 'role'))}: metric {metric.name!r} has the role {metric.role.value!r} and no "
+                "gate reads it; name it in a gate or make it diagnostic"
+            )
+
+
+def _names_in_gates(suite: Suite) -> Iterator[tuple[Location, str]]:
+    """Every metric that a gate names, and where."""
+    for place, gate in enumerate(suite.gates):
+        for key in ("metric", "success", "cost"):
+            name = getattr(gate, key, None)
+            if isinstance(name, str):
+                yield ("gates", place, key), name
+        for number, name in enumerate(getattr(gate, "metrics", ())):
+            yield ("gates", place, "metrics", number), name
+
+
+def _check_agent(suite: Suite, spot: Spot) -> None:
+    if (suite.protocol.tools is None) != (suite.agent is None):
+        missing = "agent" if suite.agent is None else "protocol.tools"
+        raise ConfigError(
+            f"{spot((missing.split('.')[0],))}: an agent suite has both protocol.tools and agent, this one lacks "
+            f"{missing}; add it, or set both to null"
+        )

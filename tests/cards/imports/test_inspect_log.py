@@ -1,0 +1,172 @@
+import copy
+import json
+import sys
+
+import pytest
+
+from agent2.cards.imports.inspect_log import read_inspect
+from agent2.cards.imports.writing import write_foreign
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.errors import CardError, ConfigError, Fault
+from agent2.records import RolloutStatus, Split, StopReason
+
+
+def sample(name, epoch, text, verdict, **changes):
+    """As inspect-ai 0.3.285 writes it, without events."""
+    messages = [
+        {"id": "m1", "role": "user", "content": "2+2?", "source": "input"},
+        {"id": "m2", "role": "assistant", "content": text, "source": "generate", "model": "mockllm/model"},
+    ]
+    standard = {
+        "id": name,
+        "epoch": epoch,
+        "input": "2+2?",
+        "target": "4",
+        "messages": messages,
+        "output": {"choices": [{"message": messages[1], "stop_reason": "stop"}], "completion": text},
+        "scores": {
+            "match": {"value": verdict, "answer": text, "explanation": text, "history": []},
+            "f1": {"value": 0.25, "history": []},
+        },
+        "model_usage": {"mockllm/model": {"input_tokens": 8, "output_tokens": 3, "total_tokens": 11}},
+        "total_time": 0.5,
+    }
+    return standard | changes
+
+
+LOG = {
+    "version": 2,
+    "status": "success",
+    "eval": {
+        "task": "sums",
+        "task_version": 3,
+        "model": "mockllm/model",
+        "created": "2026-11-21T01:22:54+00:00",
+        "packages": {"inspect_ai": "0.3.285"},
+        "model_generate_config": {"temperature": 0.7, "max_tokens": 64},
+    },
+    "plan": {"steps": [{"solver": "generate", "params": {}}]},
+    "samples": [sample("a", 1, "4", "C"), sample("a", 2, "5", "I"), sample("b", 1, "four", "P")],
+}
+
+
+def write(tmp_path, log):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    return path
+
+
+def test_a_log_becomes_a_card_with_the_same_number(tmp_path):
+    log = read_inspect(write(tmp_path, LOG))
+    summary = write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC)
+    assert summary.value == pytest.approx((0.5 + 0.5) / 2)  # a: mean of two epochs, b: partial
+    assert summary.n_rollouts == 3 and summary.tokens == 33 and summary.n_missing == 0
+    assert validate_card(tmp_path / "card") == []
+    header = read_header(tmp_path / "card")
+    assert header.checkpoint_name == "mockllm/model" and header.protocol.benchmark == "sums-v3"
+    assert header.protocol.environment == "inspect-ai 0.3.285" and header.protocol.scorer == "match"
+    assert header.protocol.sampling.temperature == 0.7 and header.protocol.attempts == 2
+    first = next(iter(iter_rollouts(tmp_path / "card")))
+    assert first.rollout.turns[0].action == "4" and first.score.views == {"f1": 0.25}
+
+
+def test_another_scorer_can_count_and_an_unknown_one_is_named(tmp_path):
+    path = write(tmp_path, LOG)
+    assert [record.score.value for record in read_inspect(path, "f1").rollouts] == [0.25] * 3
+    with pytest.raises(ConfigError, match="did you mean 'match'"):
+        read_inspect(path, "mach")
+
+
+def test_a_sample_that_ended_with_an_error_is_missing_not_zero(tmp_path):
+    broken = sample("c", 1, "", "I", error={"message": "ConnectionError('x')\nmore", "traceback": ""}, scores={})
+    log = copy.deepcopy(LOG)
+    log["samples"].append(broken)
+    record = read_inspect(write(tmp_path, log)).rollouts[-1]
+    assert record.score.value is None and record.score.fault is Fault.INFRASTRUCTURE
+    assert record.rollout.status is RolloutStatus.FAILED and record.rollout.reason == "ConnectionError('x')"
+
+
+def test_limits_and_cut_answers_are_kept_apart(tmp_path):
+    capped = sample("c", 1, "x", "I", limit={"type": "message", "limit": 4})
+    slow = sample("d", 1, "x", "I", limit={"type": "time", "limit": 60})
+    cut = sample("e", 1, "x", "I")
+    cut["output"]["choices"][0]["stop_reason"] = "max_tokens"
+    records = read_inspect(write(tmp_path, LOG | {"samples": [capped, slow, cut]})).rollouts
+    assert [r.rollout.status for r in records] == [
+        RolloutStatus.TURN_CAP,
+        RolloutStatus.TIME_CAP,
+        RolloutStatus.COMPLETED,
+    ]
+    assert records[2].rollout.turns[-1].stop_reason is StopReason.LENGTH
+
+
+def test_tool_calls_and_their_results_become_turns(tmp_path):
+    messages = [
+        {"role": "system", "content": "be brief"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "hi"}, {"type": "image", "image": "x"}],
+            "source": "input",
+        },
+        {"role": "assistant", "content": "", "tool_calls": [{"function": "bash", "arguments": {"cmd": "ls"}}]},
+        {"role": "tool", "content": "a.txt", "error": {"type": "timeout", "message": "slow"}},
+        {"role": "assistant", "content": "done", "source": "generate"},
+    ]
+    rollout = (
+        read_inspect(write(tmp_path, LOG | {"samples": [sample("a", 1, "done", "C", messages=messages)]}))
+        .rollouts[0]
+        .rollout
+    )
+    assert [message.content for message in rollout.prompt] == ["be brief", "hi\n[image]"]
+    assert '"tool": "bash"' in rollout.turns[0].action
+    assert rollout.turns[0].observation == "a.txt\nerror: slow"
+    assert rollout.turns[1].action == "done" and rollout.turns[1].observation is None
+
+
+def test_a_temperature_that_the_log_does_not_state_is_listed_as_assumed(tmp_path):
+    log = copy.deepcopy(LOG)
+    log["eval"]["model_generate_config"] = {}
+    write_foreign(read_inspect(write(tmp_path, log)), tmp_path / "card", Split.DEV)
+    assert any("temperature" in line for line in read_header(tmp_path / "card").lock["assumed"])
+
+
+def test_other_generation_settings_are_another_protocol(tmp_path):
+    other = copy.deepcopy(LOG)
+    other["eval"]["model_generate_config"]["seed"] = 7
+    for name, log in (("one", LOG), ("two", other)):
+        write_foreign(read_inspect(write(tmp_path, log)), tmp_path / name, Split.DEV)
+    assert read_header(tmp_path / "one").protocol.digest != read_header(tmp_path / "two").protocol.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no JSON"),
+        ("{}", "no `eval` part"),
+        ('{"eval": {"packages": {}}, "samples": []}', "no sample has a score"),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path, text, said):
+    path = tmp_path / "log.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_inspect(path)
+
+
+def test_a_metric_outside_0_to_1_is_no_score(tmp_path):
+    with pytest.raises(ConfigError, match=r"sample 'a'.*'match' is 37"):
+        read_inspect(write(tmp_path, LOG | {"samples": [sample("a", 1, "4", 37)]}))
+
+
+def test_the_zipped_form_needs_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
+    with pytest.raises(ConfigError, match=r"agent2-rl-bench\[inspect\]"):
+        read_inspect(tmp_path / "log.eval")
+
+
+def test_a_folder_with_a_card_is_not_written_again(tmp_path):
+    log = read_inspect(write(tmp_path, LOG))
+    write_foreign(log, tmp_path / "card", Split.DEV)
+    with pytest.raises(CardError, match="holds a card already"):
+        write_foreign(log, tmp_path / "card", Split.DEV)

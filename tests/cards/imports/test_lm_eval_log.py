@@ -1,0 +1,109 @@
+import json
+
+import pytest
+
+from agent2.cards.imports.lm_eval_log import read_lm_eval
+from agent2.cards.imports.writing import write_foreign
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.errors import ConfigError, Fault
+from agent2.records import Split
+
+TIME = "2026-11-21T01-23-24.206080"
+
+
+def row(doc_id, text, value, filter_name="strict-match", **changes):
+    """As lm-eval 0.4.13 writes it."""
+    return {
+        "doc_id": doc_id,
+        "doc": {"q": "2+2"},
+        "target": "4",
+        "arguments": {
+            "gen_args_0": {"arg_0": "2+2 =", "arg_1": {"until": ["\n"], "do_sample": False, "max_gen_toks": 8}}
+        },
+        "resps": [[text]],
+        "filtered_resps": [text],
+        "filter": filter_name,
+        "metrics": ["exact_match"],
+        "doc_hash": f"hash-{doc_id}",
+        "exact_match": value,
+    } | changes
+
+
+RESULTS = {
+    "results": {"sums": {"exact_match,strict-match": 0.5}},
+    "configs": {"sums": {"num_fewshot": 5, "generation_kwargs": {"until": ["\n"]}}},
+    "versions": {"sums": 3.0},
+    "n-shot": {"sums": 5},
+    "config": {"model": "hf", "model_args": "pretrained=x", "random_seed": 0},
+    "model_name": "x",
+    "lm_eval_version": "0.4.13",
+}
+
+
+def write(tmp_path, rows, results=RESULTS):
+    path = tmp_path / f"samples_sums_{TIME}.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    if results is not None:
+        (tmp_path / f"results_{TIME}.json").write_text(json.dumps(results))
+    return path
+
+
+def test_a_samples_file_becomes_a_card_with_the_same_number(tmp_path):
+    rows = [row(0, "4", 1.0), row(1, "5", 0.0)]
+    rows += [row(0, "4", 1.0, "flexible-extract"), row(1, "5", 1.0, "flexible-extract")]
+    log = read_lm_eval(write(tmp_path, rows))
+    summary = write_foreign(log, tmp_path / "card", Split.TEST_PUBLIC)
+    assert summary.value == 0.5 and summary.n_items == 2
+    assert validate_card(tmp_path / "card") == []
+    header = read_header(tmp_path / "card")
+    assert header.protocol.benchmark == "sums-v3.0" and header.protocol.scorer == "exact_match@strict-match"
+    assert header.protocol.sampling.temperature == 0.0 and header.protocol.sampling.max_tokens == 8
+    assert header.checkpoint_name == "x" and header.lock["n_shot"] == 5
+    second = list(iter_rollouts(tmp_path / "card"))[1]
+    assert second.score.views == {"exact_match@flexible-extract": 1.0}
+    assert [
+        r.score.value for r in read_lm_eval(tmp_path / f"samples_sums_{TIME}.jsonl", None, "flexible-extract").rollouts
+    ] == [1, 1]
+
+
+def test_responses_that_lm_eval_never_scored_are_missing(tmp_path):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0, resps=[["4", "5", "6"]])]))
+    assert [record.score.value for record in log.rollouts] == [1.0, None, None]
+    assert log.rollouts[1].score.fault is Fault.JUDGE and "only the first" in log.rollouts[1].score.reason
+    assert [record.rollout.turns[0].action for record in log.rollouts] == ["4", "5", "6"]
+    assert log.attempts == 3
+
+
+def test_likelihoods_of_choices_are_kept_as_one_rollout(tmp_path):
+    choice = row(0, "", 1.0, resps=[[[-1.5, False]], [[-2.5, True]]], filtered_resps=[[-1.5, False], [-2.5, True]])
+    log = read_lm_eval(write(tmp_path, [choice]))
+    assert len(log.rollouts) == 1 and "-1.5" in log.rollouts[0].rollout.turns[0].action
+    assert log.rollouts[0].rollout.answer is None
+
+
+def test_without_the_results_file_what_is_unknown_is_said_to_be(tmp_path):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0)], results=None))
+    assert log.harness == "lm-eval of unknown version" and log.task == "sums-vunknown" and log.model == "not stated"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"metric": "acc"}, "unknown metric 'acc'"),
+        ({"filter_name": "strict"}, "did you mean 'strict-match'"),
+    ],
+)
+def test_an_unknown_metric_or_filter_is_named(tmp_path, change, said):
+    with pytest.raises(ConfigError, match=said):
+        read_lm_eval(write(tmp_path, [row(0, "4", 1.0)]), **change)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "is empty"), ('{"doc_id": 0}\n', ":1: has no"), ('{"doc_id": 0, "resps": []}\n{', ":2: is no JSON")],
+)
+def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, said):
+    path = tmp_path / "samples.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_lm_eval(path)

@@ -1,0 +1,80 @@
+from dataclasses import replace
+
+import pytest
+
+from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.compare import compare_cards
+from agent2.cards.writer import CardWriter
+from agent2.errors import NotEnoughData
+from agent2.records import Usage
+from card_builders import make_header, make_record
+
+
+def write(path, values, tokens=15, **changes):
+    """values: item -> score or list of scores of its attempts."""
+    with CardWriter(path, make_header(**changes)) as writer:
+        for item, scores in values.items():
+            for attempt, value in enumerate(scores if isinstance(scores, list) else [scores]):
+                record = make_record(item, value, attempt)
+                writer.append(replace(record, rollout=replace(record.rollout, usage=Usage(tokens - 5, 5, 0.5))))
+        writer.close()
+    return path
+
+
+def test_a_gain_on_paired_items_is_new_minus_old(tmp_path):
+    old = write(tmp_path / "old", {"a": 0.0, "b": 0.0, "c": 1.0, "d": 1.0})
+    new = write(tmp_path / "new", {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0})
+    found = compare_cards(old, new)
+    assert found.difference.delta == pytest.approx(0.25)
+    assert (found.won, found.lost) == (["a", "b"], ["d"])
+    assert found.bounds == (0.25, 0.25)
+    assert "+25.0 points" in found.answers()["learned or avoided failures"]
+    assert "no score is missing" in found.answers()["learned or avoided failures"]
+
+
+def test_a_gain_by_losing_hard_items_is_shown_with_its_bounds(tmp_path):
+    old = write(tmp_path / "old", {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0})
+    new = write(tmp_path / "new", {"a": 1.0, "b": 1.0, "c": None, "d": None})
+    found = compare_cards(old, new)
+    assert found.difference.delta == 0.0 and found.only_old == ["c", "d"]
+    assert found.bounds == (0.0, 0.5)
+    old = write(tmp_path / "old2", {"a": 1.0, "b": 0.0, "c": 1.0})
+    new = write(tmp_path / "new2", {"a": 1.0, "b": 1.0, "c": None})
+    assert compare_cards(old, new).bounds == (pytest.approx(0.0), pytest.approx(1 / 3))
+    assert "items without a score: 0 before, 1 after" in compare_cards(old, new).answers()["learned or avoided failures"]
+
+
+def test_doubled_cost_is_told_beside_the_success(tmp_path):
+    old = write(tmp_path / "old", {"a": 0.0, "b": 1.0}, tokens=10)
+    new = write(tmp_path / "new", {"a": 1.0, "b": 1.0}, tokens=20)
+    found = compare_cards(old, new)
+    assert (found.old.tokens_per_success, found.new.tokens_per_success) == (20.0, 20.0)
+    assert "tokens 10 -> 20 (+100.0%)" in found.answers()["success or cost"]
+    none = compare_cards(write(tmp_path / "zero", {"a": 0.0, "b": 0.0}), new)
+    assert none.old.tokens_per_success is None and "not defined" in none.answers()["success or cost"]
+
+
+def test_a_changed_rule_or_protocol_is_named_with_both_values(tmp_path):
+    values = {"a": 1.0, "b": 0.0}
+    old = write(tmp_path / "old", values)
+    header = make_header()
+    rule = ReportingRule(n_replicates=200, turn_cap=Counting.ZERO)
+    new = write(tmp_path / "new", values, reporting=rule, protocol=replace(header.protocol, max_turns=9))
+    found = compare_cards(old, new)
+    assert found.rule_changes == ["turn_cap: as_scored -> zero"]
+    assert found.protocol_changes == ["max_turns: 1 -> 9"]
+    assert "turn_cap" in found.answers()["process or rules"]
+
+
+def test_flips_between_attempts_are_the_share_of_items_with_mixed_ones(tmp_path):
+    old = write(tmp_path / "old", {"a": [0.0, 1.0], "b": [1.0, 1.0]})
+    new = write(tmp_path / "new", {"a": [1.0, 1.0], "b": [1.0, 1.0]})
+    found = compare_cards(old, new)
+    assert (found.old.flip_share, found.new.flip_share) == (0.5, 0.0)
+    assert compare_cards(write(tmp_path / "x", {"a": 1.0, "b": 1.0}), new).old.flip_share is None
+
+
+def test_cards_without_common_items_are_refused(tmp_path):
+    old, new = write(tmp_path / "old", {"a": 1.0}), write(tmp_path / "new", {"b": 1.0})
+    with pytest.raises(NotEnoughData, match="0 items"):
+        compare_cards(old, new)

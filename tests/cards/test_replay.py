@@ -1,0 +1,45 @@
+from dataclasses import replace
+
+from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.replay import scenes
+from agent2.errors import Fault
+from agent2.records import RolloutStatus, StopReason, Turn
+from card_builders import make_record
+
+
+def told(record, rule=None):
+    return {scene.title: scene.text for scene in scenes(record, rule or ReportingRule())}
+
+
+def test_every_turn_and_its_reply_come_in_order():
+    record = make_record("i")
+    turns = [Turn("look", "a room", StopReason.END, 10, 1), Turn("take key", None, StopReason.LENGTH, 20, 8)]
+    record = replace(record, rollout=replace(record.rollout, turns=turns))
+    assert [scene.title for scene in scenes(record, ReportingRule())] == [
+        "prompt: user",
+        "turn 1 of 2: model (10 + 1 tokens)",
+        "turn 1 of 2: environment",
+        "turn 2 of 2: model (20 + 8 tokens, cut off at the token limit)",
+        "final state",
+        "verdict",
+    ]
+    assert told(record)["turn 1 of 2: environment"] == "a room"
+
+
+def test_the_verdict_says_what_counts_under_the_rule():
+    capped = make_record("i", 0.5, status=RolloutStatus.TURN_CAP)
+    assert "score: 0.5" in told(capped)["verdict"] and "counts as: 0.5" in told(capped)["verdict"]
+    dropped = told(capped, ReportingRule(turn_cap=Counting.MISSING))["verdict"]
+    assert "score: 0.5" in dropped and "counts as: missing" in dropped
+
+
+def test_a_missing_score_is_told_with_its_fault_never_as_zero():
+    verdict = told(make_record("i", None, fault=Fault.JUDGE))["verdict"]
+    assert "fault: judge" in verdict and "score: missing" in verdict and "counts as: missing" in verdict
+
+
+def test_views_and_badcase_classes_are_told():
+    record = make_record("i")
+    record = replace(record, score=replace(record.score, views={"tool_errors": 2.0, "x": None}, labels=("too_long",)))
+    verdict = told(record)["verdict"]
+    assert "views: tool_errors 2, x not known" in verdict and "badcase classes: too_long" in verdict

@@ -1,0 +1,72 @@
+import pytest
+
+from agent2.cards.writer import CardWriter
+from agent2.contract.card_sets import find_cards
+from agent2.contract.protocol import IncomparableError
+from agent2.contract.regress import regress
+from agent2.errors import CardError
+from card_builders import make_header, make_record
+from contract_card_builders import make_scored, verdicts, write_card
+
+
+def card_set(tmp_path, name, records, **protocol):
+    return find_cards(write_card(tmp_path / name, records, name, **protocol))
+
+
+def test_items_lost_and_won_are_listed_by_id_with_both_answers(tmp_path):
+    old = card_set(tmp_path, "old", verdicts("1100"))
+    new = card_set(tmp_path, "new", list(reversed(verdicts("1010"))))
+    found = regress(old, new)
+    assert [(item.item_id, item.old_answer, item.new_answer) for item in found.lost] == [
+        ("item-001", "answer 1", "answer 0")
+    ]
+    assert [item.item_id for item in found.won] == ["item-002"]
+    assert (found.n_passed_before, found.n_compared, found.n_only_one_side) == (2, 4, 0)
+    assert not found.is_within(0)
+    assert found.is_within(1)
+
+
+def test_an_item_that_passed_and_has_no_score_now_is_unknown_and_counts_against_the_allowance(tmp_path):
+    found = regress(card_set(tmp_path, "old", verdicts("110")), card_set(tmp_path, "new", verdicts("1--")))
+    assert [item.item_id for item in found.unknown] == ["item-001"]
+    assert found.lost == ()
+    assert not found.is_within(0)
+
+
+def test_an_item_that_was_never_asked_again_is_unknown_too(tmp_path):
+    found = regress(card_set(tmp_path, "old", verdicts("110")), card_set(tmp_path, "new", verdicts("1")))
+    assert [item.item_id for item in found.unknown] == ["item-001"]
+    assert (found.n_passed_before, found.n_compared, found.n_only_one_side) == (2, 1, 2)
+
+
+def test_items_without_an_old_score_cannot_be_lost(tmp_path):
+    found = regress(card_set(tmp_path, "old", verdicts("-1")), card_set(tmp_path, "new", verdicts("01")))
+    assert (found.lost, found.unknown, found.n_compared) == ((), (), 1)
+
+
+def test_several_attempts_pass_by_their_mean_and_show_an_answer_of_the_verdict(tmp_path):
+    def attempts(*values):
+        return [make_scored("i", float(v), attempt=n, text=f"{n}:{v}") for n, v in enumerate(values)]
+
+    old = card_set(tmp_path, "old", attempts(0, 1, 1), attempts=3)
+    new = card_set(tmp_path, "new", attempts(1, 0, 0), attempts=3)
+    (lost,) = regress(old, new).lost
+    assert (lost.old_answer, lost.new_answer) == ("1:1", "1:0")
+    assert lost.old_score == pytest.approx(2 / 3)
+
+
+def test_equal_checkpoints_lose_nothing(tmp_path):
+    found = regress(card_set(tmp_path, "old", verdicts("1010")), card_set(tmp_path, "new", verdicts("1010")))
+    assert (found.lost, found.won, found.unknown) == ((), (), ())
+    assert found.is_within(0)
+
+
+def test_other_protocols_and_unfinished_cards_are_refused(tmp_path):
+    old = card_set(tmp_path, "old", verdicts("10"))
+    with pytest.raises(IncomparableError, match="scorer"):
+        regress(old, card_set(tmp_path, "new", verdicts("10"), scorer="fake-v2"))
+    writer = CardWriter(tmp_path / "open", make_header())
+    writer.append(make_record("item-000"))
+    writer.release()
+    with pytest.raises(CardError, match="not finished"):
+        regress(old, find_cards(tmp_path / "open"))

@@ -1,0 +1,173 @@
+import pytest
+
+from agent2.contract.findings import GateState
+from agent2.contract.gates import (
+    CostBudgetGate,
+    JointGate,
+    LengthGate,
+    LimitGate,
+    RegressionGate,
+    SafetyGate,
+    VerificationGate,
+)
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.contract.rules import evaluate_gates
+from agent2.contract.rules_metric import relative_rise, worsening
+from evidence_builders import make_evidence, make_metric, make_paired
+
+METRICS = [
+    MetricSpec(name="resolved", role=Role.PRIMARY),
+    MetricSpec(name="calls", unit=Unit.COUNT, direction=Direction.LOWER),
+    MetricSpec(name="format_failures", direction=Direction.LOWER, is_required=False),
+    MetricSpec(name="response_length_mean", unit=Unit.LENGTH, direction=Direction.NONE),
+    MetricSpec(name="charts", scope="chart_tasks"),
+    MetricSpec(name="violations", direction=Direction.LOWER, is_safety=True),
+]
+FIRED, PASSED = GateState.FIRED, GateState.PASSED
+
+
+def findings(gate, *metrics, **changes):
+    evidence = make_evidence(metrics, without=["math", "instructions", "charts", "length", "violations"], **changes)
+    return evaluate_gates(METRICS, [gate], evidence)
+
+
+def states(gate, *metrics):
+    return [finding.state for finding in findings(gate, *metrics)]
+
+
+@pytest.mark.parametrize(
+    ("gate", "old", "new", "state"),
+    [
+        (LimitGate(name="l", metrics=["format_failures"], at_most=0.05), 0.032, 0.049, PASSED),
+        (LimitGate(name="l", metrics=["format_failures"], at_most=0.05), 0.032, 0.05, PASSED),
+        (LimitGate(name="l", metrics=["format_failures"], at_most=0.05), 0.09, 0.051, FIRED),
+        (LimitGate(name="l", metrics=["format_failures"], at_least=0.01), 0.02, 0.005, FIRED),
+        (SafetyGate(), 0.003, 0.003, PASSED),
+        (SafetyGate(), 0.003, 0.0031, FIRED),
+        (SafetyGate(tolerance=0.001), 0.003, 0.004, PASSED),
+        (SafetyGate(tolerance=0.001), 0.003, 0.0041, FIRED),
+        (LengthGate(), 612, 734.4, PASSED),
+        (LengthGate(), 612, 735, FIRED),
+        (LengthGate(max_rise=None, at_most=700), 612, 700, PASSED),
+        (LengthGate(max_rise=None, at_most=700), 612, 700.5, FIRED),
+        (LengthGate(), 0, 10, FIRED),
+        (RegressionGate(name="r", metrics=["resolved"]), 0.28, 0.27, PASSED),
+        (RegressionGate(name="r", metrics=["resolved"]), 0.28, 0.269, FIRED),
+        (RegressionGate(name="r", metrics=["calls"], tolerance=0.1), 18.6, 20.46, PASSED),
+        (RegressionGate(name="r", metrics=["calls"], tolerance=0.1), 18.6, 20.5, FIRED),
+    ],
+)
+def test_point_rules_fire_beyond_their_threshold_and_not_at_it(gate, old, new, state):
+    (name,) = gate.reads(METRICS)
+    assert states(gate, make_metric(name, old, new)) == [state]
+
+
+@pytest.mark.parametrize(
+    ("n", "won", "lost", "state"),
+    [
+        (1000, 40, 40, PASSED),
+        (1000, 60, 20, PASSED),
+        (200, 20, 20, GateState.INCONCLUSIVE),
+        (200, 0, 0, PASSED),
+        (60, 0, 0, GateState.INCONCLUSIVE),
+        (1000, 20, 120, FIRED),
+        (10_000, 100, 250, FIRED),
+        (100_000, 100, 250, PASSED),
+    ],
+)
+def test_pairs_decide_by_what_their_interval_shows(n, won, lost, state):
+    """The last two: significant and beyond one point, against significant and far below one."""
+    gate = RegressionGate(name="r", metrics=["resolved"])
+    assert states(gate, make_paired("resolved", n, won, lost)) == [state]
+
+
+def test_a_paired_finding_shows_counts_interval_and_p_value():
+    (found,) = findings(RegressionGate(name="r", metrics=["resolved"]), make_paired("resolved", 1000, 20, 120))
+    assert "difference -10.0 [" in found.evidence
+    assert "20 won and 120 lost" in found.evidence
+    assert "p=" in found.evidence
+    assert found.would_change == "resolved back to >= 59.0%"
+
+
+def test_a_block_of_a_scoped_metric_is_limited_to_its_scope():
+    gate = RegressionGate(name="r", metrics=["charts", "resolved"])
+    charts, resolved = findings(gate, make_metric("charts", 0.6, 0.5), make_metric("resolved", 0.6, 0.5))
+    assert (charts.effects.release, resolved.effects.release) == ("block_for_chart_tasks", "block")
+
+
+@pytest.mark.parametrize(
+    ("budget", "resolved", "calls", "state"),
+    [
+        (None, 0.32, 24.1, PASSED),
+        (None, 0.32, 24.3, FIRED),
+        (None, 0.20, 24.3, FIRED),
+        (25.0, 0.32, 32.0, PASSED),
+        (25.0, 0.32, 33.0, FIRED),
+    ],
+)
+def test_a_cost_beyond_its_budget_fires_whether_or_not_success_rose(budget, resolved, calls, state):
+    gate = CostBudgetGate(success="resolved", cost="calls", budget=budget)
+    found = findings(gate, make_metric("resolved", 0.28, resolved), make_metric("calls", 18.6, calls))
+    assert [finding.state for finding in found] == [state]
+    assert "beside resolved" in found[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("resolved", "calls", "expected"),
+    [(0.32, 19.0, [PASSED, PASSED]), (0.27, 19.0, [FIRED, PASSED]), (0.32, 21.0, [PASSED, FIRED])],
+)
+def test_success_and_cost_must_both_hold(resolved, calls, expected):
+    gate = JointGate(success="resolved", cost="calls")
+    assert states(gate, make_metric("resolved", 0.28, resolved), make_metric("calls", 18.6, calls)) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "state"),
+    [
+        (make_paired("resolved", 1000, 60, 20), PASSED),
+        (make_paired("resolved", 1000, 60, 31), FIRED),
+        (make_paired("resolved", 1000, 20, 20), FIRED),
+        (make_metric("resolved", 0.6, 0.7), GateState.INCONCLUSIVE),
+        (make_metric("resolved", 0.6, 0.6), FIRED),
+    ],
+)
+def test_new_data_must_gain_and_lose_little(metric, state):
+    (found,) = findings(VerificationGate(), metric)
+    assert found.state is state
+
+
+def test_an_optional_metric_that_is_absent_is_not_evaluated_and_no_problem():
+    (found,) = findings(LimitGate(name="l", metrics=["format_failures"], at_most=0.05))
+    assert (found.state, found.problems) == (GateState.NOT_EVALUATED, ())
+    assert "does not require it" in found.evidence
+
+
+def test_half_of_an_optional_metric_is_bad_evidence():
+    gate = LimitGate(name="l", metrics=["format_failures"], at_most=0.05)
+    (found,) = findings(gate, make_metric("format_failures", None, 0.01))
+    assert found.problems[0].startswith("format_failures: no number for the baseline")
+
+
+def test_a_required_metric_that_is_absent_is_bad_evidence():
+    (found,) = findings(SafetyGate())
+    assert found.state is GateState.NOT_EVALUATED
+    assert found.problems == ("violations: no number on either side; evaluate it on both",)
+
+
+def test_what_was_not_played_on_the_private_split_is_passed_over_there():
+    gate = RegressionGate(name="r", metrics=["resolved", "charts"])
+    numbers = [make_metric("resolved", 0.3, 0.4), make_metric("charts", 0.6, 0.6)]
+    found = findings(gate, *numbers, private_metrics={"charts": make_metric("charts", 0.6, 0.5)})
+    assert [(finding.on, finding.metric) for finding in found] == [
+        ("test_public", "resolved"),
+        ("test_public", "charts"),
+        ("test_private", "charts"),
+    ]
+
+
+def test_lengths_and_counts_worsen_relative_to_the_old_value_and_rates_in_points():
+    calls, resolved = METRICS[1], METRICS[0]
+    assert worsening(calls, make_metric("calls", 20, 25)) == pytest.approx(0.25)
+    assert worsening(resolved, make_metric("resolved", 0.5, 0.25)) == pytest.approx(0.25)
+    assert worsening(calls, make_metric("calls", 0, 1)) == float("inf")
+    assert relative_rise(make_metric("calls", 0, 0)) == 0.0

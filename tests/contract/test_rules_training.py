@@ -1,0 +1,101 @@
+import pytest
+
+from agent2.contract.evidence import Change, TrainingSignals
+from agent2.contract.findings import GateState
+from agent2.contract.gates import DangerousActionGate, HistoricalBestGate, LoopholeGate, RewardPrivateGate
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.contract.rules import evaluate_gates
+from evidence_builders import METRICS, make_evidence, make_metric
+
+FIRED, PASSED, NOT_EVALUATED = GateState.FIRED, GateState.PASSED, GateState.NOT_EVALUATED
+
+
+def found(gate, specs=METRICS, **changes):
+    (finding,) = evaluate_gates(specs, [gate], make_evidence(**changes))
+    return finding
+
+
+def latest(value, *history, **gate):
+    numbers = {"metrics": [make_metric("math", 0.5, value)], "history": {"math": history}}
+    return found(HistoricalBestGate(**gate), **numbers).state
+
+
+def test_two_in_a_row_below_the_best_fire():
+    assert latest(0.788, 0.75, 0.80, 0.788) is FIRED
+    assert latest(0.788, 0.75, 0.788, 0.80) is PASSED
+    assert latest(0.788, 0.75, 0.80, 0.795) is PASSED
+    assert latest(0.79, 0.80, 0.79) is PASSED, "exactly one point below is not more than one point"
+
+
+def test_points_and_percent_of_the_best_are_told_apart():
+    assert latest(0.394, 0.40, 0.394) is PASSED, "0.6 points"
+    assert latest(0.394, 0.40, 0.394, unit="relative") is FIRED, "1.5% of 40%"
+    assert latest(0.792, 0.80, 0.792, drop=0.01, unit="relative") is PASSED
+
+
+def test_the_best_is_the_lowest_where_lower_is_better():
+    perplexity = [MetricSpec(name="math", role=Role.PRIMARY, unit=Unit.NUMBER, direction=Direction.LOWER)]
+    numbers = {"metrics": [make_metric("math", 9.0, 8.3)], "history": {"math": (9.0, 8.0, 8.3)}}
+    assert found(HistoricalBestGate(), perplexity, **numbers).state is FIRED
+
+
+def test_without_history_nothing_is_evaluated_and_that_is_said():
+    finding = found(HistoricalBestGate())
+    assert finding.state is NOT_EVALUATED
+    assert finding.evidence == "historical best absent: 0 earlier evaluations known, 2 needed"
+    assert "--history" in finding.would_change
+
+
+@pytest.mark.parametrize(
+    ("reward", "private", "state"),
+    [
+        (Change(0.4, 0.6), (0.70, 0.69), FIRED),
+        (Change(0.4, 0.6), (0.70, 0.71), PASSED),
+        (Change(0.6, 0.4), (0.70, 0.69), PASSED),
+        (None, (0.70, 0.69), NOT_EVALUATED),
+        (Change(0.4, 0.6), None, NOT_EVALUATED),
+    ],
+)
+def test_reward_up_and_private_down_fire_together_only(reward, private, state):
+    numbers = {"math": make_metric("math", *private)} if private else {}
+    signals = TrainingSignals(reward=reward)
+    assert found(RewardPrivateGate(), private_metrics=numbers, training=signals).state is state
+
+
+def test_private_numbers_may_be_the_main_ones():
+    evidence = {"split": "test_private", "metrics": [make_metric("math", 0.7, 0.6)]}
+    assert found(RewardPrivateGate(), training=TrainingSignals(reward=Change(0, 1)), **evidence).state is FIRED
+
+
+UP, DOWN = Change(0.1, 0.5), Change(0.5, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("signals", "math", "state"),
+    [
+        ((UP, UP, DOWN), 0.6, FIRED),
+        ((UP, UP, DOWN), 0.8, PASSED),
+        ((DOWN, UP, DOWN), 0.6, PASSED),
+        ((UP, DOWN, DOWN), 0.6, PASSED),
+        ((UP, UP, UP), 0.6, PASSED),
+        ((UP, UP, None), 0.6, NOT_EVALUATED),
+    ],
+)
+def test_the_loophole_needs_all_four_signs(signals, math, state):
+    numbers = [make_metric("math", 0.7, math)]
+    assert found(LoopholeGate(), metrics=numbers, training=TrainingSignals(*signals)).state is state
+
+
+@pytest.mark.parametrize(
+    ("badcases", "confirmed", "state"),
+    [
+        ({"deleted_files": 2}, {}, FIRED),
+        ({"deleted_files": 2}, {"deleted_files": 1}, FIRED),
+        ({"deleted_files": 2}, {"deleted_files": 2}, PASSED),
+        ({"wrong_answer": 50}, {}, PASSED),
+        ({}, {}, PASSED),
+        (None, {}, NOT_EVALUATED),
+    ],
+)
+def test_a_dangerous_action_fires_until_a_human_confirmed_it(badcases, confirmed, state):
+    assert found(DangerousActionGate(), badcases=badcases, confirmed_actions=confirmed).state is state

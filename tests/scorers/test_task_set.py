@@ -1,0 +1,146 @@
+import pytest
+
+from agent2.contract.task_set import parse_task_set, task_results
+from agent2.environments.question import QuestionEnvironment
+from agent2.errors import Fault, SandboxError
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.scripted import ScriptedSampler
+from agent2.records import Item, Rollout, RolloutStatus, SamplingSettings, Split, Usage
+from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.spec import Limits
+from agent2.scorers.task_set import JudgeVerdict, ScriptRoom, TaskSetScorer
+
+
+def item(kind, reference=None, **payload):
+    return Item("t", Split.DEV, "the prompt", reference, {"verify_type": kind, **payload})
+
+
+def rollout(answer):
+    return Rollout("t", 0, 1, RolloutStatus.COMPLETED, (), (), answer, {}, Usage())
+
+
+@pytest.fixture(scope="module")
+def room():
+    limits = Limits(memory_gib=0.5, processes=32, file_size_gib=0.01, disk_gib=0.02, tmp_gib=0.02)
+    return ScriptRoom(find_sandbox(), timeout_s=20.0, limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"), [("Paris", 1.0), ("  Paris\n", 1.0), ("paris", 0.0), ("Paris.", 0.0), ("", 0.0), (None, 0.0)]
+)
+def test_exact_match_is_equality_without_outer_white_space(answer, value):
+    assert TaskSetScorer().score(item("exact_match", " Paris "), rollout(answer)).value == value
+
+
+def test_an_unknown_verify_type_is_not_passed_and_says_so():
+    score = TaskSetScorer().score(item("exact_mach", "Paris"), rollout("Paris"))
+    assert score.value == 0.0 and "verify_type 'exact_mach' is unknown" in score.reason
+
+
+@pytest.mark.parametrize(
+    ("script", "value", "told"),
+    [
+        ('test "$(cat answer.txt)" = 42', 1.0, "exit code 0"),
+        ('echo expected 41; test "$(cat answer.txt)" = 41', 0.0, "ended with exit code 1: expected 41"),
+        ("#!/usr/bin/env python3\nassert open('answer.txt').read() == '42'", 1.0, "exit code 0"),
+        ("exec sh tests/check.sh", 0.0, "ended with exit code 7"),
+        ("no-such-program", 0.0, "ended with exit code 127"),
+    ],
+)
+def test_a_script_judges_the_answer_in_a_sandbox(room, script, value, told):
+    task = item("execution", verify_script=script, setup={"files": {"tests/check.sh": "exit 7"}})
+    score = TaskSetScorer(room).score(task, rollout("42"))
+    assert score.value == value and told in score.reason
+
+
+def test_a_script_that_does_not_end_is_stopped_and_not_passed():
+    hasty = ScriptRoom(find_sandbox(), timeout_s=1.0)
+    score = TaskSetScorer(hasty).score(item("execution", verify_script="sleep 600"), rollout("42"))
+    assert score.value == 0.0 and "still running after 1 s" in score.reason
+
+
+def test_a_script_has_no_network_and_does_not_see_the_host(room, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    script = (
+        "#!/usr/bin/env python3\nimport os, socket\n"
+        f"assert not os.path.exists({str(secret)!r})\n"
+        "try:\n    socket.create_connection(('192.0.2.1', 80), 1)\n    raise SystemExit(3)\nexcept OSError:\n    pass\n"
+    )
+    assert TaskSetScorer(room).score(item("execution", verify_script=script), rollout("42")).value == 1.0
+
+
+def test_a_script_that_fills_the_disk_is_not_passed(room):
+    script = "#!/usr/bin/env python3\nopen('big', 'wb').write(b'x' * 60_000_000)\n"
+    assert TaskSetScorer(room).score(item("execution", verify_script=script), rollout("42")).value == 0.0
+
+
+class NoSandbox:
+    name = "broken"
+
+    def prepare_workspace(self, path):
+        pass
+
+    def start(self, spec):
+        raise SandboxError("user namespaces are off; see agent2 doctor")
+
+
+def test_a_host_that_cannot_contain_the_script_gives_a_missing_score():
+    score = TaskSetScorer(ScriptRoom(NoSandbox())).score(item("execution", verify_script="true"), rollout("42"))
+    assert score.value is None and score.fault is Fault.INFRASTRUCTURE
+    assert "user namespaces are off" in score.reason
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        item("exact_match"),
+        item("execution"),
+        item("execution", verify_script="true"),
+        item("llm_judge"),
+        item("llm_judge", rubric="r"),
+    ],
+)
+def test_what_cannot_be_verified_is_a_missing_score_with_a_judge_fault(task):
+    score = TaskSetScorer().score(task, rollout("42"))
+    assert score.value is None and score.fault is Fault.JUDGE and score.reason
+
+
+@pytest.mark.parametrize(
+    ("passed", "value", "fault"), [(True, 1.0, None), (False, 0.0, None), (None, None, Fault.JUDGE)]
+)
+def test_a_judge_sees_prompt_answer_and_rubric(passed, value, fault):
+    seen = []
+
+    def judge(prompt, answer, rubric):
+        seen.append((prompt, answer, rubric))
+        return JudgeVerdict(passed, "because")
+
+    score = TaskSetScorer(judge=judge).score(item("llm_judge", rubric="a rubric"), rollout("42"))
+    assert (score.value, score.fault) == (value, fault) and "because" in score.reason
+    assert seen == [("the prompt", "42", "a rubric")]
+
+
+def test_a_judge_that_breaks_is_a_judge_fault():
+    def judge(prompt, answer, rubric):
+        raise ConnectionError("no route to the judge")
+
+    score = TaskSetScorer(judge=judge).score(item("llm_judge", rubric="r"), rollout("42"))
+    assert score.value is None and score.fault is Fault.JUDGE
+    assert "ConnectionError: no route to the judge" in score.reason
+
+
+def test_a_task_set_is_played_scored_and_told_as_records(room):
+    tasks = parse_task_set(
+        '[{"id": "a", "prompt": "2+2", "verify_type": "exact_match", "expected_answer": "4"},'
+        ' {"id": "b", "prompt": "2+3", "verify_type": "execution", "verify_script": "grep -qx 5 answer.txt"},'
+        ' {"id": "c", "prompt": "2+4", "verify_type": "guess"}]',
+        "set.json",
+    )
+    sampler = ScriptedSampler(lambda messages: {"2+2": "4", "2+3": "5", "2+4": "6"}[messages[-1].content])
+    attempts = [Attempt(one, 0, 0) for one in tasks.items()]
+    records = play(
+        attempts, sampler, QuestionEnvironment, TaskSetScorer(room), PlaySettings(SamplingSettings(max_tokens=8), 1)
+    )
+    results = {result.task_id: (result.passed, result.turns, result.final_answer) for result in task_results(records)}
+    assert results == {"a": (True, 1, "4"), "b": (True, 1, "5"), "c": (False, 1, "6")}

@@ -1,0 +1,177 @@
+import json
+
+import pytest
+
+from agent2.environments.tools.apis import ApiToolbox
+from agent2.environments.tools.catalogue import FUNCTIONS, FunctionToolbox
+from agent2.environments.tools.faults import FaultKind, FaultSettings
+from agent2.environments.tools.spec import ToolRules
+from agent2.environments.tools.world import ToolWorld, WorldSettings
+from agent2.errors import Fault
+from agent2.records import Item, Split
+from agent2.scorers.tool_calls import ApiCallScorer, FunctionCallScorer, agent_run, trajectory_of
+from agent2.stats.agent_metrics import agent_metrics
+from tool_builders import ALL, call_text, rollout_of, run
+
+
+def gold(name, **arguments):
+    spec = FUNCTIONS[name].spec
+    filled = spec.filled(arguments)
+    optional = {parameter.name: parameter.default for parameter in spec.parameters if parameter.default is not None}
+    return {"name": name, "arguments": filled, "optional": optional, "result": FUNCTIONS[name].run(filled)}
+
+
+def function_score(golds, message, reference=None):
+    payload = {"tools": sorted(FUNCTIONS), "gold": golds}
+    item = Item("f-1", Split.DEV, "?", reference=reference, payload=payload)
+    world = ToolWorld(FunctionToolbox, WorldSettings(ToolRules(), is_single_turn=True))
+    _, state = run(world, item, message)
+    return FunctionCallScorer().score(item, rollout_of(item, state))
+
+
+DISTANCE = gold("distance", start="Oslo", end="Rome")
+PRICE = gold("price", item="lamp", count=3)
+
+
+@pytest.mark.parametrize(
+    ("message", "value", "match", "label"),
+    [
+        (("distance", {"start": "Oslo", "end": "Rome"}), 1, 1, None),
+        (("distance", {"start": "Rome", "end": "Oslo"}), 1, 0, None),
+        (("distance", {"start": "Oslo", "end": "Lima"}), 0, 0, "wrong_arguments"),
+        (("hour", {"city": "Oslo", "later": 1}), 0, 0, "wrong_function"),
+        (("distance", {"start": "Oslo"}), 0, 0, "wrong_arguments"),
+        (("fly", {}), 0, 0, "wrong_function"),
+        ("it is 8", 0, 0, "no_call"),
+        ('{"name": "distance"', 0, 0, "malformed_call"),
+    ],
+)
+def test_results_decide_and_the_written_arguments_are_a_view(message, value, match, label):
+    score = function_score([DISTANCE], message)
+    assert (score.value, score.views["ast_match"]) == (value, match)
+    assert label is None or label in score.labels
+
+
+def test_an_optional_argument_may_be_left_out_or_given_at_its_default():
+    weather = gold("weather", city="Oslo", day="today")
+    for arguments in ({"city": "Oslo"}, {"city": "Oslo", "day": "today"}):
+        score = function_score([weather], ("weather", arguments))
+        assert (score.value, score.views["ast_match"]) == (1, 1)
+    assert function_score([weather], ("weather", {"city": "Oslo", "day": "Sunday"})).value == 0
+
+
+def test_parallel_calls_count_in_any_order_and_none_may_be_missing_or_too_many():
+    calls = [json.loads(call_text(one["name"], one["arguments"])) for one in (PRICE, DISTANCE)]
+    both, one, three = json.dumps(calls), json.dumps(calls[:1]), json.dumps([*calls, calls[0]])
+    assert function_score([DISTANCE, PRICE], both).value == 1
+    assert "missing_call" in function_score([DISTANCE, PRICE], one).labels
+    extra = function_score([DISTANCE, PRICE], three)
+    assert extra.value == 0 and "extra_call" in extra.labels
+
+
+def test_where_no_function_fits_only_the_agreed_word_is_right():
+    assert function_score([], "none", "none").value == 1
+    assert function_score([], "", "none").labels == ("irrelevance_not_said",)
+    called = function_score([], ("hour", {"city": "Oslo", "later": 1}), "none")
+    assert called.value == 0 and "called_without_need" in called.labels
+
+
+def test_an_item_without_a_target_is_missing_and_not_zero():
+    item = Item("f-1", Split.DEV, "?", payload={"tools": []})
+    _, state = run(ToolWorld(FunctionToolbox, WorldSettings(ToolRules())), item, "none")
+    for scorer in (FunctionCallScorer(), ApiCallScorer()):
+        score = scorer.score(item, rollout_of(item, state))
+        assert (score.value, score.fault) == (None, Fault.JUDGE)
+
+
+ORDER = Item(
+    "api-1",
+    Split.DEV,
+    "Order 3 lamp.",
+    reference="done",
+    payload={
+        "capability": "order",
+        "prefix": "open",
+        "dialect": 0,
+        "gold": {"name": "open_order", "arguments": {"item": "lamp", "count": 3}, "result": "done"},
+        "target": {"cart": [["lamp", 3]], "bookings": []},
+    },
+)
+SEARCH = ("search", {"keyword": "order"})
+BUY = ("open_order", {"item": "lamp", "count": 3})
+
+
+def api_rollout(*messages, faults=None):
+    world = ToolWorld(ApiToolbox, WorldSettings(ToolRules(ALL), faults or FaultSettings()))
+    return rollout_of(ORDER, run(world, ORDER, *messages)[1])
+
+
+def api_score(*messages, faults=None):
+    return ApiCallScorer().score(ORDER, api_rollout(*messages, faults=faults))
+
+
+def test_an_order_counts_when_it_is_in_the_cart():
+    score = api_score(SEARCH, BUY, "done")
+    assert score.value == 1
+    assert (score.views["response_exact"], score.views["order_correct"], score.views["state_success"]) == (1, 1, 1)
+    assert score.labels == ()
+
+
+def test_saying_that_the_order_was_placed_is_not_placing_it():
+    for messages in ([SEARCH, "done"], ["I have placed the order: done"]):
+        score = api_score(*messages)
+        assert score.value == 0
+        assert "claimed_without_doing" in score.labels
+    assert api_score("done").views["response_exact"] == 1
+
+
+def test_ordering_twice_is_a_wrong_state():
+    score = api_score(SEARCH, BUY, BUY, "done")
+    assert (score.value, score.views["api_called"], score.views["state_success"]) == (0, 1, 0)
+    assert "repeated_tool_call" in score.labels
+
+
+def test_calling_before_searching_is_a_wrong_order_even_if_it_works_later():
+    score = api_score(BUY, SEARCH, BUY, "done")
+    assert (score.value, score.views["order_correct"]) == (0, 0)
+    assert "api_called_before_search" in score.labels
+
+
+@pytest.mark.parametrize(
+    ("messages", "label"),
+    [
+        ([SEARCH, ("open_order", {"item": "lamp", "count": 4}), "done"], "wrong_arguments"),
+        ([("search", {"keyword": "book"}), ("fast_book", {"city": "Oslo", "day": "today"}), "done"], "wrong_api"),
+        ([SEARCH, BUY, "4 lamps"], "response_wrong"),
+        ([SEARCH, BUY], "no_final_answer"),
+        (["done"], "api_not_searched"),
+    ],
+)
+def test_what_went_wrong_is_a_label(messages, label):
+    assert label in api_score(*messages).labels
+
+
+def test_the_answer_is_a_view_and_does_not_decide():
+    assert api_score(SEARCH, BUY, "4 lamps").value == 1
+
+
+def test_rollouts_become_agent_metrics():
+    timeout = FaultSettings(rate=1.0, kinds=(FaultKind.TIMEOUT,), n_positions=1)
+    rollouts = [
+        api_rollout(SEARCH, SEARCH, BUY, "done", faults=timeout),
+        api_rollout(SEARCH, "done", faults=timeout),
+        api_rollout(SEARCH, BUY, "done"),
+    ]
+    runs = [agent_run(rollout, ApiCallScorer().score(ORDER, rollout)) for rollout in rollouts]
+    assert [(run.n_tool_calls, run.n_failures, run.n_recovered) for run in runs] == [(3, 1, 1), (1, 1, 0), (2, 0, 0)]
+    metrics = agent_metrics(runs)
+    assert metrics.recovery_rate.value == pytest.approx(0.5)
+    assert metrics.task_success.value == pytest.approx(2 / 3)
+    assert metrics.safety_violation.value == 0
+
+
+def test_rollouts_become_trajectories():
+    trajectory = trajectory_of(api_rollout(SEARCH, "{", BUY, "done"))
+    assert [step.tool for step in trajectory.steps] == ["search", None, "open_order", None]
+    assert [step.tool for step in trajectory.tool_calls] == ["search", "open_order"]
+    assert trajectory.final_answer == "done"
