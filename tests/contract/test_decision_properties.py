@@ -6,6 +6,7 @@ any item counts is judged by point thresholds unless the suite asks for items (`
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def assert_no_better(before: Evidence, after: Evidence, gates: list[GateSpec]) -
         assert release_severity(second.release) >= release_severity(first.release), (first.release, second.release)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(evidence=evidences(), name=st.sampled_from(sorted(BY_NAME)), by=st.floats(0.001, 0.4), on_private=st.booleans())
 def test_a_worse_metric_never_makes_a_better_release_decision(evidence, name, by, on_private):
@@ -146,6 +148,7 @@ def test_a_worse_metric_never_makes_training_more_allowed(evidence, name, by):
     assert TRAINING_SEVERITY[second] >= TRAINING_SEVERITY[first]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), evidence=evidences())
 def test_less_evidence_never_turns_a_no_into_a_pass(data, evidence):

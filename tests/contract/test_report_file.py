@@ -1,6 +1,9 @@
 import json
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent2.contract.changes import tell_change
 from agent2.contract.decision import decide
@@ -221,3 +224,63 @@ def test_the_round_report_has_exactly_its_five_fields():
     assert report["regressions"] == [{"charts": "-1.8"}, {"length": "+22.0%"}]
     assert report["badcase_clusters"] == [{"not_run": "11 cases"}]
     assert any("keep sft as release candidate" in action for action in report["next_actions"])
+
+
+WORDS = st.sampled_from(
+    [
+        "math",
+        "length",
+        "checkpoint",
+        "evidence",
+        "private",
+        "history",
+        "training",
+        "badcase_top",
+        "split",
+        "spot_check",
+        "regressions",
+        "primary_metric",
+        "confirmed_actions",
+        "notes",
+        "incomparable",
+        "role",
+        "decision",
+        "maths",
+        "badcases",
+        "private_evidence",
+    ]
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats()
+    | st.sampled_from(
+        ["70% -> 76%", "nan -> 0.5", "612", "x: 3 cases", "a = 5% (+1)", "1e400", "->", "()", "5% (-100%)"]
+    )
+    | st.text(max_size=8)
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            WORDS | st.sampled_from(["old", "new", "paired", "n", "n_won", "n_lost", "reward"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(tree=st.dictionaries(WORDS, TREES, max_size=5))
+def test_whatever_a_report_holds_it_is_evidence_or_one_sentence(tmp_path_factory, tree):
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(yaml.safe_dump({"checkpoint": "new", **tree}))
+    try:
+        evidence = read_report(path, METRICS, "old")
+    except ConfigError as error:
+        assert str(path) in str(error)
+        return
+    decision = decide(METRICS, GATES, evidence)
+    assert decision.release in {"insufficient", "candidate", "block", "research_only", "block_for_chart_tasks"}

@@ -11,7 +11,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from agent2 import __version__
-from agent2.cli import agents, cards, demo, doctor, models, run, sweep, tasks
+from agent2.cli import (
+    agents,
+    cards,
+    compare,
+    decide,
+    demo,
+    doctor,
+    models,
+    monitor,
+    records,
+    regress,
+    run,
+    suite,
+    sweep,
+    tasks,
+)
+from agent2.cli import eval as eval_command
 from agent2.errors import Agent2Error
 
 app = typer.Typer(
@@ -24,10 +40,18 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("sweep")(sweep.sweep)
+app.command("intervene")(records.intervene)
+app.command("share")(records.share)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
 app.add_typer(cards.app, name="cards")
+app.command("eval")(eval_command.evaluate_suite)
+app.add_typer(suite.app, name="suite")
+app.command("monitor")(monitor.monitor)
+app.command("decide")(decide.decide)
+app.command("compare")(compare.compare)
+app.command("regress")(regress.regress)
 app.command("doctor")(doctor.doctor)
 
 EXIT_BAD_INPUT = 2

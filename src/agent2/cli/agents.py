@@ -1,4 +1,7 @@
-"""`agent2 agents`: who can be sent into the arena."""
+"""`agent2 agents`: who can be sent into the arena, and installing the systems that strangers make."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -7,9 +10,53 @@ app = typer.Typer(help="Agents of the arena.", no_args_is_help=True)
 
 @app.command("list")
 def list_agents() -> None:
-    """List the packaged agents."""
+    """List the packaged agents, how they speak to an LLM, and whether what they start is installed."""
     from agent2.arena.agents import agent_names, load_agent
+    from agent2.arena.systems.installed import find_installed
     from agent2.cli.show import print_table
 
-    rows = [[name, load_agent(name).spec.description] for name in agent_names()]
-    print_table(["agent", "what it does"], rows)
+    rows = []
+    for name in agent_names():
+        agent = load_agent(name)
+        install, present = agent.spec.install, find_installed(agent)
+        state = "" if install is None else f"{install.version} {'installed' if present else 'not installed'}"
+        rows.append([name, agent.spec.llm.value if agent.spec.llm else "", state, agent.spec.description])
+    print_table(["agent", "LLM protocol", "system", "what it is"], rows)
+
+
+@app.command("install")
+def install(
+    names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
+    python: Annotated[Path | None, typer.Option(help="Interpreter for systems written in Python.")] = None,
+    npm: Annotated[str, typer.Option(help="npm for systems that come from its registry.")] = "npm",
+    sandbox: Annotated[str, typer.Option(help="Where the system is asked for its version.")] = "bubblewrap",
+) -> None:
+    """Install agent systems at their pinned versions, so that trials download nothing."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.systems.install import InstallOptions, install_system
+    from agent2.cli.show import print_path, print_table, progress_bar
+
+    agents = [load_agent(name) for name in names]
+    options = InstallOptions(npm=npm, python=python, sandbox=sandbox)
+    installed = []
+    for agent in agents:
+        with progress_bar() as steps:
+            installed.append(install_system(agent, options, lambda message: steps(message)))
+    rows = [[s.manifest.name, s.manifest.version, f"{s.manifest.size_mib:.0f} MiB", s.digest[:16]] for s in installed]
+    print_table(["agent", "version", "size", "digest"], rows)
+    for system in installed:
+        print_path(system.manifest.name, system.folder)
+
+
+@app.command("check")
+def check(
+    names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
+) -> None:
+    """Check that agent systems are installed at their pinned versions and unchanged since."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.systems.installed import require_installed
+    from agent2.cli.show import print_table
+
+    systems = [require_installed(load_agent(name)) for name in names]
+    rows = [[s.manifest.name, s.manifest.version, s.manifest.installer, s.digest[:16]] for s in systems]
+    print_table(["agent", "version", "installed by", "digest"], rows)

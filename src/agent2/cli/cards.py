@@ -5,23 +5,27 @@ from typing import Annotated
 
 import typer
 
+from agent2.cli import card_regrade
+
 app = typer.Typer(help="Rollout cards.", no_args_is_help=True)
+app.command("regrade")(card_regrade.regrade)
 MAX_CELL = 80
 
 
 @app.command("list")
 def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below.")] = Path("trials")) -> None:
     """List the cards below a folder with their scores."""
-    from agent2.cards.reader import CARD_FILE, read_header, read_summary
+    from agent2.cards.folder import cards_below
+    from agent2.cards.reader import read_header, read_totals
     from agent2.cli.show import print_table
     from agent2.errors import CardError, ConfigError
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; name the folder of a trial, a sweep, or one above them")
     rows = []
-    for path in sorted(found.parent for found in folder.rglob(CARD_FILE)):
+    for path in cards_below(folder):
         try:
-            header, summary = read_header(path), read_summary(path)
+            header, summary = read_header(path), read_totals(path)
         except CardError as error:
             rows.append([str(path), "", "", str(error)])
             continue
@@ -36,15 +40,19 @@ def show(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     start: Annotated[int, typer.Option(help="First rollout to show.")] = 0,
     n: Annotated[int, typer.Option("--n", help="How many rollouts to show.")] = 10,
+    item: Annotated[str | None, typer.Option("--id", help="Show the rollouts of this item instead, in full.")] = None,
 ) -> None:
-    """Show a card's summary and one page of its rollouts."""
-    from agent2.cards.reader import read_header, read_page, read_summary
+    """Show a card's summary and one page of its rollouts, or one item's rollouts."""
+    from agent2.cards.reader import read_header, read_page, read_totals
     from agent2.cli.show import print_path, print_table
     from agent2.errors import ConfigError
 
     if start < 0 or n < 0:
         raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
-    header, summary = read_header(card), read_summary(card)
+    if item is not None:
+        _show_item(card, item)
+        return
+    header, summary = read_header(card), read_totals(card)
     score = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
     rows = [
         ["checkpoint", f"{header.checkpoint_name} ({header.checkpoint_digest[:16]})"],
@@ -59,13 +67,79 @@ def show(
             str(start + place),
             _short(" / ".join(message.content for message in scored.rollout.prompt)),
             _short(" / ".join(turn.action for turn in scored.rollout.turns)),
-            "missing" if scored.score.value is None else f"{scored.score.value:g}",
+            _score(scored.score.value),
             _short(scored.score.reason),
         ]
         for place, scored in enumerate(read_page(card, start, n))
     ]
     print_table(["#", "prompt", "completion", "score", "reason"], page)
     print_path("card", card)
+
+
+def _show_item(card: Path, item: str) -> None:
+    """Every attempt at one item: what was said, and the verdict."""
+    from agent2.cards.reader import find_rollouts
+    from agent2.cli.show import print_path, print_table
+    from agent2.errors import ConfigError
+
+    found = find_rollouts(card, item)
+    if not found:
+        raise ConfigError(f"{card}: no rollout of item {item!r}; agent2 cards query finds items by any column")
+    for line, scored in found:
+        rollout, score = scored.rollout, scored.score
+        rows = [[message.role, message.content] for message in rollout.prompt]
+        for turn in rollout.turns:
+            rows.append(["model", turn.action])
+            if turn.observation is not None:
+                rows.append(["world", turn.observation])
+        if rollout.reason:
+            rows.append(["fault", f"{rollout.fault}: {rollout.reason}"])
+        rows += [["answer", rollout.answer or ""], ["score", f"{_score(score.value)}: {score.reason}"]]
+        if score.labels:
+            rows.append(["labels", ", ".join(score.labels)])
+        title = f"{item}, attempt {rollout.attempt} (rollout {line} of the card): {rollout.status.value}"
+        print_table(["", ""], rows, title)
+    print_path("card", card)
+
+
+@app.command("query")
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT over the tables rollouts and cards (docs/cards.md).")],
+    folders: Annotated[list[Path], typer.Argument(help="Cards, or folders above them.")],
+    start: Annotated[int, typer.Option(help="First row to show.")] = 0,
+    n: Annotated[int, typer.Option("--n", help="How many rows to show.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines.")] = False,
+) -> None:
+    """Ask all finished cards below some folders in SQL, page by page."""
+    import msgspec
+
+    from agent2.cards.query import CardQueries
+    from agent2.cli.show import print_table
+
+    with CardQueries(folders) as cards:
+        page = cards.page(sql, start, n)
+        for path in cards.skipped:
+            typer.echo(f"{path}: left out, its evaluation is not finished", err=True)
+    if as_json:
+        for row in page.rows:
+            typer.echo(msgspec.json.encode(dict(zip(page.columns, row, strict=True)), enc_hook=str))
+        return
+    print_table(page.columns, [["" if cell is None else _short(str(cell)) for cell in row] for row in page.rows])
+    last = start + len(page.rows)
+    typer.echo(f"rows {start} to {last}; more: --start {last}" if page.has_more else f"rows {start} to {last}, the end")
+
+
+@app.command("export")
+def export(
+    card: Annotated[Path, typer.Argument(help="Folder of a card.")],
+    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+) -> None:
+    """Write a card's rollouts with all their turns as Parquet."""
+    from agent2.cards.export import export_rollouts
+    from agent2.cli.show import print_path
+
+    n_rollouts = export_rollouts(card, out)
+    print_path(f"{n_rollouts} rollouts", out)
 
 
 @app.command("validate")
@@ -83,6 +157,10 @@ def validate(card: Annotated[Path, typer.Argument(help="Folder of a card.")]) ->
     if problems:
         raise typer.Exit(1)
     print_path("valid card", card)
+
+
+def _score(value: float | None) -> str:
+    return "missing" if value is None else f"{value:g}"
 
 
 def _short(text: str) -> str:

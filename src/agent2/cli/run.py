@@ -16,25 +16,41 @@ def run(  # noqa: PLR0913 - one option of the command line each
     trial_id: Annotated[str, typer.Option(help="Name of the trial's folder; made up by default.")] = "",
     resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted trial (its folder).")] = None,
     repeat: Annotated[Path | None, typer.Option(help="Run an earlier trial (its folder) once more, as it was.")] = None,
+    driver: Annotated[str, typer.Option(help="LLM that drives the agent: PROVIDER/MODEL, or a driver file.")] = "",
+    mode: Annotated[str, typer.Option(help="Training routes allowed: free, sft-only or rl-only.")] = "",
+    replay: Annotated[
+        Path | None, typer.Option(help="Run a recorded trial again with its LLM's recorded answers, and compare.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Of a replay: refuse a request that differs.")] = False,
 ) -> None:
     """Run one trial: workspace, agent in the sandbox, hidden scores, report."""
     from agent2.arena.trial import resume_trial
     from agent2.cli.show import progress_bar
-    from agent2.cli.trial_result import print_result
-    from agent2.cli.trial_start import play_new_trial, play_repetition
+    from agent2.cli.trial_result import print_replay, print_result
+    from agent2.cli.trial_start import play_new_trial, play_repetition, play_replay, with_choices
     from agent2.errors import ConfigError
 
-    earlier = resume or repeat
-    if earlier is not None and (task or agent or set_ or trial_id or (resume and repeat)):
-        raise ConfigError(f"{earlier}: it goes as it was planned; leave out task, --agent, --set and --trial-id")
+    earlier = [path for path in (resume, repeat, replay) if path is not None]
+    changed = bool(task or agent or driver or mode or trial_id or (set_ and replay is None) or len(earlier) > 1)
+    if earlier and changed:
+        raise ConfigError(
+            f"{earlier[0]}: it goes as it was planned; leave out task, --agent, --driver, --mode, --set and --trial-id"
+        )
+    if strict and replay is None:
+        raise ConfigError("--strict: says how to take a replay; add --replay TRIAL")
     if resume is not None:
         with progress_bar() as steps:
             resume_trial(resume, steps)
         root = resume.resolve()
     elif repeat is not None:
         root = play_repetition(repeat, out)
+    elif replay is not None:
+        root = play_replay(replay, out, strict=strict, overrides=set_ or [])
     elif task and agent:
-        root = play_new_trial(task, agent, seed, out, sandbox=sandbox, overrides=set_ or [], trial_id=trial_id)
+        overrides = with_choices(set_ or [], driver, mode)
+        root = play_new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id)
     else:
         raise ConfigError("agent2 run: name a task and an agent, as in: agent2 run arithmetic --agent grpo")
     print_result(root)
+    if replay is not None and not print_replay(root):
+        raise typer.Exit(1)

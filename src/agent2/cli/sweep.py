@@ -7,20 +7,22 @@ import typer
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents and seeds.")],
+    file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents, drivers and seeds.")],
     out: Annotated[Path, typer.Option(help="Folder that the sweep's folder is made in.")] = Path("sweeps"),
     until_decided: Annotated[
         bool, typer.Option("--until-decided", help="Add seeds until the agents are told apart (AdaStop).")
     ] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
 ) -> None:
-    """Run many trials, or go on with a sweep that was interrupted, and compare the agents pair by pair."""
-    from agent2.arena.sweep import compare_agents, decide_sweep, run_sweep, sweep_rows
+    """Run many trials, or go on with a sweep that was interrupted, and compare the stacks pair by pair."""
+    from agent2.arena.sweep import compare_agents, decide_sweep, final_scores, known_trials, run_sweep, sweep_rows
+    from agent2.arena.sweep_effects import axis_effects, pair_effects
     from agent2.arena.sweep_spec import SweepSpec
     from agent2.arena.sweep_until import UntilDecided
     from agent2.cli.show import print_path, print_table, progress_bar
     from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
+    from agent2.reports.sweep_effects import AXIS_NAMES, axis_rows
     from agent2.reports.sweep_pages import comparison_table, row_table, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
@@ -31,10 +33,13 @@ def sweep(
         root, failures = run_sweep(spec, out, steps)
     rows = sweep_rows(spec, root)
     comparisons = compare_agents(spec, root)
-    written = write_sweep_report(rows, comparisons, root / "report", title=f"Sweep {spec.name}")
+    effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
+    written = write_sweep_report(rows, comparisons, root / "report", f"Sweep {spec.name}", effects)
     print_table(*row_table(rows))
     if comparisons:
         print_table(*comparison_table(comparisons))
+    if effects:
+        print_table(AXIS_NAMES, axis_rows(axis_effects(effects)))
     decision = decide_sweep(spec, root)
     if decision is not None:
         typer.echo(str(decision))

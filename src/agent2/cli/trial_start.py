@@ -45,6 +45,36 @@ def play_repetition(source: Path, out: Path) -> Path:
     return root
 
 
+def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[str] = ()) -> Path:
+    """Play a recorded trial again below `out`, its LLM's answers taken from the recording."""
+    from agent2.arena.lock import lock_differences
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.plan import replay_trial
+    from agent2.arena.replay import recording_cut
+
+    check_is_folder("--out", out)
+    root = replay_trial(source, out, strict=strict, overrides=overrides)
+    cut = recording_cut(TrialPaths(source.resolve()))
+    if cut is not None:
+        typer.echo(f"agent2: {source}: {cut}; it is replayed as far as it goes", err=True)
+    _play(root)
+    for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
+        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+    return root
+
+
+def with_choices(overrides: Sequence[str], driver: str, mode: str) -> list[str]:
+    """The overrides with --driver and --mode among them. Raises ConfigError for an unknown mode."""
+    from agent2.arena.assignment import Mode
+    from agent2.errors import unknown_name
+
+    known = [one.value for one in Mode]
+    if mode and mode not in known:
+        raise unknown_name("mode", mode, known, "--mode")
+    chosen = [f"mode={mode}"] if mode else []
+    return [*overrides, *chosen, *([f"driver={driver}"] if driver else [])]
+
+
 def _play(root: Path) -> Path:
     from agent2.arena.eventlog import read_events
     from agent2.arena.paths import TrialPaths

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent2.cards import folder
+from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import iter_rollouts
 from agent2.contract.rollout_numbers import MeasureRule, is_broken, is_left_out, nearest_view, number_of
@@ -61,15 +62,17 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
     has_attempts = card.header.protocol.attempts > 1
     for record in _by_attempt(path) if has_attempts else iter_rollouts(path):
         found.n_rollouts += 1
-        found.n_clean += not is_broken(record)
+        broken = is_broken(record)
+        score = None if broken else counted_value(record, card.header.reporting)
+        found.n_clean += not broken
         found.labels.update(set(record.score.labels))
         views.update(record.score.views)
         item = record.rollout.item_id
         for measure in measures:
-            if is_left_out(measure, record, card.header.reporting):
+            if is_left_out(measure, score):
                 continue
             row = found.rows[measure.name].setdefault(item, Row())
-            number = number_of(measure, record, card.header.reporting)
+            number = None if broken else number_of(measure, record, score)
             if number is None:
                 row.n_missing += 1
             else:

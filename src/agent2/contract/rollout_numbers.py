@@ -19,8 +19,6 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent2.cards.aggregate import counted_value
-from agent2.cards.card import ReportingRule
 from agent2.errors import ConfigError, Fault, unknown_name
 from agent2.records import ScoredRollout
 
@@ -81,22 +79,19 @@ def parse_measure(name: str, where: str = "") -> MeasureRule:
     raise unknown_name("measure", name, known, where)
 
 
-def number_of(rule: MeasureRule, record: ScoredRollout, reporting: ReportingRule) -> tuple[float, float] | None:
-    """(number, whole) of one rollout; whole is 1 for a mean. None: the rollout has no such number."""
-    if is_broken(record):
-        return None
-    score = counted_value(record, reporting)
+def number_of(rule: MeasureRule, record: ScoredRollout, score: float | None) -> tuple[float, float] | None:
+    """(number, whole) of one rollout that nobody broke; whole is 1 for a mean. None: it has no such number.
+
+    score: as counted under the card's reporting rule.
+    """
     number = rule.number(record, score)
     whole = 1.0 if rule.whole is None else rule.whole(record, score)
     return None if number is None or whole is None else (number, whole)
 
 
-def is_left_out(rule: MeasureRule, record: ScoredRollout, reporting: ReportingRule) -> bool:
-    """The rollout is none of the measure's business: it failed, and only successes are looked at."""
-    if not rule.only_successful or is_broken(record):
-        return False
-    score = counted_value(record, reporting)
-    return score is not None and score < SUCCESS
+def is_left_out(rule: MeasureRule, score: float | None) -> bool:
+    """A rollout with that score is none of the measure's business: it failed, and only successes are looked at."""
+    return rule.only_successful and score is not None and score < SUCCESS
 
 
 def is_broken(record: ScoredRollout) -> bool:

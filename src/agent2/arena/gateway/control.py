@@ -1,21 +1,257 @@
-"""Starts, watches and ends the gateway's process."""
+"""Starts, watches and ends the gateway's process.
 
+The listening socket belongs to the harness and is handed to each process, so that an agent that connects
+while a killed gateway is being started again waits instead of being turned away, and a sandbox that holds the
+socket keeps it. Does NOT survive the harness: without it the process ends.
+"""
+
+import contextlib
+import http.client
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from types import TracebackType
+
+from pydantic import SecretStr
+
+from agent2.arena.gateway.main import GRACE_S, Launch
+from agent2.arena.gateway.masking import Masker
+from agent2.arena.gateway.prices import load_prices
 from agent2.arena.gateway.settings import GatewaySettings
+from agent2.errors import Agent2Error, ConfigError, Fault
+
+logger = logging.getLogger(__name__)
+
+LOG = "gateway.log"
+START_S = 30.0
+BACKLOG = 1024
+QUICK_S = 5.0
+"""A process that lives shorter than this failed to start."""
+MAX_QUICK_DEATHS = 5
+"""In a row; after these the gateway is given up."""
+
+
+class GatewayError(Agent2Error):
+    """The gateway cannot be started or kept alive."""
+
+    fault = Fault.INFRASTRUCTURE
 
 
 class Gateway:
     """A running gateway. Use as a context manager or call `stop`."""
 
+    def __init__(self, settings: GatewaySettings):
+        """Bind the socket; use `start`."""
+        self._settings = settings
+        self._listener = _bind(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, name="llm-gateway", daemon=True)
+        self.n_restarts = 0
+        """How often a process that died was replaced."""
+        self.failure: str | None = None
+        """Why the gateway was given up; None while it is not."""
+
     @classmethod
     def start(cls, settings: GatewaySettings) -> "Gateway":
-        """Start the process and wait until it answers; a process that dies is started again until `stop`."""
-        raise NotImplementedError
+        """Start the process and wait until it answers; a process that dies is started again until `stop`.
 
-    def stop(self) -> None:
-        """End the process: open calls get a few seconds. May be called twice."""
-        raise NotImplementedError
+        Raises ConfigError for settings that cannot work (a budget of dollars for a model without a price, a bad
+        price file or pattern), GatewayError if the process does not come up.
+        """
+        _check(settings)
+        gateway = cls(settings)
+        gateway._thread.start()
+        try:
+            gateway._wait_until_ready()
+        except BaseException:
+            gateway.stop()
+            raise
+        return gateway
+
+    def __enter__(self) -> "Gateway":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     @property
     def is_alive(self) -> bool:
-        """The process runs (false for a moment while it is being restarted)."""
-        raise NotImplementedError
+        """The process runs (false for a moment while it is being replaced)."""
+        process = self._process
+        return process is not None and process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the present process."""
+        return self._process.pid if self._process is not None else None
+
+    def stop(self) -> None:
+        """End the process: open calls get a few seconds, and what they brought is recorded. May be called twice."""
+        self._is_stopping.set()
+        with self._lock:
+            process = self._process
+        if process is not None:
+            _end(process)
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._listener.close()
+        self._settings.socket.unlink(missing_ok=True)
+
+    def _watch(self) -> None:
+        quick_deaths = 0
+        while not self._is_stopping.is_set():
+            began = time.monotonic()
+            with self._lock:
+                if self._is_stopping.is_set():
+                    return
+                try:
+                    self._process = process = self._spawn()
+                except OSError as error:
+                    self._give_up(f"the LLM gateway cannot be started ({error}); see {self._settings.record / LOG}")
+                    return
+            status = process.wait()
+            if self._is_stopping.is_set():
+                return
+            quick_deaths = quick_deaths + 1 if time.monotonic() - began < QUICK_S else 1
+            if status == 2 or quick_deaths >= MAX_QUICK_DEATHS:
+                self._give_up(
+                    f"the LLM gateway ended with {status}, {quick_deaths} times in a row; see "
+                    f"{self._settings.record / LOG}"
+                )
+                return
+            logger.warning("the LLM gateway died (%d) and is started again", status)
+            self.n_restarts += 1
+            self._is_stopping.wait(0.05 * 2 ** (quick_deaths - 1))
+
+    def _give_up(self, sentence: str) -> None:
+        self.failure = sentence
+        logger.error("%s", sentence)
+        self._listener.close()  # who connects now is turned away instead of waiting for ever
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        settings = self._settings
+        settings.record.mkdir(parents=True, exist_ok=True)
+        keys = tuple(endpoint.api_key.get_secret_value() for endpoint in settings.endpoints)
+        redact = tuple(text.get_secret_value() for text in settings.redact)
+        bare = settings.model_copy(
+            update={
+                "endpoints": tuple(one.model_copy(update={"api_key": SecretStr("")}) for one in settings.endpoints),
+                "redact": (),
+            }
+        )
+        launch = Launch(settings=bare, keys=keys, redact=redact, listener=self._listener.fileno())
+        environment = {
+            name: value for name, value in os.environ.items() if not any(key and key in value for key in keys)
+        }
+        with (settings.record / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "agent2.arena.gateway.main"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=[self._listener.fileno()],
+            )
+        if process.stdin is None:
+            raise OSError("the process has no standard input")
+        with contextlib.suppress(BrokenPipeError):  # it died at once, which its status tells
+            process.stdin.write(launch.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _wait_until_ready(self) -> None:
+        ends_at = time.monotonic() + START_S
+        while time.monotonic() < ends_at:
+            if self.failure is not None:
+                raise GatewayError(f"{self.failure}: {self._last_words()}")
+            if self._answers():
+                return
+            time.sleep(0.02)
+        raise GatewayError(f"the LLM gateway did not answer within {START_S:g} seconds: {self._last_words()}")
+
+    def _answers(self) -> bool:
+        try:
+            with contextlib.closing(_UnixConnection(self._settings)) as connection:
+                connection.request("GET", "/health")
+                return connection.getresponse().status == 200
+        except OSError:
+            return False  # not yet; the caller has a deadline
+
+    def _last_words(self) -> str:
+        path = self._settings.record / LOG
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+        return lines[-1] if lines else "it left no word"
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over the gateway's socket, for the harness's own question."""
+
+    def __init__(self, settings: GatewaySettings):
+        super().__init__("localhost", timeout=START_S)
+        self._socket_path = settings.socket
+
+    def connect(self) -> None:
+        """Connect through the folder's descriptor; a socket's path may be longer than the kernel takes."""
+        folder = os.open(self._socket_path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(f"/proc/self/fd/{folder}/{self._socket_path.name}")
+        finally:
+            os.close(folder)
+
+
+def _check(settings: GatewaySettings) -> None:
+    prices = load_prices(settings.prices)
+    if settings.replay is not None:
+        Masker(settings.replay.volatile)
+        return
+    if not settings.endpoints:
+        raise ConfigError("the LLM gateway needs an endpoint or a recording to replay; name a driver")
+    if settings.max_dollars is not None and prices.find(settings.model) is None:
+        raise ConfigError(
+            f"the price of {settings.model!r} is unknown, so a budget of ${settings.max_dollars:g} cannot be kept; "
+            "give its price in a price file (docs/llm-gateway.md), or set a budget of tokens instead"
+        )
+
+
+def _bind(settings: GatewaySettings) -> socket.socket:
+    """A listening unix socket; replaces one that a killed harness left. Only its owner may connect."""
+    path = settings.socket
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError as error:
+        listener.close()
+        raise GatewayError(f"{path}: the socket cannot be bound ({error.strerror}); check the folder") from error
+    finally:
+        os.close(folder)
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a process end by itself, then make it."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # it is dead already
+            process.stdin.close()
+    for harder in (process.terminate, process.kill):
+        try:
+            process.wait(GRACE_S + 4.0)
+            return
+        except subprocess.TimeoutExpired:
+            logger.warning("the LLM gateway does not end by itself")
+            harder()
+    process.wait()

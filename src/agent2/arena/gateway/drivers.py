@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from agent2.arena.gateway.settings import Endpoint, WireProtocol
+from agent2.arena.gateway.settings import BaseUrl, Endpoint, WireProtocol
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError, unknown_name
 
@@ -29,7 +29,7 @@ OPENROUTER = "https://openrouter.ai/api"
 class Provider(StrictModel):
     """Where a provider speaks which protocol."""
 
-    endpoints: dict[WireProtocol, str]
+    endpoints: dict[WireProtocol, BaseUrl]
     api_key_env: str
 
 
@@ -71,7 +71,7 @@ class Driver(StrictModel):
     model: str = Field(min_length=1)
     """As the provider calls it."""
     provider: str
-    endpoints: dict[WireProtocol, str] = Field(min_length=1)
+    endpoints: dict[WireProtocol, BaseUrl] = Field(min_length=1)
     """Base URL of each protocol that the provider speaks; see `Endpoint.base_url`."""
     api_key_env: str = ""
     """Variable of the harness' environment that holds the key; empty: the endpoint wants none."""

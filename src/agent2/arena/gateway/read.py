@@ -9,11 +9,16 @@ Promises: a torn last line is left out and counted, a call that never ended is `
 at its reservation until somebody knows better.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+import zstandard
+
+from agent2.arena.gateway.recording import Begin, End, Lost, RecordingError, body_path, read_lines
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 
 
@@ -41,6 +46,8 @@ class Exchange:
     id: int
     """From 1, in the order of acceptance."""
     protocol: WireProtocol
+    kind: str
+    """"generate", or "count" for a request that only counts tokens."""
     path: str
     """Without its query."""
     asked_model: str
@@ -66,6 +73,11 @@ class Exchange:
     """One sentence; empty when nothing went wrong."""
     counted: bool
     """The tokens are the provider's own figures."""
+    content_type: str
+    cut: bool
+    """The connection to the agent was broken off, as the provider's was."""
+    replay_of: int | None
+    """In a replay: the exchange of the recorded trial whose answer was served. Nothing was paid then."""
     request: Path | None
     """Body as the agent sent it (zstd); read it with `read_body`."""
     response: Path | None
@@ -80,25 +92,102 @@ class LlmTotals:
     """Accepted ones, refused ones not among them."""
     tokens: TokenCounts
     dollars: float | None
-    """Of the calls whose price is known; None if there was a call and the price of none is known."""
+    """Of the calls whose cost is known; None if there were calls and the cost of none is known."""
     n_unknown_cost: int
-    """Calls with tokens, or possibly with tokens, that `dollars` leaves out."""
+    """Calls that `dollars` leaves out."""
     n_failed: int
     n_partial: int
     n_lost: int
     n_refused: int
     n_uncounted: int
     """Answered calls for which the provider told no usage: their tokens are 0 or partial, and the truth is more."""
+    n_replayed: int
+    """Served from a recording; their tokens and dollars are the recorded ones, and nothing was paid."""
     retries: int
     by_model: dict[str, TokenCounts] = field(default_factory=dict)
     """By the model that was asked of the provider."""
 
 
 def read_exchanges(folder: Path) -> list[Exchange]:
-    """All exchanges of an `llm/` folder, in the order of acceptance; none if it does not exist."""
-    raise NotImplementedError
+    """All exchanges of an `llm/` folder, in the order of acceptance; none if it does not exist.
+
+    Raises RecordingError for a line in the middle that is none; a torn last line is left out.
+    """
+    lines, _ = read_lines(folder)
+    begins = {line.id: line for line in lines if isinstance(line, Begin)}
+    ends = {line.id: line for line in lines if isinstance(line, End)}
+    lost = {line.id for line in lines if isinstance(line, Lost)}
+    return [_exchange(folder, begins[number], ends.get(number), number in lost) for number in sorted(begins)]
+
+
+def read_body(path: Path) -> bytes:
+    """A recorded body. Raises RecordingError if it is missing or damaged."""
+    try:
+        return zstandard.ZstdDecompressor().decompress(path.read_bytes())
+    except (OSError, zstandard.ZstdError) as error:
+        raise RecordingError(f"{path}: cannot be read ({error}); the recording is not whole") from error
 
 
 def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
-    """Add up."""
-    raise NotImplementedError
+    """Add up the calls that were made; refused ones are only counted."""
+    known = list(exchanges)
+    made = [one for one in known if one.outcome is not Outcome.REFUSED]
+    n_by = Counter(one.outcome for one in known)
+    priced = [one.dollars for one in made if one.dollars is not None]
+    tokens, by_model = TokenCounts(), dict[str, TokenCounts]()
+    for one in made:
+        tokens += one.tokens
+        by_model[one.model] = by_model.get(one.model, TokenCounts()) + one.tokens
+    return LlmTotals(
+        calls=len(made),
+        tokens=tokens,
+        dollars=math.fsum(priced) if priced or not made else None,
+        n_unknown_cost=len(made) - len(priced),
+        n_failed=n_by[Outcome.FAILED],
+        n_partial=n_by[Outcome.PARTIAL],
+        n_lost=n_by[Outcome.LOST] + n_by[Outcome.OPEN],
+        n_refused=n_by[Outcome.REFUSED],
+        n_uncounted=sum(not one.counted and one.outcome in _ANSWERED for one in made),
+        n_replayed=sum(one.replay_of is not None for one in made),
+        retries=sum(one.retries for one in made),
+        by_model=by_model,
+    )
+
+
+_ANSWERED = frozenset({Outcome.OK, Outcome.PARTIAL})
+
+
+def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exchange:
+    if end is None:
+        outcome = Outcome.LOST if is_lost else Outcome.OPEN
+        tokens, dollars = begin.reserved, begin.reserved_dollars
+    else:
+        outcome, tokens, dollars = Outcome(end.outcome), end.tokens, end.dollars
+    return Exchange(
+        id=begin.id,
+        protocol=begin.protocol,
+        kind=begin.kind,
+        path=begin.path,
+        asked_model=begin.asked_model,
+        model=begin.model,
+        stream=begin.stream,
+        started_at=begin.t,
+        outcome=outcome,
+        status=end.status if end else None,
+        tokens=tokens,
+        dollars=dollars,
+        latency_s=end.latency_s if end else None,
+        first_byte_s=end.first_byte_s if end else None,
+        retries=end.retries if end else 0,
+        fault=end.fault if end else "the gateway ended before the call did",
+        counted=end.counted if end else False,
+        content_type=end.content_type if end else "",
+        cut=end.cut if end else False,
+        replay_of=begin.replay_of,
+        request=_existing(body_path(folder, begin.id, "request")),
+        response=_existing(body_path(folder, begin.id, "response")) if end else None,
+    )
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None

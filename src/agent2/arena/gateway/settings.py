@@ -7,10 +7,14 @@ Settings cross a process border (JSON on standard input), so they are pydantic r
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, StringConstraints
 
 from agent2.config import StrictModel
+
+BaseUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+(/\S*)?$")]
+"""`http://` or `https://`, a host, and perhaps a path."""
 
 
 class WireProtocol(StrEnum):
@@ -59,7 +63,7 @@ class Endpoint(StrictModel):
     """Where a protocol is spoken, and with which key."""
 
     protocol: WireProtocol
-    base_url: str = Field(pattern=r"^https?://[^/\s]+(/\S*)?$")
+    base_url: BaseUrl
     """As the provider's own client libraries want it: `https://api.openai.com/v1`, `https://api.anthropic.com`,
     `https://generativelanguage.googleapis.com`. An OpenAI origin without a path gets `/v1`."""
     api_key: SecretStr
@@ -87,7 +91,7 @@ class GatewaySettings(StrictModel):
     """One for each protocol that the agent may use; not needed for a replay."""
     model: str
     """The one model that is asked, whatever the agent asks for; as the provider calls it."""
-    dummy_key: str
+    dummy_key: str = Field(min_length=1)
     """What the agent has in place of a key; a request with another one is refused."""
     prices: Path | None = None
     """A price file that goes before the packaged one."""
@@ -100,8 +104,12 @@ class GatewaySettings(StrictModel):
     replay: ReplaySettings | None = None
     unlisted_output_tokens: int = Field(default=16_384, ge=1)
     """Output tokens that are reserved for a request that names no limit of its own."""
-    max_request_mib: float = Field(default=64.0, gt=0)
+    max_request_mib: float = Field(default=32.0, gt=0)
     """Largest request body; a larger one is answered with 413."""
+    max_calls: int = Field(default=100_000, ge=1)
+    """Most calls of a trial, those that the provider refuses among them; they are lines on a disk."""
+    max_bodies_mib: float = Field(default=4096.0, gt=0)
+    """Most disk for recorded bodies; later ones are counted, but not kept, and cannot be replayed."""
     max_retries: int = Field(default=3, ge=0)
     """Most further attempts after a failure that the provider lets pass (429, 5xx, no connection)."""
     max_retry_wait_s: float = Field(default=60.0, ge=0)

@@ -1,0 +1,213 @@
+"""The gateway's request handler: check, open the call, ask the provider, pass on, close the call.
+
+Knows HTTP and the order of things; what a call costs and how it is recorded is in `books`, how an answer is
+passed on in `relay`.
+"""
+
+import hmac
+import logging
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import msgspec
+from aiohttp import web
+
+from agent2.arena.gateway.answers import Problem, error_body, models_body, status_of
+from agent2.arena.gateway.books import Books, Call
+from agent2.arena.gateway.intake import BodyRoom, Declined
+from agent2.arena.gateway.read import Outcome
+from agent2.arena.gateway.recording import Begin, Recorder, RecordingError
+from agent2.arena.gateway.relay import EVENT_STREAM, Relayed, hang_up, passed_headers, relay_stream, relay_whole
+from agent2.arena.gateway.replay import Played, Player
+from agent2.arena.gateway.requests import BadRequest, prepare, storable
+from agent2.arena.gateway.routes import (
+    Kind,
+    Route,
+    find_route,
+    given_key,
+    guess_protocol,
+    upstream_headers,
+    upstream_url,
+)
+from agent2.arena.gateway.scrub import Scrubber
+from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
+from agent2.arena.gateway.upstream import NoAnswer, Upstream
+
+logger = logging.getLogger(__name__)
+
+HEALTH = frozenset({"/", "/health"})
+
+
+class Proxy:
+    """Handles every request of one trial's agent."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        books: Books,
+        recorder: Recorder,
+        upstream: Upstream,
+        scrubber: Scrubber,
+        player: Player | None,
+    ):
+        self._settings = settings
+        self._books = books
+        self._recorder = recorder
+        self._upstream = upstream
+        self._scrubber = scrubber
+        self._player = player
+        self._room = BodyRoom()
+        self._endpoints = {endpoint.protocol: endpoint for endpoint in settings.endpoints}
+        self._proxies = {endpoint.protocol: _proxy_of(endpoint.base_url) for endpoint in settings.endpoints}
+        for line in recorder.lines:
+            if player is not None and isinstance(line, Begin) and line.replay_of is not None:
+                player.mark_served(line.replay_of)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        if request.path in HEALTH and request.method in {"GET", "HEAD"}:
+            return web.json_response({"ok": True})
+        route = find_route(request.method, request.path, request.headers)
+        protocol = route.protocol if route else guess_protocol(request.path, request.headers)
+        try:
+            return await self._serve_or_decline(request, route, protocol)
+        except RecordingError:
+            logger.exception("a call could not be recorded, and was not made")
+            return _response(_own(Problem.NO_RECORD, protocol, "the gateway cannot record this call"))
+
+    async def _serve_or_decline(
+        self, request: web.Request, route: Route | None, protocol: WireProtocol
+    ) -> web.StreamResponse:
+        try:
+            return await self._serve(request, route)
+        except Declined as declined:
+            status = status_of(declined.problem, protocol)
+            self._recorder.decline(storable(request.path), status, storable(str(declined)))
+            return _response(_own(declined.problem, protocol, storable(str(declined))))
+
+    async def _serve(self, request: web.Request, route: Route | None) -> web.StreamResponse:
+        if route is None:
+            raise Declined(Problem.UNKNOWN_PATH, f"{request.method} {request.path} is not served by the LLM gateway")
+        key = given_key(request.headers, request.query)
+        if not hmac.compare_digest(key.encode("utf-8", "replace"), self._settings.dummy_key.encode()):
+            raise Declined(Problem.WRONG_KEY, "this is not the key that the trial gave you")
+        if route.kind is Kind.MODELS:
+            is_one = request.path.count("/") > 2
+            return web.json_response(models_body(route.protocol, self._settings.model, is_one))
+        if self._books.is_full:
+            raise Declined(Problem.BUDGET, f"the trial has made {self._settings.max_calls} LLM calls; no more are made")
+        async with self._room.body(request, self._settings.max_request_mib) as body:
+            return await self._serve_body(request, route, body)
+
+    async def _serve_body(self, request: web.Request, route: Route, body: bytes) -> web.StreamResponse:
+        try:
+            asked = prepare(body, route, self._settings.model)
+        except BadRequest as error:
+            raise Declined(Problem.BAD_REQUEST, str(error)) from error
+        if self._player is None and route.protocol not in self._endpoints:
+            known = ", ".join(self._endpoints)
+            raise Declined(Problem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
+        call = self._books.new_call(route, asked, body, storable(request.path))
+        if self._player is not None:
+            return await self._replay(request, call, self._player)
+        return await self._make(request, call)
+
+    async def _make(self, request: web.Request, call: Call) -> web.StreamResponse:
+        """Reserve, ask the provider, pass its answer on."""
+        refusal = await self._books.open(call)
+        if refusal is not None:
+            relayed = _own(refusal.problem, call.route.protocol, refusal.sentence)
+            self._books.note_refused(call, relayed)
+            return _response(relayed)
+        relayed = Relayed(0, "", outcome=Outcome.PARTIAL, fault="the gateway was stopped in the middle of the call")
+        try:
+            relayed = await self._ask(request, call)
+        finally:
+            await self._books.close(call, relayed)
+        return _response(relayed)
+
+    async def _ask(self, request: web.Request, call: Call) -> Relayed:
+        protocol = call.route.protocol
+        endpoint = self._endpoints[protocol]
+        url = upstream_url(endpoint, call.route, self._settings.model, request.query)
+        headers = upstream_headers(endpoint, request.headers)
+        try:
+            answer = await self._upstream.call(url, headers, call.asked.body, self._proxies[protocol])
+        except NoAnswer as error:
+            call.retries = error.retries
+            return _own(Problem.PROVIDER_SLOW if error.is_timeout else Problem.NO_PROVIDER, protocol, str(error))
+        call.retries = answer.retries
+        try:
+            if 300 <= answer.response.status < 400:
+                sentence = "the provider redirects, which is not followed; its base URL needs mending"
+                return _own(Problem.NO_PROVIDER, protocol, sentence)
+            kind = answer.response.headers.get("content-type", "")
+            if answer.error_body is None and kind.startswith(EVENT_STREAM):
+                hides_usage = call.asked.hides_usage
+                return await relay_stream(request, answer, protocol, self._scrubber, hides_usage=hides_usage)
+            is_free = call.route.kind is Kind.COUNT
+            relayed = await relay_whole(answer, protocol, self._scrubber, is_free=is_free)
+            if relayed.outcome is Outcome.PARTIAL:
+                relayed.body = _own(Problem.NO_PROVIDER, protocol, relayed.fault).body
+            sent = passed_headers(answer, self._scrubber)
+            relayed.response = web.Response(status=relayed.status, body=relayed.body, headers=sent)
+            return relayed
+        finally:
+            answer.response.release()
+
+    async def _replay(self, request: web.Request, call: Call, player: Player) -> web.StreamResponse:
+        """Serve a recorded answer."""
+        played = player.play(call.id, call.route, call.asked, call.body)
+        if played.difference is not None:
+            self._recorder.difference(played.difference)
+        recorded = played.exchange
+        if recorded is None:
+            relayed = _own(Problem.REPLAY, call.route.protocol, played.sentence)
+            self._books.note_replayed(call, relayed, 0.0)
+            return _response(relayed)
+        call.replay_of = recorded.id
+        relayed = _recorded_answer(played)
+        self._books.note_replayed(call, relayed, recorded.dollars)
+        if not relayed.cut:
+            return _response(relayed)
+        response = web.StreamResponse(status=relayed.status, headers={"content-type": relayed.content_type})
+        await response.prepare(request)
+        await response.write(relayed.body)
+        hang_up(request)
+        return response
+
+
+def _recorded_answer(played: Played) -> Relayed:
+    recorded = played.exchange
+    if recorded is None or recorded.status is None:
+        raise RecordingError("a recorded answer has no status; the recording is damaged")
+    return Relayed(
+        recorded.status,
+        recorded.content_type or "application/json",
+        played.body,
+        recorded.outcome,
+        recorded.tokens,
+        recorded.counted,
+        recorded.fault,
+        recorded.cut,
+    )
+
+
+def _own(problem: Problem, protocol: WireProtocol, sentence: str) -> Relayed:
+    """An error of the gateway in place of a provider's answer."""
+    body = msgspec.json.encode(error_body(problem, protocol, sentence))
+    return Relayed(status_of(problem, protocol), "application/json", body, Outcome.FAILED, fault=sentence)
+
+
+def _response(relayed: Relayed) -> web.StreamResponse:
+    if relayed.response is not None:
+        return relayed.response
+    return web.Response(status=relayed.status, body=relayed.body, headers={"content-type": relayed.content_type})
+
+
+def _proxy_of(url: str) -> str | None:
+    """The HTTP proxy that the harness' environment names for a host, as other programs take it from there."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_local = host in {"localhost", "::1"} or host.startswith("127.")
+    return None if is_local or proxy_bypass(host) else getproxies().get(parts.scheme)

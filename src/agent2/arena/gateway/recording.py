@@ -1,0 +1,253 @@
+"""Writes the `llm/` folder: append-only, one process at a time.
+
+Promises: the line of an accepted call is with the kernel before the call is made, and the line of its end only
+after its bodies are; a kill -9 loses no call. Files are forced to disk every second and on close, so a power
+cut loses at most that second. A process that starts cuts a torn last line and closes what a killed one left
+open as `lost`.
+"""
+
+import logging
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import zstandard
+
+from agent2.arena.gateway.scrub import Scrubber
+from agent2.arena.gateway.settings import TokenCounts, WireProtocol
+from agent2.errors import Agent2Error, Fault
+
+logger = logging.getLogger(__name__)
+
+EXCHANGES = "exchanges.jsonl"
+BODIES = "bodies"
+DIFFERENCES = "differences.jsonl"
+LEVEL = 3
+SYNC_S = 1.0
+
+
+class RecordingError(Agent2Error):
+    """The record of the LLM calls cannot be written or read."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+class Begin(msgspec.Struct, tag="begin", tag_field="event", frozen=True):
+    """A call was accepted."""
+
+    id: int
+    t: float
+    protocol: WireProtocol
+    kind: str
+    path: str
+    asked_model: str
+    model: str
+    stream: bool
+    request_bytes: int
+    reserved: TokenCounts
+    reserved_dollars: float | None
+    replay_of: int | None = None
+    """The exchange of the recorded trial whose answer is served."""
+
+
+class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
+    """A call ended."""
+
+    id: int
+    t: float
+    outcome: str
+    status: int | None
+    tokens: TokenCounts
+    dollars: float | None
+    counted: bool
+    charged: TokenCounts
+    """What the budget was charged: the reservation where the provider told no usage."""
+    charged_dollars: float | None
+    latency_s: float
+    first_byte_s: float | None
+    retries: int
+    fault: str
+    content_type: str
+    response_bytes: int
+    cut: bool = False
+    """The connection to the agent was broken off, as the provider's was."""
+
+
+class Lost(msgspec.Struct, tag="lost", tag_field="event", frozen=True):
+    """A call of a process that was killed; it stands at its reservation."""
+
+    id: int
+    t: float
+
+
+class Started(msgspec.Struct, tag="started", tag_field="event", frozen=True):
+    """A process began to serve."""
+
+    t: float
+    torn_bytes: int
+    """Of a last line that a killed process did not finish."""
+
+
+class Declined(msgspec.Struct, tag="declined", tag_field="event", frozen=True):
+    """A request that was no call: unknown path, wrong key, too large, malformed."""
+
+    t: float
+    path: str
+    status: int
+    reason: str
+
+
+Line = Begin | End | Lost | Started | Declined
+_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+def body_path(folder: Path, number: int, side: Literal["request", "response"]) -> Path:
+    """Where a body lies."""
+    return folder / BODIES / f"{number:06d}.{side}.zst"
+
+
+def read_lines(folder: Path) -> tuple[list[Line], int]:
+    """All lines of a record and how many bytes a torn last line has.
+
+    Raises RecordingError for a line in the middle that is none.
+    """
+    path = folder / EXCHANGES
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    whole, _, torn = text.rpartition(b"\n")
+    lines: list[Line] = []
+    for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+        try:
+            lines.append(_decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RecordingError(f"{path}:{number}: is no line of a record ({error}); restore the file") from error
+    return lines, len(torn)
+
+
+class Recorder:
+    """The writer of one `llm/` folder."""
+
+    def __init__(self, folder: Path, scrubber: Scrubber, max_bodies_mib: float):
+        """Take over the folder. Raises RecordingError if what lies there is damaged or it cannot be written."""
+        self._room = int(max_bodies_mib * 2**20)
+        self._folder = folder
+        self._scrubber = scrubber
+        self._compressor = zstandard.ZstdCompressor(level=LEVEL)  # used by the one writing thread only
+        try:
+            (folder / BODIES).mkdir(parents=True, exist_ok=True)
+            self._room -= sum(path.stat().st_size for path in (folder / BODIES).iterdir())
+            self.lines, torn_bytes = read_lines(folder)
+            path = folder / EXCHANGES
+            if torn_bytes:
+                os.truncate(path, path.stat().st_size - torn_bytes)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise RecordingError(f"{folder}: cannot be written ({error.strerror}); make room or mend it") from error
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(1, "llm-bodies")
+        self._is_dirty = threading.Event()
+        self._is_closed = threading.Event()
+        self._syncer = threading.Thread(target=self._sync, name="llm-sync", daemon=True)
+        self._n_declined = sum(isinstance(line, Declined) for line in self.lines)
+        self._take_over(torn_bytes)
+        self.last_id = max((line.id for line in self.lines if isinstance(line, Begin)), default=0)
+        """The number of the latest call."""
+        self._syncer.start()
+
+    def next_id(self) -> int:
+        """The number of a new call."""
+        self.last_id += 1
+        return self.last_id
+
+    def append(self, line: Line) -> None:
+        """Write one line. Raises RecordingError if the disk does not take it."""
+        self._write(self._file, self._scrubber.clean(msgspec.json.encode(line)) + b"\n")
+
+    def decline(self, path: str, status: int, reason: str) -> None:
+        """Note a request that was no call; the first thousand, so that they cannot fill the disk."""
+        if self._n_declined < 1000:
+            self._n_declined += 1
+            self.append(Declined(time.time(), path[:200], status, reason[:500]))
+
+    def keep_request(self, number: int, body: bytes) -> None:
+        """Write a request's body, in the background."""
+        self._pool.submit(self._keep, body_path(self._folder, number, "request"), body)
+
+    def end(self, line: End, body: bytes) -> None:
+        """Write an answer's body and then the line, in the background."""
+        self._pool.submit(self._end, line, body)
+
+    def difference(self, record: object) -> None:
+        """Append to the differences of a replay."""
+        path = self._folder / DIFFERENCES
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._write(file, self._scrubber.clean(msgspec.json.encode(record)) + b"\n")
+        finally:
+            os.close(file)
+
+    def close(self) -> None:
+        """Write what is waiting, and force it to disk."""
+        self._pool.shutdown(wait=True)
+        self._is_closed.set()
+        self._syncer.join()
+        os.fsync(self._file)
+        os.close(self._file)
+
+    def _take_over(self, torn_bytes: int) -> None:
+        opened = {line.id for line in self.lines if isinstance(line, Begin)}
+        closed = {line.id for line in self.lines if isinstance(line, End | Lost)}
+        now = time.time()
+        fresh: list[Line] = [Started(now, torn_bytes), *(Lost(number, now) for number in sorted(opened - closed))]
+        for line in fresh:
+            self.append(line)
+        self.lines += fresh
+
+    def _end(self, line: End, body: bytes) -> None:
+        self._keep(body_path(self._folder, line.id, "response"), body)
+        try:
+            self.append(line)
+        except RecordingError:
+            # The thread's boundary: the call stays open in the record, which is to say lost.
+            logger.exception("the end of call %d is not recorded", line.id)
+
+    def _keep(self, path: Path, body: bytes) -> None:
+        packed = self._compressor.compress(self._scrubber.clean(body))
+        if len(packed) > self._room:
+            logger.error("%s is not recorded: there is no room left for bodies", path.name)
+            return
+        try:
+            path.write_bytes(packed)
+            self._room -= len(packed)
+        except OSError:
+            # The thread's boundary: the count matters more than the body, and a missing body is seen when read.
+            logger.exception("%s is not recorded", path.name)
+
+    def _write(self, file: int, data: bytes) -> None:
+        """One line whole or not at all: half of one would spoil the next."""
+        with self._lock:
+            try:
+                written = os.write(file, data)
+                if written != len(data):
+                    os.ftruncate(file, os.fstat(file).st_size - written)
+            except OSError as error:
+                raise RecordingError(f"{self._folder}: a line could not be written ({error.strerror})") from error
+        if written != len(data):
+            raise RecordingError(f"{self._folder}: a line could not be written (the disk is full); make room")
+        self._is_dirty.set()
+
+    def _sync(self) -> None:
+        while not self._is_closed.wait(SYNC_S):
+            if self._is_dirty.is_set():
+                self._is_dirty.clear()
+                try:
+                    os.fsync(self._file)
+                except OSError:
+                    # The thread's boundary: the lines are with the kernel, and the next write will tell.
+                    logger.exception("the record could not be forced to disk")

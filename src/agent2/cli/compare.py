@@ -1,0 +1,79 @@
+"""`agent2 compare`: candidates against one baseline, item by item."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from agent2.contract.card_sets import CardSet
+    from agent2.contract.compare import ComparedCard, Comparison
+
+
+def compare(
+    baseline: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
+    candidates: Annotated[
+        list[Path] | None, typer.Argument(help="The same, one for each candidate; none: the evaluation's two sides.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+) -> None:
+    """Compare candidates with one baseline: paired by item, corrected for their number, with noise and cost."""
+    import msgspec
+
+    from agent2.cli.show import print_table
+    from agent2.contract.compare import compare as compare_sets
+
+    old, new = _sides(baseline, candidates or [])
+    found = compare_sets(old, new)
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        return
+    columns = ["candidate", "benchmark / split", "score", "difference [95%]", "p (Holm)", "noise", "cost", "outcome"]
+    print_table(columns, [_row(row) for row in found.rows], f"against {found.baseline}")
+    typer.echo(_explained(found))
+
+
+def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
+    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.errors import ConfigError
+
+    if candidates:
+        return find_cards(baseline), [find_cards(path) for path in candidates]
+    if not is_evaluation(baseline):
+        raise ConfigError(f"{baseline}: nothing to compare it with; name a candidate, or the folder of an evaluation")
+    return find_cards(baseline, BASELINE), [find_cards(baseline)]
+
+
+def _row(row: "ComparedCard") -> list[str]:
+    from agent2.contract.changes import tell_change
+    from agent2.contract.metrics import Unit
+
+    score, pair = row.score, row.score.paired
+    told = tell_change(score.old, score.new, Unit.RATE)
+    missing = score.n_missing_old + score.n_missing_new
+    interval = "-"
+    if pair is not None:
+        interval = f"{100 * pair.delta:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] n={pair.n}"
+        interval += f", {score.n_missing_old} + {score.n_missing_new} missing" if missing else ""
+    return [
+        row.candidate,
+        row.benchmark,
+        told,
+        interval,
+        "-" if row.p_corrected is None else f"{row.p_corrected:.2g}",
+        "not known" if score.noise is None else f"+-{100 * score.noise:.1f}",
+        "-" if row.cost_ratio is None else f"x{row.cost_ratio:.2f}",
+        row.outcome.value,
+    ]
+
+
+def _explained(found: "Comparison") -> str:
+    noise = (
+        ""
+        if any(row.score.noise is not None for row in found.rows)
+        else "; noise is known only where the baseline has several attempts at each item"
+    )
+    return (
+        f"Differences in points, paired by item; p corrected for {found.n_family} comparisons (Holm); cost: tokens "
+        f"of a rollout, new over old{noise}."
+    )

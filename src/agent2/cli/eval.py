@@ -1,0 +1,127 @@
+"""`agent2 eval`: a checkpoint against its control group on a suite; cards, report, decision."""
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from agent2.cli.show import Steps
+    from agent2.contract.suite import Suite
+    from agent2.evaluation.outcome import SuiteOutcome
+    from agent2.evaluation.suite_plan import SuiteRequest
+    from agent2.models.sources import CheckpointSource, LoadSettings
+
+StrEnumT = TypeVar("StrEnumT", bound=StrEnum)
+Name = Annotated[
+    str | None,
+    typer.Option(help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name."),
+]
+
+
+def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
+    suite: Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")],
+    checkpoint: Name = None,
+    baseline: Name = None,
+    role: Annotated[str, typer.Option(help="dev, nightly or candidate; decides which items are played.")] = "dev",
+    split: Annotated[str | None, typer.Option(help="Another split than the role's; test_private is refused.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the evaluation; the same command goes on where it stands.")
+    ] = None,
+    besides: Annotated[
+        Path | None, typer.Option("--with", help="Report-shaped YAML with history, training, spot_check, ...")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="Of models in this process: float32, bfloat16, float16.")] = "float32",
+    seed: Annotated[int, typer.Option(help="Draws derive from it.")] = 0,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", help="Replace a value of the suite: a.b=value.")
+    ] = None,
+) -> None:
+    """Evaluate a checkpoint and its baseline on a suite; exit 0 only for `release` and `candidate`, else 1."""
+    from agent2.cli.show import print_path, progress_bar
+    from agent2.contract.report_file import read_report
+    from agent2.contract.suite import EvaluationRole
+    from agent2.contract.suite_files import load_suite
+    from agent2.evaluation.outcome import read_outcome, require_about
+    from agent2.evaluation.suite_plan import SuiteRequest
+    from agent2.evaluation.suite_run import run_suite
+    from agent2.models.sources import LoadSettings, told_apart
+    from agent2.records import Split
+    from agent2.reports.eval_pages import write_eval_report
+
+    contract = load_suite(suite, overrides or ())
+    known = read_report(besides, contract.metrics, baseline) if besides is not None else None
+    settings = LoadSettings(dtype=dtype, context_length=contract.protocol.context_length)
+    with progress_bar() as steps:
+        control, tested = told_apart(
+            _source(baseline or contract.baseline, "--baseline", contract, settings, steps),
+            _source(checkpoint or contract.model, "--checkpoint", contract, settings, steps),
+        )
+        if known is not None:
+            require_about(known, tested.name)
+        request = SuiteRequest(
+            suite=contract,
+            baseline=control,
+            checkpoint=tested,
+            out=out or Path(),
+            role=_member(EvaluationRole, role, "role"),
+            split=_member(Split, split, "split") if split is not None else None,
+            seed=seed,
+        )
+        folder = out or _default_folder(request)
+        run_suite(replace(request, out=folder), steps)
+    outcome = read_outcome(folder, known)
+    paths = write_eval_report(outcome, folder)
+    _tell(outcome)
+    print_path("report", paths.html)
+    if not outcome.decision.passes:
+        raise typer.Exit(1)
+
+
+def _tell(outcome: "SuiteOutcome") -> None:
+    """The numbers, why, and the decision."""
+    from agent2.cli.show import print_table
+    from agent2.reports.eval_view import summary_rows
+
+    print_table(["", "baseline -> checkpoint"], summary_rows(outcome))
+    for reason in outcome.decision.reasons:
+        typer.echo(f"- {reason}")
+    typer.echo(f"release decision: {outcome.decision.release}")
+
+
+def _source(
+    name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "Steps"
+) -> "CheckpointSource":
+    """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
+    from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+    from agent2.errors import ConfigError
+    from agent2.models.sources import find_checkpoint
+
+    if name is None:
+        raise ConfigError(
+            f"suite {contract.id} names no checkpoint for {flag}; give one (a score without its control group is no "
+            "evidence)"
+        )
+    if name in BASE_MODELS:
+        name = str(ensure_base_model(name, lambda message: steps(message)))
+    return find_checkpoint(name, settings)
+
+
+def _member(kind: type[StrEnumT], name: str, what: str) -> StrEnumT:
+    """The member of that name. Raises ConfigError naming the nearest one."""
+    from agent2.errors import unknown_name
+
+    if name not in [member.value for member in kind]:
+        raise unknown_name(what, name, [member.value for member in kind], f"--{what}")
+    return kind(name)
+
+
+def _default_folder(request: "SuiteRequest") -> Path:
+    """Below `evaluations/`, told apart by all that makes it another evaluation."""
+    from agent2.records import digest_of
+
+    sides = [source.digest for source in request.sides.values()]
+    parts = [request.suite.digest, request.role, request.played_split, request.seed, sides]
+    return Path("evaluations") / f"{request.suite.id}-{request.role.value}-{digest_of(parts)[:8]}"

@@ -1,0 +1,54 @@
+"""`agent2 regress`: which items were lost and won between two checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from agent2.contract.regress import ChangedItem
+
+MAX_CELL = 60
+
+
+def regress(
+    old: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
+    new: Annotated[Path | None, typer.Argument(help="The same; none: the two sides of the evaluation OLD.")] = None,
+    allowed: Annotated[int, typer.Option("--allow", min=0, help="Most items that may be lost.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, answers in full.")] = False,
+) -> None:
+    """List items lost and won by id, with old and new answers; exit 1 if more were lost than allowed."""
+    import msgspec
+
+    from agent2.cli.show import print_table
+    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.contract.regress import regress as regress_sets
+    from agent2.errors import ConfigError
+
+    if new is None and not is_evaluation(old):
+        raise ConfigError(f"{old}: nothing to hold against it; name NEW, or the folder of an evaluation")
+    before = find_cards(old) if new is not None else find_cards(old, BASELINE)
+    found = regress_sets(before, find_cards(new if new is not None else old))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    else:
+        for title, items in (("lost", found.lost), ("unknown: no score now", found.unknown), ("won", found.won)):
+            if items:
+                columns = ["benchmark / split", "item", "score", "old answer", "new answer"]
+                print_table(columns, [_row(item) for item in items], f"{title}: {len(items)}")
+        typer.echo(
+            f"{found.old} -> {found.new}: {len(found.lost)} lost and {len(found.won)} won of {found.n_compared} items "
+            f"({found.n_passed_before} passed before; {len(found.unknown)} of them have no score now); "
+            f"{allowed} may be lost"
+        )
+    if not found.is_within(allowed):
+        raise typer.Exit(1)
+
+
+def _row(item: "ChangedItem") -> list[str]:
+    from agent2.reports.text import clean
+
+    new = "missing" if item.new_score is None else f"{item.new_score:g}"
+    score = f"{item.old_score:g} -> {new}"
+    answers = [clean(" ".join(text.split()), MAX_CELL) for text in (item.old_answer, item.new_answer)]
+    return [item.benchmark, clean(item.item_id), score, *answers]

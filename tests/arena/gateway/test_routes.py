@@ -1,0 +1,96 @@
+import json
+
+import pytest
+from pydantic import SecretStr
+
+from agent2.arena.gateway.requests import BadRequest, prepare
+from agent2.arena.gateway.routes import Kind, Route, find_route, upstream_url
+from agent2.arena.gateway.settings import Endpoint, WireProtocol
+
+GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "query", "url"),
+    [
+        ("https://a.com/v1", "/v1/chat/completions", {}, "https://a.com/v1/chat/completions"),
+        ("https://a.com", "/v1/responses", {}, "https://a.com/v1/responses"),
+        ("https://a.com/api/v9/", "/v1/responses", {}, "https://a.com/api/v9/responses"),
+        ("https://a.com", "/v1/messages", {"beta": "true", "key": "k"}, "https://a.com/v1/messages?beta=true"),
+        ("https://a.com/api", "/v1/messages/count_tokens", {}, "https://a.com/api/v1/messages/count_tokens"),
+        (
+            "https://a.com",
+            GEMINI,
+            {"alt": "sse", "key": "k"},
+            "https://a.com/v1beta/models/o%2Fm:streamGenerateContent?alt=sse",
+        ),
+        ("https://a.com", "/v1/models/g:countTokens", {}, "https://a.com/v1beta/models/o%2Fm:countTokens"),
+    ],
+)
+def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url):
+    route = find_route("POST", path, {})
+    endpoint = Endpoint(protocol=route.protocol, base_url=base, api_key=SecretStr("k"))
+    assert upstream_url(endpoint, route, "o/m", query) == url
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/chat/completions"),
+        ("POST", "/v1/chat/completions/../files"),
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1beta/models/a/b:generateContent"),
+        ("POST", "/v1beta/models/a:embedContent"),
+        ("POST", "/v1/messages/batches"),
+        ("DELETE", "/v1/models"),
+    ],
+)
+def test_other_paths_are_no_routes(method, path):
+    assert find_route(method, path, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "limit"),
+    [
+        ("/v1/chat/completions", {"max_tokens": 5}, 5),
+        ("/v1/chat/completions", {"max_tokens": 5, "max_completion_tokens": 7, "n": 3}, 21),
+        ("/v1/chat/completions", {"max_tokens": True, "n": "x"}, None),
+        ("/v1/responses", {"max_output_tokens": 9}, 9),
+        ("/v1/messages", {"max_tokens": 11}, 11),
+        (GEMINI, {"generationConfig": {"maxOutputTokens": 13, "candidateCount": 2}}, 26),
+        (GEMINI, {}, None),
+    ],
+)
+def test_the_output_limit_of_a_request_is_read(path, fields, limit):
+    route = find_route("POST", path, {})
+    assert prepare(json.dumps(fields).encode(), route, "m").output_tokens == limit
+
+
+def test_what_lies_below_the_top_level_is_sent_byte_for_byte():
+    body = b'{"messages":[ {"role" : "user", "content":"\\u00e9", "n": 1.0} ], "model": "x"}'
+    sent = prepare(body, Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m").body
+    assert b'[ {"role" : "user", "content":"\\u00e9", "n": 1.0} ]' in sent
+    assert json.loads(sent)["model"] == "m"
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "name": "web_search"},
+        {"type": "custom", "name": "apply_patch"},
+        {"type": "local_shell"},
+        {"type": "bash_20250124", "name": "bash"},
+        {"name": "Bash", "input_schema": {}},
+    ],
+)
+def test_tools_that_the_agent_runs_itself_are_allowed(tool):
+    for protocol in (WireProtocol.OPENAI_RESPONSES, WireProtocol.ANTHROPIC):
+        prepare(json.dumps({"tools": [tool]}).encode(), Route(protocol, Kind.GENERATE), "m")
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "mcp", "code_interpreter", "file_search"])
+def test_tools_that_the_provider_would_run_are_refused(kind):
+    with pytest.raises(BadRequest, match=kind):
+        prepare(
+            json.dumps({"tools": [{"type": kind}]}).encode(), Route(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE), "m"
+        )

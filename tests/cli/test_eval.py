@@ -1,0 +1,163 @@
+"""`agent2 eval` as a user meets it, with scripted players: no model is loaded."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from agent2.cli import main
+from agent2.evaluation.access_log import access_log
+
+PLAYERS = """
+import os, time
+
+def old(messages):
+    time.sleep(float(os.environ.get("PLAYER_S", "0")))
+    return "A"
+
+def new(messages):
+    return "The final answer is 7" if "a" in messages[-1].content else "B"
+"""
+SUITE = "llm_core_regression_mini"
+SIDES = ("--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old")
+SMALL = ("--set", "cadence.dev.n_items=60")
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "players.py").write_text(PLAYERS)
+    return tmp_path
+
+
+@pytest.fixture
+def agent2(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_the_decision_comes_before_the_path_of_the_report(agent2, workplace):
+    code, out, err = agent2("eval", SUITE, *SIDES, *SMALL, "--out", "e")
+    lines = out.strip().splitlines()
+    assert lines[-1] == "report: e/report.html"
+    decision = lines[-2].removeprefix("release decision: ")
+    report = json.loads((workplace / "e" / "report.json").read_text())
+    assert report["release_decision"] == decision
+    assert code == (0 if decision in {"release", "candidate"} else 1)
+    assert "new (checkpoint) on mini_math" in err
+
+
+def test_a_no_is_exit_code_1_and_names_the_gate(agent2):
+    swapped = ("--checkpoint", "scripted:players.py:old", "--baseline", "scripted:players.py:right")
+    with open("players.py", "a") as players:
+        players.write("\ndef right(messages):\n    return ''.join('ABCD'[k] for k in range(1))\n")
+    gate = "gates=[{kind: evidence, name: evidence}, {kind: limit, name: never, metrics: [mini_math_exact_match], at_least: 0.99}, {kind: regression, name: r, metrics: [mini_math_exact_match, mini_knowledge_accuracy, mini_ifeval_prompt_accuracy, mini_math_format_failure_rate]}, {kind: length, name: l, max_rise: 9.0}]"  # noqa: E501
+    code, out, _ = agent2("eval", SUITE, *swapped, *SMALL, "--set", gate, "--out", "e")
+    assert code == 1
+    assert "release decision: block" in out and "gate never" in out
+
+
+def test_the_same_command_without_a_folder_goes_on_where_it_stands(agent2, workplace):
+    first = agent2("eval", SUITE, *SIDES, *SMALL)
+    second = agent2("eval", SUITE, *SIDES, *SMALL)
+    assert first[1] == second[1]
+    assert [path.name[:32] for path in (workplace / "evaluations").iterdir()] == [f"{SUITE}-v1.0-dev"[:32]]
+
+
+def test_private_items_without_the_role_are_refused_and_logged(agent2):
+    code, _, err = agent2("eval", SUITE, *SIDES, "--split", "test_private", "--out", "e")
+    assert code == 2
+    assert "use --role candidate" in err
+    assert [json.loads(line)["is_granted"] for line in access_log().read_text().splitlines()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["no_such_suite", *SIDES], "unknown suite 'no_such_suite'"),
+        ([SUITE, *SIDES, "--role", "nightlly"], "did you mean 'nightly'?"),
+        ([SUITE, *SIDES, "--split", "test_pubic"], "did you mean 'test_public'?"),
+        ([SUITE, *SIDES, "--split", "train"], "what models learn from"),
+        ([SUITE, *SIDES[:2]], "a score without its control group is no evidence"),
+        ([SUITE, *SIDES[:3], "nowhere"], "checkpoint 'nowhere': no such folder"),
+        ([SUITE, *SIDES, "--with", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
+        ([SUITE, *SIDES, "--set", "protocol.sampling.n=0"], "greater than or equal to 1"),
+        ([SUITE, *SIDES, "--out", "players.py"], "is no folder"),
+        (["llm_core_regression_v1", *SIDES], "not installed here: unknown benchmark 'mmlu_pro'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(agent2, arguments, sentence):
+    code, out, err = agent2("eval", *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_history_and_a_spot_check_come_from_a_file_about_this_checkpoint(agent2, workplace):
+    (workplace / "known.yaml").write_text(
+        "checkpoint: new\nbaseline: old\nhistory: {mini_math_exact_match: [0.9, 0.9]}\n"
+        "spot_check: {by: Ada, n: 30, n_agree: 30}\n"
+    )
+    code, _, _ = agent2("eval", SUITE, *SIDES, *SMALL, "--with", "known.yaml", "--out", "e")
+    report = json.loads((workplace / "e" / "report.json").read_text())
+    assert report["spot_check"]["by"] == "Ada"
+    gate = next(gate for gate in report["decision"]["gates"] if gate["gate"] == "historical_best")
+    assert gate["outcome"] != "not evaluated"
+    (workplace / "known.yaml").write_text("checkpoint: another\n")
+    code, _, err = agent2("eval", SUITE, *SIDES, *SMALL, "--with", "known.yaml", "--out", "e")
+    assert code == 2 and "is about checkpoint 'another'" in err
+
+
+@pytest.mark.slow
+def test_killed_from_outside_and_run_again_the_report_is_byte_identical(workplace):
+    def start(out, seconds):
+        command = [sys.executable, "-m", "agent2", "eval", SUITE, *SIDES, "--out", out]
+        return subprocess.Popen(
+            command, env={**os.environ, "PLAYER_S": seconds}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    cut = start("cut", "0.05")
+    for _ in range(1200):
+        if (workplace / "cut" / "cards" / "baseline").exists():
+            break
+        assert cut.poll() is None, cut.stderr.read()
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGKILL)
+    cut.communicate()
+    assert cut.returncode == -signal.SIGKILL
+    assert not (workplace / "cut" / "report.yaml").exists()
+    for out in ("cut", "whole"):
+        process = start(out, "0")
+        _, err = process.communicate()
+        assert process.returncode in (0, 1), err
+    names = ("report.yaml", "report.json", "report.md", "report.html", "change.svg")
+    assert [name for name in names if _bytes(workplace, "cut", name) != _bytes(workplace, "whole", name)] == []
+
+
+@pytest.mark.slow
+def test_two_evaluations_do_not_write_one_folder(workplace):
+    command = [sys.executable, "-m", "agent2", "eval", SUITE, *SIDES, "--out", "e"]
+    first = subprocess.Popen(command, env={**os.environ, "PLAYER_S": "0.2"}, stderr=subprocess.DEVNULL)
+    while not (workplace / "e" / "cards" / "baseline").exists():
+        assert first.poll() is None
+        time.sleep(0.05)
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    first.kill()
+    first.wait()
+    assert second.returncode == 2
+    assert "another process is writing this evaluation" in second.stderr
+
+
+def _bytes(workplace, out, name):
+    return (workplace / out / name).read_bytes()
