@@ -1,7 +1,23 @@
 """Settings of every test: one thread for numeric libraries (cores are shared) and no model hub."""
 
 import os
+import re
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+OPT_IN = {"gpu", "network", "agents"}
+"""Markers of tests that run only when `-m` names them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = OPT_IN - set(re.findall(r"\w+", config.option.markexpr))
+    sorted_items: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        sorted_items[any(mark.name in left_out for mark in item.iter_markers())].append(item)
+    if sorted_items[True]:
+        config.hook.pytest_deselected(items=sorted_items[True])
+        items[:] = sorted_items[False]

@@ -22,7 +22,7 @@ def paths(tmp_path):
     return made
 
 
-def watch(paths, script, wall_clock_s=20.0):
+def watch(paths, script, wall_clock_s=20.0, gone=lambda: None):
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     spec = SandboxSpec(("sh", "-c", script), paths.workspace, paths.agent_log, python=False)
     told = []
@@ -30,7 +30,7 @@ def watch(paths, script, wall_clock_s=20.0):
     if "break the recorder" in script:
         shutil.rmtree(paths.revisions_git)
     outcome = watch_agent(
-        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left: None, told.append
+        process, paths, revisions, Deadline(time.time(), wall_clock_s), lambda left: None, told.append, gone
     )
     return outcome, told
 
@@ -61,3 +61,9 @@ def test_a_recorder_that_fails_is_told_and_changes_nothing_about_the_end(paths):
     assert outcome.end is AgentEnd.EXITED
     (sentence,) = told
     assert sentence.startswith("last code revision: not recorded in full")
+
+
+@pytest.mark.parametrize("script", ["sleep 60", "exit 3"])
+def test_what_the_agent_needs_and_is_gone_for_good_ends_its_phase_as_our_fault(paths, script):
+    outcome, _ = watch(paths, script, gone=lambda: "the gateway died")
+    assert (outcome.end, outcome.reason) == (AgentEnd.INFRASTRUCTURE, "the gateway died")

@@ -8,12 +8,35 @@ def test_the_reference_agents_are_packaged():
     assert {"nop", "base-copy", "sft", "grpo"} <= set(agent_names())
 
 
+def test_the_systems_of_strangers_are_packaged():
+    systems = {"claude-code", "codex", "gemini-cli", "mini-swe-agent", "opencode", "openhands"}
+    assert {name for name in agent_names() if load_agent(name).spec.install is not None} == systems
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("llm: openai", "openai-chat"),
+        ("volatile: ['(']", "no regular expression"),
+        ("instal: {}", "did you mean 'install'"),
+        ("install: {}", "name exactly one of npm and python"),
+        ("transcript: {format: nobody}", "unknown format 'nobody'"),
+    ],
+)
+def test_a_wrong_word_about_a_system_is_told_with_its_line(tmp_path, line, complaint):
+    (tmp_path / "agent.yaml").write_text(f"name: mine\ndescription: d\ncommand: [x]\n{line}\n")
+    with pytest.raises(ConfigError, match=r"agent\.yaml:4: ") as caught:
+        load_agent(str(tmp_path))
+    assert complaint in str(caught.value)
+
+
 @pytest.mark.parametrize("name", agent_names())
 def test_every_packaged_agent_loads_and_has_its_program(name):
     agent = load_agent(name)
     assert agent.spec.name == name
-    programs = [part.removeprefix("/agent/") for part in agent.spec.command if part.startswith("/agent/")]
-    assert programs
+    words = [word.replace("{{agent}}", "/agent") for word in agent.spec.command]
+    programs = [word.removeprefix("/agent/") for word in words if word.startswith("/agent/")]
+    assert programs or "{{program}}" in words
     assert all((agent.folder / program).is_file() for program in programs)
 
 

@@ -2,9 +2,12 @@ import pytest
 from pydantic import ValidationError
 
 from agent2.arena.eventlog import EventLog
-from agent2.arena.sweep import compare_agents, decide_sweep, run_sweep, sweep_rows
+from agent2.arena.sweep import compare_agents, decide_sweep, final_scores, known_trials, run_sweep, sweep_rows
+from agent2.arena.sweep_effects import Axis, pair_effects
+from agent2.arena.sweep_records import summarise_agents
 from agent2.arena.sweep_spec import SweepSpec, plan_trials
 from agent2.errors import ConfigError
+from llm_builders import KEY, KEY_VARIABLE, scripted_llm, write_chat_agent, write_driver, write_prices
 from trial_builders import SUBMIT_COPY, quiet, write_agent
 
 
@@ -119,3 +122,69 @@ def test_a_sweep_until_decided_adds_seeds_up_to_its_cap_and_compares_over_all_of
 
 def test_a_sweep_that_does_not_ask_has_no_decision(task, tmp_path):
     assert decide_sweep(spec(task, ["nop"]), tmp_path) is None
+
+
+def test_agents_with_an_llm_run_with_each_driver_and_the_others_once_in_every_mode(task, tmp_path):
+    chatty = write_chat_agent(tmp_path / "chatty")
+    drivers = [str(write_driver(tmp_path, "http://127.0.0.1:9", name)) for name in ("one/fast", "two")]
+    planned = plan_trials(spec(task, [str(chatty), "nop"], drivers=drivers, modes=["free", "rl-only"]))
+    assert [trial.stack for trial in planned] == [
+        "chatty+one/fast",
+        "chatty+one/fast (rl-only)",
+        "chatty+two",
+        "chatty+two (rl-only)",
+        "nop",
+        "nop (rl-only)",
+    ]
+    assert planned[1].trial_id == "arithmetic-chatty-one-fast-rl-only-s0"
+    assert planned[1].overrides == ["mode=rl-only", f"driver={drivers[0]}"]
+    assert len({trial.trial_id for trial in planned}) == 6
+
+
+def test_an_agent_that_needs_a_driver_and_has_none_stops_a_sweep_before_anything_runs(task, tmp_path):
+    chatty = write_chat_agent(tmp_path / "chatty")
+    with pytest.raises(ConfigError, match="agent chatty is driven by an LLM; list its drivers under drivers:"):
+        run_sweep(spec(task, [str(chatty)]), tmp_path / "out", quiet)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_driver_whose_key_is_not_set_stops_a_sweep_before_anything_runs(task, tmp_path, monkeypatch):
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    chatty, driver = write_chat_agent(tmp_path / "chatty"), write_driver(tmp_path, "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=f"the variable {KEY_VARIABLE} is not set"):
+        run_sweep(spec(task, [str(chatty)], drivers=[str(driver)]), tmp_path / "out", quiet)
+    assert not (tmp_path / "out").exists()
+
+
+CALL_ONCE = """
+url, key = os.environ["LLM_URL"], os.environ["LLM_KEY"]
+body = {"model": "any", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 20, "tools": [
+    {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}]}
+print(httpx.post(url + "/v1/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=60).text)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_over_drivers_tells_what_a_driver_is_worth_and_what_it_cost(task, tmp_path, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    program = SUBMIT_COPY + CALL_ONCE
+    chatty = write_chat_agent(tmp_path / "chatty", program)
+    with scripted_llm([{"say": "Done.", "usage": {"input": 100, "output": 10}}]) as url:
+        drivers = [str(write_driver(tmp_path, url, name)) for name in ("one", "two")]
+        overrides = [f"prices={write_prices(tmp_path)}"]
+        plan = spec(task, [str(chatty)], drivers=drivers, parallel=2, set=overrides)
+        root, failures = run_sweep(plan, tmp_path / "out", quiet)
+    assert failures == []
+    rows = sweep_rows(plan, root)
+    assert [(row.agent, row.scaffold, row.driver) for row in rows] == [
+        ("chatty+one", "chatty", "one"),
+        ("chatty+two", "chatty", "two"),
+    ]
+    assert [(row.llm_calls, row.llm_tokens) for row in rows] == [(1, 110), (1, 110)]
+    assert rows[0].llm_dollars == pytest.approx((100 * 2 + 10 * 8) / 1e6)
+    assert [row.is_autonomous for row in rows] == [True, True]
+    (pair,) = pair_effects(known_trials(plan, root), final_scores(plan, root))
+    assert (pair.axis, pair.fixed, pair.delta_points) == (Axis.DRIVER, "chatty", 0.0)
+    (summary, _) = summarise_agents(rows)
+    assert summary.autonomy.value == 1.0
+    assert summary.llm_tokens == 110

@@ -78,12 +78,13 @@ def test_an_agent_that_takes_too_much_memory_is_stopped_and_says_why(task, tmp_p
     assert evidence.gain is None
 
 
-def test_an_agent_that_prints_200_mb_keeps_the_beginning_and_the_end_of_its_log(task, tmp_path):
+def test_an_agent_that_prints_1_gb_keeps_the_beginning_and_the_end_of_its_log(task, tmp_path):
     program = """
         import sys
         print("the beginning")
-        for _ in range(200):
-            sys.stdout.write("x" * 1_000_000)
+        block = "x" * 10_000_000
+        for _ in range(100):
+            sys.stdout.write(block)
         print("the end")
     """
     agent = write_agent(tmp_path / "talker", program)

@@ -41,7 +41,9 @@ def test_a_gain_by_losing_hard_items_is_shown_with_its_bounds(tmp_path):
     old = write(tmp_path / "old2", {"a": 1.0, "b": 0.0, "c": 1.0})
     new = write(tmp_path / "new2", {"a": 1.0, "b": 1.0, "c": None})
     assert compare_cards(old, new).bounds == (pytest.approx(0.0), pytest.approx(1 / 3))
-    assert "items without a score: 0 before, 1 after" in compare_cards(old, new).answers()["learned or avoided failures"]
+    assert (
+        "items without a score: 0 before, 1 after" in compare_cards(old, new).answers()["learned or avoided failures"]
+    )
 
 
 def test_doubled_cost_is_told_beside_the_success(tmp_path):

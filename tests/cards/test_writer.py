@@ -36,7 +36,13 @@ def test_a_closed_card_gives_back_what_was_written(tmp_path):
     assert summary == summarize(records, header.reporting) == read_summary(tmp_path / "card")
     assert read_header(tmp_path / "card") == header
     assert [frame.n_rollouts for frame in load_card(tmp_path / "card").frames] == [FRAME_ROLLOUTS, 3]
-    assert sorted(p.name for p in (tmp_path / "card").iterdir()) == ["card.json", "rollouts.jsonl.zst"]
+    assert sorted(p.name for p in (tmp_path / "card").iterdir()) == [
+        "card.json",
+        "drops.jsonl",
+        "items.json",
+        "lines.idx",
+        "rollouts.jsonl.zst",
+    ]
     assert validate_card(tmp_path / "card") == []
 
 

@@ -176,6 +176,8 @@ def test_release_needs_private_evidence_and_a_human():
         ({"spot_check": SpotCheck("a reviewer", 5, 5)}, "has 5 rollouts, 20 are needed"),
         ({"spot_check": SpotCheck("a reviewer", 40, 20)}, "agreed with the scorer on 20 of 40"),
         ({"badcases": None}, "badcases were not counted"),
+        ({"metrics": [make_paired("math", 1000, 60, 58, 0.70)]}, "math is not shown to be better on private items"),
+        ({"metrics": [make_metric("math", 0.70, 0.76, n_items=500)]}, "not shown: no paired items"),
     ],
 )
 def test_without_any_of_it_the_checkpoint_is_a_candidate_at_most(change, sentence):
@@ -241,12 +243,22 @@ def test_the_loophole_pattern_pauses_and_asks_for_the_right_samples():
 
 def test_the_questions_are_answered_and_what_is_unknown_is_said():
     answers = decided(make_evidence(badcases={"keyword_missing": 74})).answers
-    assert answers.capabilities_improved.startswith("yes, by the primary metric; better: math 70.0% -> 76.0% (+6.0)")
+    assert answers.capabilities_improved.startswith("yes by the numbers alone, not shown: no paired items")
+    assert "better: math 70.0% -> 76.0% (+6.0)" in answers.capabilities_improved
     assert answers.preferences_aligned.startswith("not measured")
     assert answers.reward_distorted.startswith("not known: no training log")
     assert answers.may_continue_training.startswith("yes")
     assert answers.may_be_deployed.startswith("not yet: a candidate")
     assert "keyword_missing (74 cases)" in answers.next_data_from
+
+
+def test_a_gain_whose_interval_holds_0_is_not_called_an_improvement():
+    unclear = decided(make_evidence([make_paired("math", 500, 20, 14, 0.70)])).answers
+    assert unclear.capabilities_improved.startswith("not shown: the interval of the difference holds 0")
+    clear = decided(make_evidence([make_paired("math", 1000, 120, 60, 0.70)])).answers
+    assert clear.capabilities_improved.startswith("yes, shown on paired items, by the primary metric")
+    worse = decided(make_evidence([make_paired("math", 1000, 20, 150, 0.70)])).answers
+    assert worse.capabilities_improved.startswith("no, by the primary metric")
 
 
 def test_a_no_keeps_the_previous_checkpoint_as_release_candidate():

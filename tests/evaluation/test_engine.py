@@ -337,3 +337,37 @@ def test_settings_without_room_are_refused(how):
 
 def test_nothing_to_play_is_nothing_played():
     assert play_all([]) == []
+
+
+def play_timed(one, seconds_a_look, **settings):
+    """One item, with a clock that moves on at each look."""
+    looks = iter(range(10_000))
+    chosen = PlaySettings(SamplingSettings(), 20, **settings)
+    attempts, clock = [Attempt(one, 0, 1)], (lambda: seconds_a_look * next(looks))
+    (record,) = play(attempts, ScriptedSampler(yes), worlds(), Longest(), chosen, clock)
+    return record
+
+
+def test_a_rollout_that_takes_too_long_is_ended_marked_and_scored_as_it_stood():
+    record = play_timed(item(n_turns=10), 1.0, max_wall_time_s=2.5)
+    assert (record.rollout.status, len(record.rollout.turns)) == (RolloutStatus.TIME_CAP, 3)
+    assert record.score.value == 1.0, "how it counts is the reporting rule's affair"
+
+
+def test_a_last_message_that_comes_too_late_is_marked_too():
+    assert play_timed(item(n_turns=1), 10.0, max_wall_time_s=5.0).rollout.status is RolloutStatus.TIME_CAP
+    assert play_timed(item(n_turns=1), 10.0, max_wall_time_s=15.0).rollout.status is RolloutStatus.COMPLETED
+
+
+def test_the_number_of_retries_is_a_setting():
+    once = play_timed(item(break_act=2), 0.0).rollout
+    twice = play_timed(item(break_act=2), 0.0, retries=2).rollout
+    never = play_timed(item(break_act=1), 0.0, retries=0).rollout
+    assert (once.status, once.retries) == (RolloutStatus.FAILED, 1)
+    assert (twice.status, twice.retries) == (RolloutStatus.COMPLETED, 2)
+    assert (never.status, never.retries) == (RolloutStatus.FAILED, 0)
+
+
+def test_tokens_are_counted_from_a_sampler_that_knows_no_ids():
+    record = play_one(item(n_turns=2), sampler=ScriptedSampler(lambda messages: Completion("yes", n_tokens=7)))
+    assert record.rollout.usage.completion_tokens == 14

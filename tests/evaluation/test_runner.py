@@ -4,11 +4,11 @@ import pytest
 
 from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
-from agent2.errors import CardError, ConfigError
+from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.lock import software_lock
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.runner import EvaluationPlan, Limits, evaluate, finished_summary
 from agent2.models.scripted import ScriptedSampler
-from agent2.records import Item, Message, SamplingSettings, Score, Split, Step, derive_seed
+from agent2.records import Completion, Item, Message, SamplingSettings, Score, Split, Step, StopReason, derive_seed
 
 
 class World:
@@ -180,3 +180,60 @@ def test_the_lock_names_interpreter_libraries_and_hardware():
     lock = software_lock()
     assert {"python", "libraries", "hardware"} <= lock.keys()
     assert lock["hardware"]["cores"] >= 1
+
+
+def test_limits_are_part_of_the_protocol():
+    limits = Limits(max_turns=3, max_wall_time_s=60.0, retries=0, context_length=512, tools={"max_tool_calls": 3})
+    protocol = plan(limits=limits).protocol()
+    assert protocol.max_turns == 1, "the benchmark's own cap is lower"
+    assert (protocol.max_wall_time_s, protocol.retries, protocol.context_length) == (60.0, 0, 512)
+    assert protocol.tools == {"max_tool_calls": 3}
+    assert protocol.digest != plan().protocol().digest
+
+
+def test_a_finished_card_is_known_without_a_sampler(tmp_path):
+    assert finished_summary(plan(), tmp_path / "card") is None
+    summary = evaluate(plan(), ScriptedSampler(one), tmp_path / "card")
+    assert finished_summary(plan(), tmp_path / "card") == summary
+    with pytest.raises(CardError, match="seed differ"):
+        finished_summary(plan(seed=1), tmp_path / "card")
+
+
+def test_an_unfinished_card_has_no_summary_yet(tmp_path):
+    with pytest.raises(Interrupted):
+        evaluate(plan(), ScriptedSampler(one), tmp_path / "card", stop_after(3))
+    assert finished_summary(plan(), tmp_path / "card") is None
+
+
+def lost_until(n_good, n_lost):
+    """A sampler whose answers are lost from the n_good-th to the (n_good + n_lost)-th request."""
+    asked = iter(range(10_000))
+
+    def reply(messages):
+        if n_good <= next(asked) < n_good + n_lost:
+            return Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="no route")
+        return "1"
+
+    return ScriptedSampler(reply, capacity=1)
+
+
+NO_RETRY = Limits(retries=0)
+
+
+def test_an_endpoint_that_is_gone_does_not_fill_the_card_with_faults(tmp_path):
+    with pytest.raises(SamplerFailed, match=r"3 rollouts in a row were lost.*no route.*run the same command again"):
+        evaluate(plan(limits=NO_RETRY), lost_until(4, 99), tmp_path / "card", give_up_after=3)
+    assert len(list(iter_rollouts(tmp_path / "card"))) == 4
+    summary = evaluate(plan(limits=NO_RETRY), ScriptedSampler(one), tmp_path / "card", give_up_after=3)
+    assert (summary.n_rollouts, summary.n_missing) == (10, 0)
+
+
+def test_rollouts_lost_between_good_ones_stay_on_the_card_as_missing(tmp_path):
+    summary = evaluate(plan(limits=NO_RETRY), lost_until(4, 2), tmp_path / "card", give_up_after=3)
+    assert (summary.n_rollouts, summary.n_missing) == (10, 2)
+
+
+def test_a_session_in_which_nothing_came_through_is_given_up_however_short(tmp_path):
+    with pytest.raises(SamplerFailed, match="2 rollouts in a row were lost"):
+        evaluate(plan(2, limits=NO_RETRY), lost_until(0, 99), tmp_path / "card", give_up_after=50)
+    assert list(iter_rollouts(tmp_path / "card")) == []

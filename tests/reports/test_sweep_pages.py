@@ -1,7 +1,10 @@
 import json
+from dataclasses import replace
 
 from agent2.arena.analysis.analyse import analyse
+from agent2.arena.sweep_effects import Axis, PairEffect, axis_effects
 from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
+from agent2.reports.sweep_effects import axis_rows
 from agent2.reports.sweep_pages import comparison_table, row_cells, row_table, write_sweep_report
 from builders import make_evidence, make_gain, make_submission
 
@@ -59,3 +62,33 @@ def test_tables_for_the_terminal_have_a_cell_for_every_column():
     names, cells = comparison_table([COMPARISON])
     assert {len(row) for row in cells} == {len(names)}
     assert cells[0][:4] == ("grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "p < 0.0001")
+
+
+def test_a_sweep_over_drivers_shows_what_each_part_is_worth(tmp_path):
+    pair = PairEffect(
+        axis=Axis.DRIVER, task="arithmetic", mode="free", fixed="codex", level_a="<b>weak", level_b="strong",
+        delta_points=-78.0, low_points=-84.0, high_points=-71.0, seed_low_points=-90.0, seed_high_points=-60.0,
+        p_value=1e-9, p_adjusted=1e-9, n_items=600, n_seeds=3, n_missing=0, n_pairs=1, method="by hand",
+    )  # fmt: skip
+    paths = write_sweep_report(ROWS, [], tmp_path, effects=[pair])
+    record = json.loads(paths.json.read_text())
+    assert record["effects"][0]["widest"]["level_a"] == "strong"
+    assert record["pair_effects"][0]["delta_points"] == -78.0
+    (widest,) = axis_rows(axis_effects([pair]))
+    assert widest[:3] == ("driver", "codex · arithmetic", "2")
+    assert widest[3:7] == ("strong minus <b>weak", "+78.0", "[+71.0, +84.0]", "[+60.0, +90.0]")
+    html = paths.html.read_text()
+    assert "What the driver and the agent system are worth" in html
+    assert "<b>weak" not in html
+    assert "What the driver" in paths.markdown.read_text()
+
+
+def test_a_sweep_without_drivers_says_nothing_of_them(tmp_path):
+    assert "What the driver" not in write_sweep_report(ROWS, [], tmp_path).html.read_text()
+
+
+def test_a_broken_mode_and_an_unknown_cost_are_told_in_the_row():
+    driven = replace(ROWS[2], mode="rl-only", mode_kept="fail", llm_tokens=1234, llm_dollars=None)
+    cells = row_cells(driven)
+    assert cells[-3:] == ("1,234", "unknown", "finished, mode rl-only: fail")
+    assert row_cells(ROWS[2])[-3:] == ("–", "–", "finished")

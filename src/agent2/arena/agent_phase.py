@@ -17,11 +17,14 @@ from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limit
 from agent2.arena.budget import Deadline
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
+from agent2.arena.llm import llm_inside
 from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.gpus import GpuRecorder
 from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
+from agent2.arena.systems.launch import launch_plan
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Mount, SandboxExit, SandboxSpec
 
@@ -44,17 +47,23 @@ class AgentOutcome:
 
 
 def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Path, inside: InsidePaths) -> SandboxSpec:
-    """All that the sandbox may show the agent; what is not named here does not exist for it."""
+    """All that the sandbox may show the agent; what is not named here does not exist for it.
+
+    Writes the files of the launch. Raises ConfigError as `launch_plan`.
+    """
+    launch = launch_plan(agent, config, inside, llm_inside(agent, config, inside), paths.launch)
+    launch.write()
     passed = {name: os.environ[name] for name in agent.spec.pass_environment if name in os.environ}
+    llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
     return SandboxSpec(
-        command=tuple(agent.spec.command),
+        command=launch.command,
         workspace=paths.workspace,
-        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model")),
-        environment={**passed, **agent.spec.environment, **environment(config, inside)},
-        ports={inside.grading_port: paths.grader_socket},
+        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *launch.mounts),
+        environment={**passed, **launch.environment, **environment(config, inside)},
+        ports={inside.grading_port: paths.grader_socket, **llm},
         limits=limits_of(config),
         log=paths.agent_log,
-        hidden=(installation.home() / "secret", paths.grader_db, paths.events),
+        hidden=(installation.home() / "secret", paths.grader_db, paths.events, paths.llm),
     )
 
 
@@ -65,11 +74,13 @@ def watch_agent(
     deadline: Deadline,
     on_tick: Callable[[float], None],
     tell: Callable[[str], None],
+    watch: Callable[[], str | None] = lambda: None,
 ) -> AgentOutcome:
     """Wait until the agent ends or its time is up, then stop all of it; what it leaves behind is recorded.
 
     on_tick: called about twice a second with the seconds left. tell: takes one sentence for each part of the
-    record that failed; that never changes how the phase ended.
+    record that failed; that never changes how the phase ended. watch: asked as often; gives a sentence when
+    something of ours that the agent needs is gone for good, which ends the phase.
     """
     with ExitStack() as ending:  # runs backwards: the agent is stopped first
         ending.callback(attempt, "training metrics", lambda: record_metrics(paths.workspace, paths.metrics_log), tell)
@@ -78,10 +89,13 @@ def watch_agent(
         ending.callback(log.close)
         watcher = ProcessRecorder(process.pid, log)
         ending.callback(attempt, "processes", watcher.stop, tell)
+        gpus = GpuRecorder(process.pid, paths.gpu_log)
+        ending.callback(attempt, "GPUs", gpus.stop, tell)
+        ending.callback(_stop_ticker, "GPUs", Ticker(gpus.sample, PROCESS_PERIOD_S), tell)
         ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), tell)
         ending.callback(_stop_ticker, "code revisions", Ticker(revisions.capture, REVISION_PERIOD_S), tell)
         ending.callback(process.stop, GRACE_S)
-        return _wait(process, deadline, on_tick)
+        return _wait(process, deadline, on_tick, watch)
 
 
 def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) -> None:
@@ -103,9 +117,15 @@ def _tell_failure(what: str, error: Exception, tell: Callable[[str], None]) -> N
     tell(f"{what}: not recorded in full ({type(error).__name__}: {str(error)[:300]})")
 
 
-def _wait(process: SandboxProcess, deadline: Deadline, on_tick: Callable[[float], None]) -> AgentOutcome:
+def _wait(
+    process: SandboxProcess, deadline: Deadline, on_tick: Callable[[float], None], watch: Callable[[], str | None]
+) -> AgentOutcome:
     while not deadline.is_over:
         ended = process.wait(min(POLL_S, deadline.remaining()))
+        gone = watch()
+        if gone is not None:  # an agent that broke because of it is not to blame either
+            process.stop(GRACE_S)
+            return AgentOutcome(AgentEnd.INFRASTRUCTURE, ended.code if ended is not None else None, gone)
         if ended is not None:
             return _outcome(ended)
         on_tick(deadline.remaining())

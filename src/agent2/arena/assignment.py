@@ -5,17 +5,47 @@ Everything here is visible to the agent: no hidden item, no host path and no sec
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import resources
 
 import jinja2
 from pydantic import Field
 
+from agent2.arena.gateway.drivers import Driver
 from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.config import StrictModel
 from agent2.records import JsonValue, SamplingSettings
 from agent2.sandbox.spec import Limits
 
-MODE_RULE = "Any training route is allowed."
+
+class Mode(StrEnum):
+    """Which training routes an agent may take; a rule that is told, and verified afterwards."""
+
+    FREE = "free"
+    SFT_ONLY = "sft-only"
+    RL_ONLY = "rl-only"
+
+
+MODE_RULES: Mapping[Mode, str] = {
+    Mode.FREE: "Any training route is allowed.",
+    Mode.SFT_ONLY: "This run is SFT-only: train with supervised losses on texts that you were given or wrote yourself. "
+    "Reinforcement learning, preference optimisation, and training on samples that a reward or verifier chose are not "
+    "allowed, in no checkpoint that you submit. Your programs and logs are checked for it afterwards.",
+    Mode.RL_ONLY: "This run is RL-only: every update of the weights must come from rewards or preferences on samples "
+    "that the model itself drew (GRPO, PPO, REINFORCE, online DPO and the like). Supervised fine-tuning is not "
+    "allowed, not even as a warm-up or on filtered samples, in no checkpoint that you submit. Your programs and logs "
+    "are checked for it afterwards.",
+}
+"""What the agent is told."""
+
+
+class ReplaySource(StrictModel):
+    """The recorded trial that a replay takes the LLM's answers from."""
+
+    trial: str
+    """Its folder."""
+    strict: bool = False
+    """Answer a request that is not the recorded one with an error; else with the next recorded answer."""
 
 
 class TrialConfig(StrictModel):
@@ -27,7 +57,17 @@ class TrialConfig(StrictModel):
     agent: str
     """Name of a packaged agent, or the folder of a user's own."""
     driver: str | None = None
-    """The LLM that drives the agent, where there is one."""
+    """The LLM that drives the agent, where there is one, as reports call it."""
+    driver_record: Driver | None = None
+    """The same resolved: model, provider, addresses and the name of the key's variable; never a key."""
+    llm_key: str = ""
+    """What the agent has in place of a key; worth nothing outside its trial, kept by a replay."""
+    prices: str | None = None
+    """A price file that goes before the packaged one."""
+    mode: Mode = Mode.FREE
+    """Which training routes the agent may take."""
+    replay: ReplaySource | None = None
+    """Where the LLM's answers come from in place of a provider."""
     seed: int
     sandbox: str
     """Name of the back end."""
@@ -58,11 +98,18 @@ class InsidePaths:
     agent: str
     grading_port: int
     """Loopback port of the grading API."""
+    llm_port: int = 0
+    """Loopback port of the LLM gateway; 0 where the agent has no driver."""
 
     @property
     def grading_url(self) -> str:
         """Of the grading API."""
         return f"http://127.0.0.1:{self.grading_port}"
+
+    @property
+    def llm_url(self) -> str:
+        """Origin of the LLM gateway, without a path."""
+        return f"http://127.0.0.1:{self.llm_port}"
 
     @property
     def data(self) -> str:
@@ -109,6 +156,7 @@ def assignment_json(config: TrialConfig, inside: InsidePaths, sampling: Sampling
         "published": task.published,
         "seed": config.seed,
         "budget": config.budget.model_dump(mode="json"),
+        "mode": config.mode.value,
         "paths": {
             "workspace": inside.workspace,
             "base_model": inside.base_model,
@@ -122,7 +170,7 @@ def assignment_json(config: TrialConfig, inside: InsidePaths, sampling: Sampling
             "max_tokens": sampling.max_tokens,
         },
         "design_keys": ["algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"],
-        "rules": [MODE_RULE],
+        "rules": [MODE_RULES[config.mode]],
     }
 
 
@@ -135,6 +183,17 @@ def assignment_text(config: TrialConfig, inside: InsidePaths, sampling: Sampling
         "budget": config.budget,
         "inside": inside,
         "sampling": sampling,
-        "mode_rule": MODE_RULE,
+        "mode_rule": MODE_RULES[config.mode],
+        "llm_budget": _llm_budget(config),
     }
     return engine.from_string(template).render(fields)
+
+
+def _llm_budget(config: TrialConfig) -> str:
+    """The budget of the driver in words; empty without a driver."""
+    if config.driver is None:
+        return ""
+    tokens, dollars = config.budget.llm_tokens, config.budget.llm_dollars
+    parts = [f"{tokens:,} tokens (input and output)"] if tokens is not None else []
+    parts += [f"${dollars:g}"] if dollars is not None else []
+    return " and ".join(parts) or "no limit"

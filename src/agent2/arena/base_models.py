@@ -23,8 +23,9 @@ from typing import cast
 from agent2 import installation
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings
 from agent2.benchmarks.arithmetic.splits import POOL_VERSION
+from agent2.benchmarks.mini_corpus import MiniCorpusSettings, single_tokens
 from agent2.errors import ConfigError, unknown_name
-from agent2.models.tiny_recipe import TinyRecipe
+from agent2.models.tiny_recipe import ChatRecipe, TinyRecipe
 from agent2.records import JsonValue, digest_of
 
 _log = logging.getLogger(__name__)
@@ -41,8 +42,8 @@ class BaseModel:
 
     version: str
     """Raise it when the code of the recipe changes what comes out of the same settings."""
-    recipe: TinyRecipe
-    corpus: CorpusSettings
+    recipe: TinyRecipe | ChatRecipe
+    corpus: CorpusSettings | MiniCorpusSettings
     builder: str
     """"module:function" of a `Builder`; loaded only when there is something to build."""
 
@@ -62,7 +63,18 @@ BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
             recipe=TinyRecipe(target=0.27),
             corpus=CorpusSettings(),
             builder="agent2.arena.tiny_arithmetic:build",
-        )
+        ),
+        "tiny-mini": BaseModel(
+            version="1",
+            recipe=ChatRecipe(
+                TinyRecipe(target=1.0, n_layers=4, max_vocabulary=900, context_tokens=512, warmup_steps=20),
+                steps=(1600, 1100, 1000),
+                batch_tokens=2048,
+                pieces=single_tokens(),
+            ),
+            corpus=MiniCorpusSettings(),
+            builder="agent2.arena.tiny_mini:build",
+        ),
     }
 )
 

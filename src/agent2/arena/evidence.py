@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent2.arena.assignment import Mode
+from agent2.arena.gateway.read import LlmTotals
+from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import Fault
 from agent2.records import JsonValue
@@ -27,6 +30,8 @@ class AgentEnd(StrEnum):
     """Stopped because it broke a limit of the sandbox."""
     INTERRUPTED = "interrupted"
     """The harness died; the phase was closed on resume."""
+    INFRASTRUCTURE = "infrastructure"
+    """Stopped because something of ours that the agent needs died for good (the LLM gateway)."""
 
 
 class SubmissionState(StrEnum):
@@ -112,6 +117,70 @@ class MetricPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandLine:
+    """One command line that the agent ran, by its own record."""
+
+    command: str
+    t: float | None = None
+    """None where the agent's record has no times."""
+    exit_code: int | None = None
+    """None where it is not told."""
+    failed: bool | None = None
+    """Whether the agent was told that it failed; None where that is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """Something that a person did to help or hinder the agent while it worked."""
+
+    t: float
+    note: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmCall:
+    """One call of the agent to its driver."""
+
+    number: int
+    t: float
+    """Unix seconds, when it was accepted."""
+    seconds: float | None
+    """To the last byte; None where it never ended."""
+    protocol: str
+    asked_model: str
+    """What the agent asked for."""
+    model: str
+    """What answered."""
+    outcome: str
+    """As `gateway.read.Outcome` names it."""
+    status: int | None
+    tokens: TokenCounts
+    is_counted: bool
+    """The tokens are the provider's own figures, not an estimate."""
+    dollars: float | None
+    """None: the price is not known."""
+    retries: int
+    fault: str
+    """One sentence; empty when nothing went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmRecord:
+    """What the agent asked of its driver, as the gateway recorded it."""
+
+    totals: LlmTotals
+    calls: Sequence[LlmCall]
+    max_tokens: int | None
+    max_dollars: float | None
+    """Budgets; None is no limit."""
+    replay_of: str | None = None
+    """The recording that answered in place of a provider."""
+    n_differences: int = 0
+    """Of a replay: requests that were not the recorded ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class PairedGain:
     """Final minus base on the same items."""
 
@@ -170,7 +239,16 @@ class TrialEvidence:
     metrics: Sequence[MetricPoint]
     design: Mapping[str, JsonValue] | None
     """What the agent wrote in output/design.json, parsed; None if there is none or it is no JSON object."""
-    gpu_hours: float = 0.0
+    gpu_hours: float | None = None
+    """Time in which GPUs worked for the agent; None where that could not be measured."""
+    agent_end_reason: str = ""
+    """One sentence of the harness on how the phase ended."""
+    mode: Mode = Mode.FREE
+    llm: LlmRecord | None = None
+    """None: the agent had no driver."""
+    commands: Sequence[CommandLine] = ()
+    """From the agent's own record; empty where it keeps none (see `processes` then)."""
+    interventions: Sequence[Intervention] = ()
     lock: Mapping[str, JsonValue] = field(default_factory=dict)
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""

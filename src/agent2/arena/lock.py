@@ -13,21 +13,29 @@ from agent2 import __version__, installation
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import TrialConfig
 from agent2.arena.scoring import Exam
+from agent2.arena.systems.installed import find_installed
 from agent2.errors import ConfigError
 from agent2.evaluation.lock import software_lock
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.records import JsonValue, Split, digest_of
 
+NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay"}
+"""Parts of the configuration that do not change what is asked of the agent."""
+ADDED_LATER = {"driver_record", "prices", "mode"}
+"""Parts that older trials lack; at their default they leave the digest as it was."""
+
 
 def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
     """Everything that the result depends on, as plain JSON values."""
     benchmark = exam.benchmark
+    system = find_installed(agent)
     return {
         "agent2": __version__,
         "git_commit": _git_commit(),
         "software": software_lock(),
-        "config_digest": digest_of(config.model_dump(mode="json", exclude={"trial_id", "containment"})),
+        "config_digest": _config_digest(config),
         "agent_digest": agent.digest,
+        "agent_system": {"version": system.manifest.version, "digest": system.digest} if system is not None else None,
         "base_model": {
             "content_digest": base.content_digest,
             "weights_digest": base.weights_digest,
@@ -38,6 +46,12 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
         "installation_secret_digest": installation.secret_digest(exam.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
     }
+
+
+def _config_digest(config: TrialConfig) -> str:
+    fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
+    defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
+    return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 
 
 def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:

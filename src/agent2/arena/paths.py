@@ -8,7 +8,10 @@ trials/<trial_id>/
 │   ├── trial.jsonl           phases of the trial
 │   ├── revisions.jsonl       code revisions
 │   ├── processes.jsonl       what ran, CPU and memory
-│   └── metrics.jsonl         training metrics found in the workspace
+│   ├── gpu.jsonl             use of GPUs, where there are any
+│   ├── commands.jsonl        command lines that the agent says it ran
+│   ├── metrics.jsonl         training metrics found in the workspace
+│   └── interventions.jsonl   what people did while the agent worked (agent2 intervene)
 ├── workspace/            bound read-write at /workspace in the sandbox
 │   ├── ASSIGNMENT.md, assignment.json
 │   ├── data/                 train.jsonl, dev.jsonl
@@ -17,10 +20,15 @@ trials/<trial_id>/
 ├── revisions.git/        bare repository, one commit for each code revision
 ├── submissions/<n>/      snapshot/ (taken at submit time), card/ (evaluation on test_public)
 ├── cards/                base-test_public, base-test_private, base-noise, final-test_private
-├── run/                  unix sockets while the trial runs
+├── llm/                  recorded LLM traffic; no keys
+├── launch/               the agent's configuration and prompt, read-only at /launch
+├── run/                  unix sockets while the trial runs, each alone in its folder
 ├── harness.lock          held by the one harness that is at the trial
 ├── agent.log             what the agent printed
+├── replay.json           of a replay: what was the same as in its source, and what was not
 └── report/               report.json, report.md, report.html, figures
+
+A recording made to be shared (`agent2 share`) has submissions.json in place of grader.db, cards/ and submissions/.
 """
 
 from dataclasses import dataclass
@@ -79,6 +87,46 @@ class TrialPaths:
     def metrics_log(self) -> Path:
         """Training metrics found in the workspace."""
         return self.events / "metrics.jsonl"
+
+    @property
+    def commands_log(self) -> Path:
+        """Command lines that the agent says it ran."""
+        return self.events / "commands.jsonl"
+
+    @property
+    def gpu_log(self) -> Path:
+        """Use of GPUs, where there are any."""
+        return self.events / "gpu.jsonl"
+
+    @property
+    def interventions_log(self) -> Path:
+        """What people did while the agent worked."""
+        return self.events / "interventions.jsonl"
+
+    @property
+    def llm(self) -> Path:
+        """Recorded LLM traffic."""
+        return self.root / "llm"
+
+    @property
+    def llm_socket(self) -> Path:
+        """Unix socket of the LLM gateway, alone in its folder."""
+        return self.root / "run" / "llm" / "gateway.sock"
+
+    @property
+    def launch(self) -> Path:
+        """The agent's configuration files and prompt."""
+        return self.root / "launch"
+
+    @property
+    def shared_submissions(self) -> Path:
+        """The submissions of a recording that was made to be shared."""
+        return self.root / "submissions.json"
+
+    @property
+    def replay_json(self) -> Path:
+        """How a replay differs from its source."""
+        return self.root / "replay.json"
 
     @property
     def workspace(self) -> Path:

@@ -4,20 +4,21 @@ The agent's files are copied into the trial, so that what ran can be read, resum
 becomes of the agent's own folder.
 """
 
-import os
 import secrets
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import yaml
-from pydantic import ValidationError
 
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import TrialConfig, limits_of
+from agent2.arena.assignment import ReplaySource, TrialConfig, limits_of
+from agent2.arena.config_file import read_config, write_json
+from agent2.arena.gateway.drivers import load_driver
+from agent2.arena.llm import require_driver
 from agent2.arena.paths import TrialPaths
+from agent2.arena.systems.installed import require_installed
 from agent2.arena.tasks import load_task
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
@@ -37,8 +38,10 @@ def resolve_trial(
 ) -> TrialConfig:
     """The whole configuration of a trial; touches no file of it.
 
-    overrides: "budget.wall_clock_s=300" and the like, on the fields of TrialConfig. trial_id: made up by default.
-    Raises ConfigError for an unknown task, agent, sandbox or key, or a value out of range.
+    overrides: "budget.wall_clock_s=300", "driver=openai/gpt-5.1", "mode=rl-only" and the like, on the fields of
+    TrialConfig. trial_id: made up by default.
+    Raises ConfigError for an unknown task, agent, sandbox or key, a value out of range, a driver that is missing or
+    does not fit, a key that is not set, or an agent system that is not installed at its pinned version.
     """
     spec, player, back_end = load_task(task), load_agent(agent), find_sandbox(sandbox)
     draft = {
@@ -50,12 +53,23 @@ def resolve_trial(
         "budget": spec.budget.model_dump(mode="json"),
         "base_model": spec.base_model,
     }
-    config = parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides)
+    config = _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
+    require_driver(player, config)
     rows = [
         {"what": held.what, "strength": held.strength.value, "how": held.how}
         for held in back_end.containment(limits_of(config))
     ]
     return config.model_copy(update={"containment": rows, "base_model": _absolute(config.base_model)})
+
+
+def _with_driver(config: TrialConfig) -> TrialConfig:
+    """The driver that the configuration names, resolved."""
+    if config.driver is None:
+        return config
+    driver = load_driver(config.driver)
+    prices = str(Path(config.prices).expanduser().resolve()) if config.prices is not None else None
+    key = f"sk-agent2-{secrets.token_hex(16)}"
+    return config.model_copy(update={"driver": driver.name, "driver_record": driver, "llm_key": key, "prices": prices})
 
 
 def new_trial(
@@ -73,7 +87,15 @@ def new_trial(
     Raises ConfigError also if the folder is in use or cannot be made.
     """
     config = resolve_trial(task, agent, seed, sandbox=sandbox, overrides=overrides, trial_id=trial_id)
-    return _make_folder(config, load_agent(agent), out)
+    player = load_agent(agent)
+    require_system(player)
+    return _make_folder(config, player, out)
+
+
+def require_system(agent: Agent) -> None:
+    """See that the system that an agent starts is installed as pinned. Raises ConfigError with the command to run."""
+    if agent.spec.install is not None:
+        require_installed(agent)
 
 
 def repeat_trial(source: Path, out: Path) -> Path:
@@ -82,30 +104,38 @@ def repeat_trial(source: Path, out: Path) -> Path:
     Raises ConfigError if the source is no trial.
     """
     before = TrialPaths(source.resolve())
+    return _make_again(before, read_config(before.trial_json), out)
+
+
+def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> Path:
+    """Make a trial that repeats an earlier one with the recorded answers of its LLM in place of a provider.
+
+    strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
+    shared recording of another machine may need base_model=FOLDER.
+    Raises ConfigError if the source is no trial or holds no recorded LLM traffic.
+    """
+    before = TrialPaths(source.resolve())
     config = read_config(before.trial_json)
+    if config.driver_record is None or not (before.llm / "exchanges.jsonl").is_file():
+        raise ConfigError(
+            f"{source}: holds no recorded LLM traffic to replay (no driver, or no llm/exchanges.jsonl); "
+            "use --repeat to run it once more"
+        )
+    draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
+    changed = parse_yaml(yaml.safe_dump(draft), TrialConfig, str(before.trial_json), overrides)
+    replay = ReplaySource(trial=str(before.root), strict=strict)
+    prices = str(before.root / changed.prices) if changed.prices is not None else None
+    update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
+    return _make_again(before, changed.model_copy(update=update), out)
+
+
+def _make_again(before: TrialPaths, config: TrialConfig, out: Path) -> Path:
+    """The folder of a new trial with the agent's files of an earlier one."""
     agent = load_agent(str(before.agent))
-    return _make_folder(
-        config.model_copy(update={"trial_id": _new_id(config.task.name, agent.spec.name, config.seed)}), agent, out
-    )
-
-
-def read_config(path: Path) -> TrialConfig:
-    """The configuration of a trial. Raises ConfigError if the file is missing or damaged."""
-    try:
-        return TrialConfig.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path.parent}: no {path.name} there; name the folder of a trial") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {where}: {first['msg']}; it is machine-written, restore it") from error
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write a machine-read file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    draft.replace(path)
+    require_driver(agent, config)
+    require_system(agent)
+    trial_id = _new_id(config.task.name, agent.spec.name, config.seed)
+    return _make_folder(config.model_copy(update={"trial_id": trial_id}), agent, out)
 
 
 def _new_id(task: str, agent: str, seed: int) -> str:

@@ -1,4 +1,4 @@
-"""Many trials: agents x tasks x seeds, each in a process of its own, resumable.
+"""Many trials: stacks (agent x driver x mode) x tasks x seeds, each in a process of its own, resumable.
 
     sweeps/<name>/
     ├── sweep.json        the resolved plan (machine-written)
@@ -21,12 +21,13 @@ import numpy as np
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.config_file import write_json
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.paths import TrialPaths
-from agent2.arena.plan import write_json
-from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
-from agent2.arena.sweep_spec import PlannedTrial, SweepSpec, plan_trials
+from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of, unfinished_row
+from agent2.arena.sweep_spec import SweepSpec, check_trials, plan_trials
+from agent2.arena.sweep_stacks import PlannedTrial
 from agent2.arena.sweep_until import SweepDecision, decide_cells
 from agent2.arena.trial import Steps
 from agent2.cards.reader import read_summary
@@ -47,11 +48,12 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
     holds another sweep.
     """
     planned = plan_trials(spec)
+    check_trials(spec, planned)
     root = (out / spec.name).resolve()
     _claim(root, spec)
     failures = _run_all(spec, known_trials(spec, root), root, steps)
     while not failures and (decision := decide_sweep(spec, root)) is not None and decision.needs:
-        cells = {(trial.task_name, trial.agent_name): trial for trial in planned}
+        cells = {(trial.task_name, trial.stack): trial for trial in planned}
         more = [
             cells[need.task, need.agent].model_copy(update={"seed": seed})
             for need in decision.needs
@@ -65,7 +67,7 @@ def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
     """Which agents the trials so far tell apart, and who needs more seeds; None if the sweep does not ask."""
     if spec.until_decided is None:
         return None
-    cells = list(dict.fromkeys((trial.task_name, trial.agent_name) for trial in plan_trials(spec)))
+    cells = list(dict.fromkeys((trial.task_name, trial.stack) for trial in plan_trials(spec)))
     return decide_cells(sweep_rows(spec, root), cells, spec.until_decided, spec.seeds[0])
 
 
@@ -102,29 +104,20 @@ def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
     for planned in known_trials(spec, root):
         found = _evidence(_paths(root, planned))
         if isinstance(found, str):
-            names = (planned.task_name, planned.agent_name, planned.seed, planned.trial_id)
-            rows.append(SweepRow(*names, state=found))
+            rows.append(unfinished_row(planned, found))
         else:
-            rows.append(row_of(found, analyse(found), planned.agent_name))
+            rows.append(row_of(found, analyse(found), planned.stack, planned.agent_name))
     return rows
 
 
 def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
-    """Every pair of agents on each task, on the same hidden items and the seeds that both have.
+    """Every pair of stacks on each task, on the same hidden items and the seeds that both have.
 
-    An agent's score on an item is the mean over those seeds; a trial whose result is the base model counts
+    A stack's score on an item is the mean over those seeds; a trial whose result is the base model counts
     with the base's scores, one without any submission has no score and is left out. The interval covers the
     choice of items, not the spread over training seeds (that is in the rows).
     """
-    scores: dict[tuple[str, str], _BySeed] = {}
-    for planned in known_trials(spec, root):
-        paths = _paths(root, planned)
-        evidence = _evidence(paths)
-        if isinstance(evidence, str) or evidence.gain is None:
-            continue
-        who = "base" if evidence.final_submission is None else "final"
-        summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
-        scores.setdefault((planned.task_name, planned.agent_name), {})[planned.seed] = summary.item_scores
+    scores = final_scores(spec, root)
     comparisons = []
     for (task, agent_a), (other_task, agent_b) in combinations(scores, 2):
         seeds = sorted(set(scores[task, agent_a]) & set(scores[other_task, agent_b]))
@@ -133,15 +126,29 @@ def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     return comparisons
 
 
-_BySeed = dict[int, Mapping[str, float | None]]
+BySeed = dict[int, Mapping[str, float | None]]
 """Seed -> item -> score."""
 
 
+def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
+    """(task, stack) -> seed -> item -> final private score; trials without a result have no entry."""
+    scores: dict[tuple[str, str], BySeed] = {}
+    for planned in known_trials(spec, root):
+        paths = _paths(root, planned)
+        evidence = _evidence(paths)
+        if isinstance(evidence, str) or evidence.gain is None:
+            continue
+        who = "base" if evidence.final_submission is None else "final"
+        summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
+        scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = summary.item_scores
+    return scores
+
+
 def _compare(
-    task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], _BySeed], seeds: list[int]
+    task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], BySeed], seeds: list[int]
 ) -> AgentComparison:
-    means_a = _item_means([scores[task, agent_a][seed] for seed in seeds])
-    means_b = _item_means([scores[task, agent_b][seed] for seed in seeds])
+    means_a = item_means([scores[task, agent_a][seed] for seed in seeds])
+    means_b = item_means([scores[task, agent_b][seed] for seed in seeds])
     shared = sorted(set(means_a) & set(means_b))
     difference = paired_difference(
         np.array([means_a[item] for item in shared]),
@@ -162,7 +169,7 @@ def _compare(
     )
 
 
-def _item_means(runs: list[Mapping[str, float | None]]) -> dict[str, float]:
+def item_means(runs: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
     """Mean over seeds of each item that every run has a score for."""
     complete: dict[str, float] = {}
     for item in runs[0]:
@@ -197,7 +204,7 @@ def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
     else:
         command += [planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
         command += ["--sandbox", spec.sandbox, "--out", str(root / "trials"), "--trial-id", planned.trial_id]
-        command += [word for override in spec.set for word in ("--set", override)]
+        command += [word for override in (*spec.set, *planned.overrides) for word in ("--set", override)]
     log = root / "logs" / f"{planned.trial_id}.log"
     with log.open("ab") as output:
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)

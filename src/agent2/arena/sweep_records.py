@@ -1,4 +1,4 @@
-"""The records of a sweep: one row for each trial, one comparison for each pair of agents.
+"""The records of a sweep: one row for each trial, one comparison for each pair of stacks (agent x driver x mode).
 
 A row of a trial that did not finish has a state and nothing else; a row without a gain (no submission) keeps
 None, and every average says over how many trials it is.
@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent2.arena.analysis.verdicts import Analysis
+from agent2.arena.assignment import Mode
 from agent2.arena.evidence import SplitScore, TrialEvidence
+from agent2.arena.sweep_stacks import PlannedTrial, stack_name
+from agent2.stats.measure import UNIT, Measure, measure, ratio_of_sums
 
 FINISHED = "finished"
 
@@ -21,6 +24,7 @@ class SweepRow:
 
     task: str
     agent: str
+    """The stack: agent, driver and mode in one name."""
     seed: int
     trial: str
     """Id of the trial; its folder lies below the sweep's."""
@@ -46,11 +50,32 @@ class SweepRow:
     seconds: float | None = None
     """Length of the agent's phase."""
     n_submissions: int | None = None
+    scaffold: str = ""
+    """The agent system alone."""
+    driver: str | None = None
+    """None: driven by no LLM."""
+    mode: str = Mode.FREE.value
+    mode_kept: str = ""
+    """Verdict on the mode's rule: pass, partial, fail or unknown."""
+    llm_calls: int | None = None
+    llm_tokens: int | None = None
+    """Input and output; None without a driver."""
+    llm_dollars: float | None = None
+    """None: no driver, or the cost of some call is not known."""
+    n_interventions: int | None = None
+    is_completed: bool | None = None
+    """A submission could be scored."""
+    is_autonomous: bool | None = None
+    """Completed without a human intervention."""
+    n_failures: int | None = None
+    n_recovered: int | None = None
+    """Of the failures for which that can be told."""
+    n_unknown_recoveries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AgentComparison:
-    """Two agents on the same hidden items: paired difference of their final private scores, a minus b.
+    """Two stacks on the same hidden items: paired difference of their final private scores, a minus b.
 
     An agent whose result is the base model enters with the base's scores.
     """
@@ -90,15 +115,42 @@ class AgentSummary:
     """Trials with a positive gain beyond evaluation noise."""
     routes: Mapping[str, int]
     """Route of the final submission -> in how many trials."""
+    autonomy: Measure | None = None
+    """Share of finished trials that were completed without a human intervention; None without a finished trial."""
+    recovery: Measure | None = None
+    """Share of failures that were followed by a scored submission; None without a failure that can be judged."""
+    llm_tokens: int | None = None
+    """All its trials together; None without a driver."""
+    llm_dollars: float | None = None
+    """Of the trials whose cost is known."""
+    n_unknown_cost: int = 0
+    """Driven trials whose cost is not, or not in full, known."""
 
 
-def row_of(evidence: TrialEvidence, analysis: Analysis, agent: str | None = None) -> SweepRow:
-    """The row of a finished trial. agent: its name in the sweep, where that differs from the trial's own."""
+def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
+    """The row of a trial that has no result. state: what became of it."""
+    return SweepRow(
+        task=planned.task_name,
+        agent=planned.stack,
+        seed=planned.seed,
+        trial=planned.trial_id,
+        state=state,
+        scaffold=planned.agent_name,
+        driver=planned.driver_name,
+        mode=planned.mode.value,
+    )
+
+
+def row_of(
+    evidence: TrialEvidence, analysis: Analysis, agent: str | None = None, scaffold: str | None = None
+) -> SweepRow:
+    """The row of a finished trial. agent, scaffold: names in the sweep, where they differ from the trial's own."""
+    llm = evidence.llm.totals if evidence.llm is not None else None
     result = analysis.result
     best = next((s for s in evidence.submissions if s.number == result.best_submission), None)
     return SweepRow(
         task=evidence.task.name,
-        agent=agent or evidence.agent,
+        agent=agent or stack_name(evidence.agent, evidence.driver, evidence.mode),
         seed=evidence.seed,
         trial=evidence.trial_id,
         state=FINISHED,
@@ -114,6 +166,19 @@ def row_of(evidence: TrialEvidence, analysis: Analysis, agent: str | None = None
         route=analysis.route.label,
         seconds=evidence.ended_at - evidence.started_at,
         n_submissions=len(evidence.submissions),
+        scaffold=scaffold or evidence.agent,
+        driver=evidence.driver,
+        mode=evidence.mode.value,
+        mode_kept=analysis.mode.verdict.value,
+        llm_calls=llm.calls if llm is not None else None,
+        llm_tokens=llm.tokens.total if llm is not None else None,
+        llm_dollars=llm.dollars if llm is not None and not llm.n_unknown_cost else None,
+        n_interventions=analysis.autonomy.n_interventions,
+        is_completed=analysis.autonomy.is_completed,
+        is_autonomous=analysis.autonomy.is_autonomous,
+        n_failures=analysis.recovery.n_failures,
+        n_recovered=analysis.recovery.n_recovered,
+        n_unknown_recoveries=analysis.recovery.n_unknown,
     )
 
 
@@ -127,6 +192,8 @@ def summarise_agents(rows: Sequence[SweepRow]) -> list[AgentSummary]:
 
 def _summary(task: str, agent: str, rows: Sequence[SweepRow]) -> AgentSummary:
     gains = [row.gain_points for row in rows if row.gain_points is not None]
+    driven = [row for row in rows if row.llm_tokens is not None]
+    known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
     beyond = [row for row in rows if row.gain_points is not None and row.gain_points > 0 and row.within_noise is False]
     return AgentSummary(
         task=task,
@@ -140,4 +207,22 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow]) -> AgentSummary:
         max_gain_points=max(gains, default=None),
         n_beyond_noise=len(beyond),
         routes=dict(Counter(row.route for row in rows if row.route)),
+        autonomy=_autonomy(rows),
+        recovery=_recovery(rows),
+        llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
+        llm_dollars=sum(known) if known else None,
+        n_unknown_cost=len(driven) - len(known),
     )
+
+
+def _autonomy(rows: Sequence[SweepRow]) -> Measure | None:
+    judged = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
+    return measure(judged, "autonomy", UNIT) if judged else None
+
+
+def _recovery(rows: Sequence[SweepRow]) -> Measure | None:
+    """Over failures, a trial being one unit: failures of one trial have one cause as often as not."""
+    judged = [row for row in rows if row.n_failures is not None]
+    recovered = [float(row.n_recovered or 0) for row in judged]
+    failures = [float((row.n_failures or 0) - (row.n_unknown_recoveries or 0)) for row in judged]
+    return ratio_of_sums(recovered, failures, "recovery") if sum(failures) else None

@@ -14,12 +14,14 @@ import transformers
 
 from agent2.arena.base_models import BaseModel, OnProgress
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
-from agent2.benchmarks.arithmetic.corpus import pretraining_corpus
+from agent2.benchmarks.arithmetic.corpus import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.hf import HfSampler
 from agent2.models.loading import no_progress_bars
 from agent2.models.tiny import build_tiny
+from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import Item, JsonValue, Message, Split, derive_seed
 
 N_PROBE_ITEMS = 400
@@ -27,12 +29,18 @@ N_MEASURED_ITEMS = 800
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Pre-train, save in out_dir, and return what the manifest says of the result."""
-    benchmark = Arithmetic(entry.corpus.difficulty)
+    """Pre-train, save in out_dir, and return what the manifest says of the result.
+
+    Raises ConfigError if the entry's recipe or corpus is not one of arithmetic, or the target is not reached.
+    """
+    recipe, settings = entry.recipe, entry.corpus
+    if not isinstance(recipe, TinyRecipe) or not isinstance(settings, CorpusSettings):
+        raise ConfigError("tiny-arithmetic is made from pairs of arithmetic; see BASE_MODELS for its entry")
+    benchmark = Arithmetic(settings.difficulty)
     dev = benchmark.items(Split.DEV, N_PROBE_ITEMS + N_MEASURED_ITEMS, None)
     probed, measured = dev[N_MEASURED_ITEMS:], dev[:N_MEASURED_ITEMS]
-    on_progress(f"drawing {entry.corpus.n_examples} examples")
-    corpus = pretraining_corpus(entry.corpus)
+    on_progress(f"drawing {settings.n_examples} examples")
+    corpus = pretraining_corpus(settings)
     n_probes = 0
     last: tuple[Any, Any] = (None, None)
 
@@ -40,12 +48,12 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
         nonlocal n_probes, last
         n_probes += 1
         score = accuracy(model, tokenizer, probed, seed=n_probes)
-        on_progress(f"pre-training: {100 * score:.0f}% of dev items, stops at {100 * entry.recipe.target:.0f}%")
+        on_progress(f"pre-training: {100 * score:.0f}% of dev items, stops at {100 * recipe.target:.0f}%")
         last = model, tokenizer
         return score
 
     with no_progress_bars():
-        report = build_tiny(entry.recipe, corpus, probe, out_dir)
+        report = build_tiny(recipe, corpus, probe, out_dir)
     value = accuracy(*last, measured, seed=0)
     return {
         "weights_digest": inspect_checkpoint(out_dir).weights_digest,

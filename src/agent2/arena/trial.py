@@ -26,6 +26,7 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.budget import Deadline
+from agent2.arena.config_file import read_config, write_json
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
 from agent2.arena.grader.api import ApiFacts, make_app
@@ -34,9 +35,10 @@ from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
+from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
 from agent2.arena.lock import lock_record, require_same_exam
 from agent2.arena.paths import TrialPaths
-from agent2.arena.plan import read_config, write_json
+from agent2.arena.recorder.commands import record_commands
 from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.scoring import (
@@ -54,7 +56,7 @@ from agent2.arena.workspace import clear_unstarted, create_workspace
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
-from agent2.records import HIDDEN_SPLITS, Split
+from agent2.records import HIDDEN_SPLITS, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
 
 DRAIN_S = 24 * 3600.0
@@ -159,6 +161,7 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
     is_unstarted = events.last("agent_started") is None
     if is_unstarted:
         sandbox.require()  # a host that refuses says so before the base model is scored
+        require_driver(agent, config)
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     steps("base model")
     base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
@@ -182,12 +185,14 @@ def _opened(paths: TrialPaths, steps: Steps) -> Iterator[_Trial]:
 
 def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
     """The paths that the agent is told; without a sandbox they are those of the host."""
-    port = GRADING_PORT if sandbox.name != UNSANDBOXED else _free_port()
+    is_contained = sandbox.name != UNSANDBOXED
+    llm_port = (LLM_PORT if is_contained else _free_port()) if agent.spec.llm is not None else 0
     return InsidePaths(
         workspace=sandbox.visible_path(paths.workspace, "/workspace"),
         base_model=sandbox.visible_path(base, "/model"),
         agent=sandbox.visible_path(agent.folder, "/agent"),
-        grading_port=port,
+        grading_port=GRADING_PORT if is_contained else _free_port(),
+        llm_port=llm_port,
     )
 
 
@@ -235,6 +240,8 @@ def _agent_phase(trial: _Trial, base: SplitScore) -> None:
         outcome = AgentOutcome(AgentEnd.INTERRUPTED, None, "the harness died while the agent worked")
         workspace, log = trial.paths.workspace, trial.paths.metrics_log
         attempt("training metrics", lambda: record_metrics(workspace, log), trial.tell_unrecorded)
+    transcript = trial.agent.spec.transcript
+    attempt("command lines", lambda: record_commands(transcript, trial.paths), trial.tell_unrecorded)
     trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
 
 
@@ -242,25 +249,41 @@ def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
     trial.sandbox.prepare_workspace(trial.paths.workspace)
     assignment = assignment_json(trial.config, trial.inside, trial.exam.benchmark.sampling)
     facts = ApiFacts(task=trial.config.task.name, workspace=trial.inside.workspace, assignment=assignment)
-    deadline = Deadline(time.time(), trial.config.budget.wall_clock_s)
-    total = round(deadline.wall_clock_s)
-    with _grading(trial, deadline) as grader:
-        grader.baseline = base
-        server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
-        try:
-            spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
-            process = trial.sandbox.start(spec)
-            trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at)
-            return watch_agent(
-                process,
-                trial.paths,
-                trial.revisions,
-                deadline,
-                lambda left: trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total),
-                trial.tell_unrecorded,
-            )
-        finally:
-            server.stop()
+    with open_gateway(trial.agent, trial.config, trial.paths, trial.inside) as gateway, _told_restarts(trial, gateway):
+        deadline = Deadline(time.time(), trial.config.budget.wall_clock_s)
+        total = round(deadline.wall_clock_s)
+        with _grading(trial, deadline) as grader:
+            grader.baseline = base
+            server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
+            try:
+                spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
+                process = trial.sandbox.start(spec)
+                trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at, **_places(trial))
+                return watch_agent(
+                    process,
+                    trial.paths,
+                    trial.revisions,
+                    deadline,
+                    lambda left: trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total),
+                    trial.tell_unrecorded,
+                    gateway or (lambda: None),
+                )
+            finally:
+                server.stop()
+
+
+@contextmanager
+def _told_restarts(trial: _Trial, gateway: GatewayWatch | None) -> Iterator[None]:
+    """Note afterwards how often the gateway died and came back."""
+    yield
+    if gateway is not None and gateway.n_restarts:
+        trial.tell_unrecorded(f"LLM gateway: it died and was started again {gateway.n_restarts} times")
+
+
+def _places(trial: _Trial) -> dict[str, JsonValue]:
+    """What the agent was told that differs between trials without a sandbox; a replay masks it."""
+    inside = trial.inside
+    return {"workspace": inside.workspace, "grading_port": inside.grading_port, "llm_port": inside.llm_port}
 
 
 def _final_phase(trial: _Trial, grader: Grader, base_public: SplitScore) -> None:

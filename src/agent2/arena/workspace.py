@@ -26,9 +26,10 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
 
 def clear_unstarted(paths: TrialPaths) -> None:
     """Remove what a harness left that died before it recorded the start of the agent."""
-    folders = (paths.workspace, paths.revisions_git, paths.root / "submissions")
+    folders = (paths.workspace, paths.revisions_git, paths.root / "submissions", paths.llm, paths.launch)
     database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
-    for path in (*folders, *database, paths.revisions_log, paths.processes_log, paths.agent_log):
+    logs = (paths.revisions_log, paths.processes_log, paths.commands_log, paths.gpu_log, paths.agent_log)
+    for path in (*folders, *database, *logs):
         if path.is_dir():
             shutil.rmtree(path)
         else:

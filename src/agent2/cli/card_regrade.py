@@ -51,7 +51,10 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     found = []
     for path in paths:
         found.append(regrade_card(path, _rule(path, changes), most_moves=None if out is not None else 0))
-        _print_regrade(found[-1])
+        if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
+            _print_regrade(found[-1])
+        elif changes and not found[-1].changes:
+            typer.echo(f"{path}: its own rule counts that way: {_number(found[-1].old)}")
     wrong = [line for regraded in found for line in _differences(regraded)]
     if not changes and is_evaluation(card):
         wrong += _report_differences(card)
@@ -103,8 +106,6 @@ def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
 def _print_regrade(found: "Regrade") -> None:
     from agent2.cli.show import print_table
 
-    if not found.changes:
-        return
     rows = [
         ["rule", "", "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in found.changes.items())],
         ["score [95%]".replace("95", f"{100 * found.rule.confidence:g}"), _number(found.old), _number(found.new)],

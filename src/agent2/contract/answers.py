@@ -12,6 +12,7 @@ from agent2.contract.changes import tell_change
 from agent2.contract.effects import BLOCK_FOR, CANDIDATE, INSUFFICIENT, RELEASE, RESEARCH_ONLY, TrainingAction
 from agent2.contract.evidence import Evidence
 from agent2.contract.findings import SLACK, Finding, GateState
+from agent2.contract.improvement import told_improvement
 from agent2.contract.metrics import MetricSpec, Role, primary_of
 from agent2.contract.rules_metric import worsening
 
@@ -76,10 +77,8 @@ def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
             better.append(told)
         elif worse_by > SLACK:
             worse.append(told)
-    primary = evidence.metrics.get(primary_of(metrics).name)
-    known = primary is not None and primary.is_complete
-    head = "unknown" if not known or primary is None else "yes" if worsening(primary_of(metrics), primary) < 0 else "no"
-    parts = [f"{head}, by the primary metric"]
+    primary = primary_of(metrics)
+    parts = [told_improvement(primary, evidence.metrics.get(primary.name))]
     parts += [f"{word}: {', '.join(told)}" for word, told in (("better", better), ("worse", worse)) if told]
     parts += [f"not known: {', '.join(unknown)}"] if unknown else []
     return "; ".join(parts)

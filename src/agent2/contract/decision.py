@@ -8,7 +8,7 @@ Precedence of the release decision, most severe first:
     research_only    a gate keeps the checkpoint out of deployment
     insufficient     no gate fired, but one is inconclusive
     candidate        no gate fired
-    release          no gate fired, on private evidence, with a human spot check
+    release          no gate fired, on private evidence that shows an improvement, with a human spot check
 
 The training action is the most severe one of the gates that fired and does not wait for good evidence: a pause costs
 little. Promises: pure and deterministic; the same evidence gives the same decision on any machine; worse numbers
@@ -35,7 +35,8 @@ from agent2.contract.effects import (
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, GateState
 from agent2.contract.gates import GateSpec, ReleaseEvidenceGate, check_gates, needs_of
-from agent2.contract.metrics import MetricSpec
+from agent2.contract.improvement import lacking_improvement
+from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.rules import evaluate_gates
 
 TOP_BADCASES = 3
@@ -180,6 +181,9 @@ def _lacking_for_release(
         if (metric.is_required or metric.is_safety)
         and (metric.name not in private or not private[metric.name].is_complete)
     ]
+    primary = primary_of(metrics)
+    if primary.name in private:
+        lacking += lacking_improvement(primary, private[primary.name])
     lacking += [f"{found.name} has no item counts" for found in private.values() if found.n_items is None]
     check = evidence.spot_check
     if check is None:

@@ -9,7 +9,8 @@ batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY
 table allows it, and the rollout says so), so an attempt that was pulled is never lost. A fault that counts
 against the model scores 0.0 with its reason; any other one is a missing score, never a zero.
 
-Does NOT cover: time limits inside an environment or a scorer, and code errors in an environment (anything
+Does NOT cover: time limits inside an environment, a scorer or one completion (a rollout's limit is looked at
+between messages; what arrives late is kept and marked), and code errors in an environment (anything
 but `EnvironmentFailed`), which stop the evaluation.
 """
 
@@ -32,6 +33,7 @@ from agent2.records import (
     Score,
     ScoredRollout,
     Scorer,
+    Step,
     StopReason,
     Turn,
     Usage,
@@ -39,8 +41,6 @@ from agent2.records import (
 )
 
 logger = logging.getLogger(__name__)
-
-MAX_RETRIES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,10 @@ class PlaySettings:
     max_turns: int
     max_in_flight: int | None = None
     """Most rollouts held at once; None: as many as the sampler has capacity for."""
+    retries: int = 1
+    """How often an attempt is begun anew after a fault that the fault table allows to retry."""
+    max_wall_time_s: float | None = None
+    """For one rollout, tries that were given up included; looked at after each message. None: no limit."""
 
 
 @dataclass(slots=True)
@@ -169,7 +173,7 @@ class _Engine:
 
     def advance(self, episode: _Episode, completion: Completion) -> ScoredRollout | None:
         """Give the completion to the world; ask for the next message or finish."""
-        n_tokens = len(completion.token_ids)
+        n_tokens = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
         episode.prompt_tokens += completion.prompt_tokens
         episode.completion_tokens += n_tokens
         if completion.stop_reason is StopReason.FAULT:
@@ -179,9 +183,10 @@ class _Engine:
             step = episode.environment.act(action)
             observation = step.observation
             episode.turns.append(Turn(action, observation, completion.stop_reason, completion.prompt_tokens, n_tokens))
-            if step.done or len(episode.turns) >= self._settings.max_turns:
-                state = dict(episode.environment.state())
-                return self._finish(episode, state, is_complete=step.done)
+            is_late = self._is_late(episode)
+            if step.done or is_late or len(episode.turns) >= self._settings.max_turns:
+                status = RolloutStatus.TIME_CAP if is_late else _status_of(step)
+                return self._finish(episode, dict(episode.environment.state()), status)
             if observation is None:
                 raise EnvironmentFailed(f"turn {len(episode.turns)}: the episode goes on without an observation")
         except EnvironmentFailed as error:
@@ -207,7 +212,7 @@ class _Engine:
         attempt = episode.attempt
         policy = FAULT_POLICY[fault]
         logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
-        if policy.retry and episode.retries < MAX_RETRIES:
+        if policy.retry and episode.retries < self._settings.retries and not self._is_late(episode):
             episode.retries += 1
             episode.note = f"begun anew after this {fault} fault: {reason}"
             episode.turns = []
@@ -218,8 +223,11 @@ class _Engine:
             return ScoredRollout(rollout, Score(0.0, f"counts as a failure of the model: {full_reason}"))
         return ScoredRollout(rollout, Score(None, full_reason, fault))
 
-    def _finish(self, episode: _Episode, state: dict[str, JsonValue], *, is_complete: bool) -> ScoredRollout:
-        status = RolloutStatus.COMPLETED if is_complete else RolloutStatus.TURN_CAP
+    def _is_late(self, episode: _Episode) -> bool:
+        limit, started = self._settings.max_wall_time_s, episode.started_at
+        return limit is not None and started is not None and self._clock() - started > limit
+
+    def _finish(self, episode: _Episode, state: dict[str, JsonValue], status: RolloutStatus) -> ScoredRollout:
         rollout = self._rollout(episode, status, state, None, episode.note)
         return ScoredRollout(rollout, score_rollout(self._scorer, episode.attempt.item, rollout))
 
@@ -247,6 +255,10 @@ class _Engine:
             reason=reason,
             retries=episode.retries,
         )
+
+
+def _status_of(step: Step) -> RolloutStatus:
+    return RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP
 
 
 def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:

@@ -6,23 +6,25 @@ attempt) alone; a finished card is returned as it is, and a card of another eval
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
-from agent2.cards.folder import card_exists, load_card
+from agent2.cards.folder import card_exists, is_finished, load_card
 from agent2.cards.reader import read_summary
 from agent2.cards.writer import CardWriter, require_same_evaluation
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.lock import software_lock
 from agent2.records import (
     Benchmark,
     EvaluationProtocol,
     Item,
+    JsonValue,
     Sampler,
     SamplingSettings,
+    ScoredRollout,
     Split,
     derive_seed,
     digest_of,
@@ -30,6 +32,23 @@ from agent2.records import (
 
 Progress = Callable[[int, int], None]
 """Called with (rollouts on the card, rollouts planned) after each one that is safe on the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a rollout may use beyond one completion's sampling; part of the protocol."""
+
+    max_turns: int | None = None
+    """Where it is lower than the benchmark's own; None: the benchmark's."""
+    max_wall_time_s: float | None = None
+    retries: int = 1
+    """How often an attempt may be begun anew after a fault that allows it."""
+    context_length: int | None = None
+    """Told on the card; a sampler has to be opened with it. None: the model's own."""
+    tools: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Told on the card; the benchmark's world has to keep to it."""
+    prompt_digest: str = ""
+    judge_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +67,50 @@ class EvaluationPlan:
     """None: as the benchmark says."""
     sampling: SamplingSettings | None = None
     """None: as the benchmark says."""
+    limits: Limits = field(default_factory=Limits)
     reporting: ReportingRule = field(default_factory=ReportingRule)
 
     def protocol(self) -> EvaluationProtocol:
         """All that another checkpoint's evaluation must share to be comparable; the plan's seed is no part."""
-        scorer = self.benchmark.scorer()
+        scorer, limits = self.benchmark.scorer(), self.limits
         return EvaluationProtocol(
             benchmark=f"{self.benchmark.name}-v{self.benchmark.version}",
             split=self.split,
             items_digest=digest_of(list(self.items)),
             sampling=self.sampling or self.benchmark.sampling,
             attempts=self.benchmark.attempts if self.attempts is None else self.attempts,
-            max_turns=self.benchmark.max_turns,
+            max_turns=min(self.benchmark.max_turns, limits.max_turns or self.benchmark.max_turns),
             environment=self.benchmark.environment_version(),
             scorer=f"{scorer.name}-v{scorer.version}",
             dtype=self.dtype,
             chat_template_digest=self.chat_template_digest,
+            context_length=limits.context_length,
+            tools=dict(limits.tools),
+            max_wall_time_s=limits.max_wall_time_s,
+            retries=limits.retries,
+            prompt_digest=limits.prompt_digest,
+            judge_digest=limits.judge_digest,
         )
 
 
 def evaluate(
-    plan: EvaluationPlan, sampler: Sampler, card_path: Path, on_progress: Progress | None = None
+    plan: EvaluationPlan,
+    sampler: Sampler,
+    card_path: Path,
+    on_progress: Progress | None = None,
+    give_up_after: int | None = None,
 ) -> CardSummary:
     """Play the plan, write the card, return its summary.
 
+    give_up_after: so many rollouts in a row lost to the infrastructure, or all of this session's, end the
+    evaluation without being put on the card, so that they are played when it is resumed; None: lost ones are
+    put on the card as missing, however many.
     Raises ConfigError for a plan without items, with an item twice or without attempts; CardError if the
-    card cannot be written or belongs to another evaluation. After an error the card stays open: call again.
+    card cannot be written or belongs to another evaluation; SamplerFailed when giving up. After an error the card
+    stays open: call again.
     """
     _check(plan)
-    header = _header(plan, sampler)
+    header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
     writer, done = _open(card_path, header)
     if writer is None:
         return read_summary(card_path)
@@ -87,13 +121,56 @@ def evaluate(
             sampler,
             plan.benchmark.environment,
             plan.benchmark.scorer(),
-            PlaySettings(protocol.sampling, protocol.max_turns),
+            PlaySettings(
+                protocol.sampling,
+                protocol.max_turns,
+                retries=protocol.retries,
+                max_wall_time_s=protocol.max_wall_time_s,
+            ),
         )
-        for record in records:
+        for record in records if give_up_after is None else _unless_all_are_lost(records, give_up_after):
             writer.append(record)
             if on_progress is not None:
                 on_progress(writer.n_rollouts, header.planned_rollouts or 0)
         return writer.close()
+
+
+def _unless_all_are_lost(records: Iterator[ScoredRollout], limit: int) -> Iterator[ScoredRollout]:
+    """The records; those lost to the infrastructure are held back until one that was not lost comes."""
+    lost: list[ScoredRollout] = []
+    has_come_through = False
+    for record in records:
+        if record.rollout.fault is Fault.INFRASTRUCTURE:
+            lost.append(record)
+            if len(lost) >= limit:
+                raise _given_up(lost)
+            continue
+        has_come_through = True
+        yield from lost
+        lost.clear()
+        yield record
+    if lost and not has_come_through:
+        raise _given_up(lost)
+    yield from lost
+
+
+def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:
+    return SamplerFailed(
+        f"{len(lost)} rollouts in a row were lost, the last one because: {lost[-1].rollout.reason}; they are not on "
+        "the card: mend the cause and run the same command again"
+    )
+
+
+def finished_summary(plan: EvaluationPlan, card_path: Path) -> CardSummary | None:
+    """The summary of the plan's card if it is finished already, without any sampler; None if there is work left.
+
+    Raises CardError for a finished card of another evaluation.
+    """
+    _check(plan)
+    if not is_finished(card_path):
+        return None
+    require_same_evaluation(card_path, load_card(card_path).header, _header(plan, {}))
+    return read_summary(card_path)
 
 
 def _check(plan: EvaluationPlan) -> None:
@@ -109,14 +186,14 @@ def _check(plan: EvaluationPlan) -> None:
         raise ConfigError(f"{where}: attempts={plan.attempts}; ask for at least 1")
 
 
-def _header(plan: EvaluationPlan, sampler: Sampler) -> CardHeader:
+def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHeader:
     protocol = plan.protocol()
     return CardHeader(
         checkpoint_name=plan.checkpoint_name,
         checkpoint_digest=plan.checkpoint_digest,
         protocol=protocol,
         reporting=plan.reporting,
-        lock={**software_lock(), "sampler": sampler.describe(), "max_in_flight": sampler.capacity},
+        lock={**software_lock(), **sampler_lock},
         created_at=time.time(),
         seed=plan.seed,
         planned_rollouts=len(plan.items) * protocol.attempts,

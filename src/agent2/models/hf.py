@@ -53,14 +53,23 @@ class HfSampler:
     _traced: TracedDecoder | None
     """None: the weights belong to somebody else, so no step is recorded."""
 
-    def __init__(self, checkpoint: Path, max_batch: int = 64, dtype: str = "float32", device: str = "cpu") -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        max_batch: int = 64,
+        dtype: str = "float32",
+        device: str = "cpu",
+        context_length: int | None = None,
+    ) -> None:
         """Load a checkpoint.
 
-        max_batch: most requests that run at once. dtype: "float32", "bfloat16" or "float16".
+        max_batch: most requests that run at once. dtype: "float32", "bfloat16" or "float16". context_length: most
+        tokens of prompt and completion together, where that is less than the model's own limit.
         Raises CheckpointError if the checkpoint cannot be loaded or its architecture cannot be served.
         """
         model = load_model(checkpoint, dtype, device)
         self._set_up(model, load_tokenizer(checkpoint), max_batch)
+        self._context: int = min(self._context, context_length or self._context)
         self._traced = TracedDecoder(model, self._cache)
         self._decode = self._traced.decode
         self._source = str(checkpoint)

@@ -39,7 +39,8 @@ CHAT_TEMPLATE = (
 Probe = Callable[[PreTrainedModel, PreTrainedTokenizerFast], float]
 """Measures a model while it is in evaluation mode; 0 to 1, higher is better. Must not train it."""
 
-_NO_LABEL = -100
+NO_LABEL = -100
+"""Label of a token that is not to be learned."""
 
 
 def build_tiny(recipe: TinyRecipe, corpus: Sequence[tuple[str, str]], probe: Probe, out_dir: Path) -> BuildReport:
@@ -50,7 +51,7 @@ def build_tiny(recipe: TinyRecipe, corpus: Sequence[tuple[str, str]], probe: Pro
     if not corpus:
         raise ConfigError("tiny model: the corpus is empty; give at least one (prompt, answer) pair")
     started = time.perf_counter()
-    with _threads(recipe.threads):
+    with threads(recipe.threads):
         tokenizer = build_tokenizer(corpus, recipe)
         model = build_model(tokenizer, recipe)
         input_ids_NT, labels_NT = _encode(tokenizer, corpus, recipe.context_tokens)
@@ -128,7 +129,7 @@ def _train(
     recipe: TinyRecipe,
 ) -> list[ProbePoint]:
     """Steps of AdamW on the answers, until the probe is satisfied."""
-    optimizers = _optimizers(model, recipe)
+    optimizers = optimizers_of(model, recipe)
     schedules = [
         torch.optim.lr_scheduler.LinearLR(
             optimizer, start_factor=1 / recipe.warmup_steps, total_iters=recipe.warmup_steps
@@ -140,7 +141,7 @@ def _train(
     losses: list[float] = []
     model.train()
     for step in range(1, recipe.max_steps + 1):
-        losses.append(_step(model, optimizers, next(batches)))
+        losses.append(train_step(model, optimizers, next(batches)))
         for schedule in schedules:
             schedule.step()
         if step % recipe.probe_every_steps:
@@ -158,7 +159,8 @@ def _train(
     )
 
 
-def _optimizers(model: LlamaForCausalLM, recipe: TinyRecipe) -> list[torch.optim.Optimizer]:
+def optimizers_of(model: LlamaForCausalLM, recipe: TinyRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for the rest."""
     matrices = [parameter for parameter in model.model.layers.parameters() if parameter.ndim == 2]
     taken = {id(parameter) for parameter in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
@@ -168,11 +170,14 @@ def _optimizers(model: LlamaForCausalLM, recipe: TinyRecipe) -> list[torch.optim
     ]
 
 
-def _step(model: LlamaForCausalLM, optimizers: Sequence[torch.optim.Optimizer], batch: tuple[Tensor, Tensor]) -> float:
+def train_step(
+    model: LlamaForCausalLM, optimizers: Sequence[torch.optim.Optimizer], batch: tuple[Tensor, Tensor]
+) -> float:
+    """One step on token ids and labels, both examples x tokens; returns the mean loss in nats a labelled token."""
     input_ids_BT, labels_BT = batch
     states_BTD = model.model(input_ids=input_ids_BT).last_hidden_state[:, :-1]
     targets_BT = labels_BT[:, 1:]
-    is_answer_BT = targets_BT != _NO_LABEL
+    is_answer_BT = targets_BT != NO_LABEL
     loss = functional.cross_entropy(model.lm_head(states_BTD[is_answer_BT]), targets_BT[is_answer_BT])
     for optimizer in optimizers:
         optimizer.zero_grad()
@@ -211,12 +216,12 @@ def _encode(
     for prompt, answer in zip(prompts, answers, strict=True):
         n_pads = longest - len(prompt) - len(answer)
         ids.append(prompt + answer + [pad] * n_pads)
-        labels.append([_NO_LABEL] * len(prompt) + answer + [_NO_LABEL] * n_pads)
+        labels.append([NO_LABEL] * len(prompt) + answer + [NO_LABEL] * n_pads)
     return torch.tensor(ids), torch.tensor(labels)
 
 
 @contextmanager
-def _threads(n: int) -> Iterator[None]:
+def threads(n: int) -> Iterator[None]:
     """Run with n torch threads, and with what there were before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)

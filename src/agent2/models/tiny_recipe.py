@@ -52,3 +52,28 @@ class BuildReport:
     """The probe's last reading, at or above the target."""
     seconds: float
     history: Sequence[ProbePoint]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRecipe:
+    """All that the weights of a model trained on chats depend on, the corpus aside (`agent2.models.tiny_chats`)."""
+
+    model: TinyRecipe
+    """Size, vocabulary, context, learning rates, warm-up, seed and threads; its stopping rule is not used."""
+    steps: tuple[int, ...]
+    """Of each stage of the corpus."""
+    batch_tokens: int = 4096
+    """Most tokens of one batch, padding included."""
+    pieces: tuple[str, ...] = ()
+    """Strings that are one token wherever they stand."""
+    report_every_steps: int = 50
+
+    @property
+    def seed(self) -> int:
+        """Of the initial weights and the order of the chats."""
+        return self.model.seed
+
+    @property
+    def threads(self) -> int:
+        """Of torch."""
+        return self.model.threads

@@ -89,7 +89,7 @@ def trajectory_svg(evidence: TrialEvidence) -> str:
         axes.patch.set_alpha(0)
         allowed = evidence.deadline - evidence.started_at
         shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
-        unit, unit_name = _time_unit(shown)
+        unit, unit_name = time_unit(shown)
         _draw_base(axes, evidence)
         _draw_submissions(axes, evidence, unit)
         _draw_final(axes, evidence, unit)
@@ -121,7 +121,7 @@ def curves_svg(evidence: TrialEvidence) -> str | None:
         return as_svg(figure, "curves", f"Training metrics over steps: {', '.join(label for label, _ in series)}")
 
 
-def _time_unit(seconds: float) -> tuple[float, str]:
+def time_unit(seconds: float) -> tuple[float, str]:
     """Seconds of the unit to tell a span in, and its name."""
     return next((unit, name) for most, unit, name in TIME_UNITS if seconds < most)
 
@@ -134,7 +134,7 @@ def _is_deadline_near(evidence: TrialEvidence) -> bool:
 def _draw_deadline(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     """The deadline as a line, or as words when it is so far off that the line would squeeze everything else."""
     given = evidence.deadline - evidence.started_at
-    its_unit, its_name = _time_unit(given)
+    its_unit, its_name = time_unit(given)
     allowed = given / unit
     used = (evidence.ended_at - evidence.started_at) / unit
     is_far = not _is_deadline_near(evidence)

@@ -14,6 +14,7 @@ import msgspec
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.reports.charts import curves_svg, trajectory_svg
+from agent2.reports.llm_chart import llm_svg
 from agent2.reports.text import markdown
 from agent2.reports.trial_view import headline, summary_lines, trial_view
 
@@ -36,7 +37,7 @@ class ReportPaths:
 def write_report(evidence: TrialEvidence, analysis: Analysis, out_dir: Path) -> ReportPaths:
     """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    drawn = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence)}
+    drawn = {"trajectory": trajectory_svg(evidence), "curves": curves_svg(evidence), "llm": llm_svg(evidence)}
     figures = {name: svg for name, svg in drawn.items() if svg is not None}
     fields = {"view": trial_view(evidence, analysis), "figures": figures}
     paths = ReportPaths(

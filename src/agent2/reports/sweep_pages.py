@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent2.arena.sweep_effects import PairEffect, axis_effects
 from agent2.arena.sweep_records import FINISHED, AgentComparison, AgentSummary, SweepRow, summarise_agents
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.sweep_charts import MAX_LINES, forest_svg
+from agent2.reports.sweep_effects import AXIS_NAMES, PAIR_NAMES, axis_rows, pair_rows
 from agent2.reports.text import clean
-from agent2.reports.words import DASH, duration, p_words, percent, points, score_words
+from agent2.reports.words import DASH, dollars, duration, p_words, percent, points, score_words
+from agent2.stats.measure import Measure
 
 FORMAT = "agent2-sweep-1"
 ROW_NAMES = (
-    "agent",
+    "stack",
     "seed",
     "base, private",
     "best public",
@@ -25,10 +28,12 @@ ROW_NAMES = (
     "noise",
     "route",
     "time",
+    "LLM tokens",
+    "LLM cost",
     "state",
 )
 AGENT_NAMES = (
-    "agent",
+    "stack",
     "trials",
     "with a gain",
     "mean gain",
@@ -36,8 +41,11 @@ AGENT_NAMES = (
     "min to max",
     "beyond noise",
     "routes",
+    "completed alone",
+    "failures recovered",
+    "LLM cost",
 )
-COMPARISON_NAMES = ("agents", "difference, points", "95% interval", "p", "items", "seeds", "method")
+COMPARISON_NAMES = ("stacks", "difference, points", "95% interval", "p", "items", "seeds", "method")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,17 @@ class SweepReportPaths:
 
 
 def write_sweep_report(
-    rows: Sequence[SweepRow], comparisons: Sequence[AgentComparison], out_dir: Path, title: str = "Sweep"
+    rows: Sequence[SweepRow],
+    comparisons: Sequence[AgentComparison],
+    out_dir: Path,
+    title: str = "Sweep",
+    effects: Sequence[PairEffect] = (),
 ) -> SweepReportPaths:
-    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
+    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced.
+
+    effects: of drivers and agent systems, where the sweep has several.
+    """
+    widest = axis_effects(effects)
     out_dir.mkdir(parents=True, exist_ok=True)
     summaries = summarise_agents(rows)
     figure = forest_svg(rows)
@@ -64,6 +80,8 @@ def write_sweep_report(
         "rows": (ROW_NAMES, [row_cells(row) for row in rows]),
         "agents": (AGENT_NAMES, [_agent_cells(summary) for summary in summaries]),
         "comparisons": (COMPARISON_NAMES, [_comparison_cells(comparison) for comparison in comparisons]),
+        "effects": (AXIS_NAMES, axis_rows(widest)),
+        "pairs": (PAIR_NAMES, pair_rows(effects)),
     }
     paths = SweepReportPaths(*(out_dir / name for name in ("sweep.json", "sweep.md", "sweep.html", "forest.svg")))
     record = {
@@ -72,6 +90,8 @@ def write_sweep_report(
         "rows": [asdict(row) for row in rows],
         "agents": [asdict(summary) for summary in summaries],
         "comparisons": [asdict(comparison) for comparison in comparisons],
+        "effects": [asdict(effect) for effect in widest],
+        "pair_effects": [asdict(pair) for pair in effects],
     }
     write_text(paths.figure, figure)
     write_json(paths.json, record)
@@ -86,7 +106,7 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def row_table(rows: Sequence[SweepRow]) -> Table:
     """The trials for a terminal: narrow, scores without their intervals."""
-    names = ("agent", "seed", "base", "public", "private", "gain, points", "noise", "route")
+    names = ("stack", "seed", "base", "public", "private", "gain, points", "noise", "route")
     return names, [_narrow_cells(row) for row in rows]
 
 
@@ -105,12 +125,14 @@ def row_cells(row: SweepRow) -> tuple[str, ...]:
         {True: "within", False: "beyond", None: DASH}[row.within_noise],
         clean(row.route) or DASH,
         duration(row.seconds),
-        clean(row.state),
+        DASH if row.llm_tokens is None else f"{row.llm_tokens:,}",
+        DASH if row.llm_tokens is None else dollars(row.llm_dollars),
+        clean(row.state) + ("" if row.mode_kept in {"", "pass"} else f", mode {row.mode}: {row.mode_kept}"),
     )
 
 
 def _narrow_cells(row: SweepRow) -> tuple[str, ...]:
-    agent, seed, _, _, _, gain, noise, route, _, state = row_cells(row)
+    agent, seed, _, _, _, gain, noise, route, _, _, _, state = row_cells(row)
     scores = (percent(score.value if score is not None else None) for score in (row.base, row.public, row.private))
     return (agent, seed, *scores, gain, noise, route if row.state == FINISHED else state)
 
@@ -137,7 +159,24 @@ def _agent_cells(summary: AgentSummary) -> tuple[str, ...]:
         span,
         f"{summary.n_beyond_noise} of {summary.n_with_gain}",
         clean(routes) or DASH,
+        _share(summary.autonomy),
+        _share(summary.recovery),
+        _cost(summary),
     )
+
+
+def _share(share: Measure | None) -> str:
+    if share is None:
+        return DASH
+    span = f" [{percent(share.low)}, {percent(share.high)}]" if share.low is not None else ""
+    return f"{percent(share.value)}{span} (n = {share.n})"
+
+
+def _cost(summary: AgentSummary) -> str:
+    if summary.llm_tokens is None:
+        return DASH
+    known = dollars(summary.llm_dollars)
+    return f"{known} + {summary.n_unknown_cost} trials unknown" if summary.n_unknown_cost else known
 
 
 def _comparison_cells(comparison: AgentComparison) -> tuple[str, ...]:
@@ -155,5 +194,7 @@ def _comparison_cells(comparison: AgentComparison) -> tuple[str, ...]:
 def _subtitle(rows: Sequence[SweepRow]) -> str:
     n_finished = sum(row.state == FINISHED for row in rows)
     cut = f"; the figure shows the first {MAX_LINES}" if len(rows) > MAX_LINES else ""
-    agents, seeds = len({row.agent for row in rows}), len({row.seed for row in rows})
-    return f"{len(rows)} trials ({n_finished} finished), {agents} agents, {seeds} seeds{cut}"
+    stacks, seeds = len({row.agent for row in rows}), len({row.seed for row in rows})
+    drivers = len({row.driver for row in rows if row.driver is not None})
+    driven = f", {drivers} drivers" if drivers else ""
+    return f"{len(rows)} trials ({n_finished} finished), {stacks} stacks{driven}, {seeds} seeds{cut}"

@@ -11,7 +11,9 @@ import msgspec
 from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.result import final_record
 from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind
+from agent2.arena.assignment import Mode
 from agent2.arena.evidence import SubmissionRecord, TrialEvidence
+from agent2.reports.llm_view import LlmView, command_rows, conduct_rows, llm_view, llm_words
 from agent2.reports.text import clean
 from agent2.reports.words import count, duration, p_words, percent, points, ratio, score_words, size
 
@@ -49,6 +51,11 @@ class TrialView:
     stages: tuple[VerdictView, ...]
     criteria: tuple[VerdictView, ...]
     failures: tuple[VerdictView, ...]
+    conduct: tuple[Row, ...]
+    """Mode, autonomy and recovery."""
+    conduct_proof: tuple[Row, ...]
+    llm: LlmView | None
+    commands: tuple[Row, ...]
     process: tuple[Row, ...]
     revisions: tuple[Row, ...]
     processes: tuple[Row, ...]
@@ -67,6 +74,8 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         "failures": len(analysis.failures),
         "code revisions": len(analysis.changes),
         "processes": len(evidence.processes),
+        "commands": len(evidence.commands),
+        "LLM calls": len(evidence.llm.calls) if evidence.llm is not None else 0,
     }
     return TrialView(
         title=clean(f"{evidence.agent}{driver} on {task.name}"),
@@ -86,6 +95,10 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         ),
         criteria=tuple(VerdictView(c.name, c.verdict.value, clean(c.reason)) for c in analysis.criteria),
         failures=_failures(analysis),
+        conduct=conduct_rows(analysis),
+        conduct_proof=_proof((*analysis.mode.evidence, *analysis.autonomy.evidence, *analysis.recovery.evidence)),
+        llm=llm_view(evidence),
+        commands=command_rows(evidence),
         process=_process(analysis),
         revisions=_revisions(analysis),
         processes=_processes(evidence),
@@ -114,12 +127,14 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> list[tuple[str, str
         ("public minus private", f"{points(result.selection_gap_points)} points (same checkpoint)"),
         ("route", clean(f"{analysis.route.label}: {analysis.route.reason}")),
         ("budget used", _budget_words(evidence, analysis)),
+        ("LLM", llm_words(evidence.llm) if evidence.llm is not None else ""),
+        ("mode", conduct_rows(analysis)[0][1] if evidence.mode is not Mode.FREE else ""),
         ("agent's phase", f"{evidence.agent_end.value}, {_exit_words(evidence)}"),
         ("sandbox", "NONE: the result proves nothing to others" if evidence.sandbox == "none" else evidence.sandbox),
     ]
     if result.selection_gap_points is None:
         rows = [row for row in rows if row[0] != "public minus private"]
-    return rows
+    return [row for row in rows if row[1]]
 
 
 def summary_lines(evidence: TrialEvidence, analysis: Analysis) -> list[str]:
@@ -267,7 +282,7 @@ def _process(analysis: Analysis) -> tuple[Row, ...]:
         ("span of the training logs", duration(cost.training_log_s)),
         ("largest resident memory of a process", size(cost.max_rss_bytes)),
         ("CPU time of all processes", duration(cost.cpu_s)),
-        ("GPU-hours", f"{cost.gpu_hours:.2f}"),
+        ("GPU-hours", "not measured" if cost.gpu_hours is None else f"{cost.gpu_hours:.2f}"),
     )
 
 

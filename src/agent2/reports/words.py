@@ -58,3 +58,10 @@ def ratio(value: float | None) -> str:
 def count(value: int | None) -> str:
     """A whole number, or a dash."""
     return DASH if value is None else str(value)
+
+
+def dollars(value: float | None) -> str:
+    """US dollars, small amounts with four decimals; unknown is said, it is not a zero."""
+    if value is None:
+        return "unknown"
+    return f"${value:,.2f}" if value >= 10 else f"${value:.4f}"

@@ -1,7 +1,9 @@
 """Agents of the arena: a folder with `agent.yaml` and the agent's own files; `--agent PATH` takes a user's own.
 
 The folder is bound read-only at /agent in the sandbox. An agent is any program: it reads the environment
-variables named in ASSIGNMENT.md, works in the workspace and talks to the grading API over HTTP.
+variables named in ASSIGNMENT.md, works in the workspace and talks to the grading API over HTTP. One that is driven
+by an LLM says so (`llm`), and one whose program comes from elsewhere says how it is installed (`install`). The texts
+of `command`, `environment` and `files` may hold the template fields of `agent2.arena.systems.launch`.
 """
 
 from dataclasses import dataclass
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from agent2.arena.gateway.settings import WireProtocol
+from agent2.arena.systems.spec import InstallSpec, Pattern, TranscriptSpec
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError, unknown_name
 from agent2.records import digest_of
@@ -29,6 +33,16 @@ class AgentSpec(StrictModel):
     """Variables set for the agent, beside those of the assignment."""
     pass_environment: list[str] = Field(default_factory=list)
     """Names of host variables that are passed through; nothing else of the host's environment is."""
+    llm: WireProtocol | None = None
+    """Driven by an LLM, to which it speaks this protocol; None: it uses none."""
+    install: InstallSpec | None = None
+    """How `agent2 agents install` gets the system that the command starts; None: nothing to install."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Path below the agent's home -> text of a file that is there when it starts."""
+    transcript: TranscriptSpec | None = None
+    """Where it says itself which command lines it ran; None: they are taken from process samples."""
+    volatile: list[Pattern] = Field(default_factory=list)
+    """Regular expressions for what differs from run to run in its requests; masked before a replay compares them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,8 @@ class Agent:
 
     spec: AgentSpec
     folder: Path
+    asked_as: str = ""
+    """The name or path that it was loaded by."""
 
     @property
     def digest(self) -> str:
@@ -65,7 +81,7 @@ def load_agent(name_or_path: str) -> Agent:
                 raise ConfigError(f"--agent {name_or_path}: to use the folder of that name, write ./{name_or_path}")
             raise unknown_name("agent", name_or_path, agent_names(), "--agent")
         folder = _packaged() / name_or_path
-    return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve())
+    return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve(), asked_as=name_or_path)
 
 
 def _packaged() -> Path:

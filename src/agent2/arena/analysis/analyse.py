@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 
+from agent2.arena.analysis.autonomy import autonomy_of, recovery_of
 from agent2.arena.analysis.criteria import success_criteria
 from agent2.arena.analysis.failures import failures_of
+from agent2.arena.analysis.mode import mode_finding
 from agent2.arena.analysis.process import process_metrics, revision_changes
 from agent2.arena.analysis.programs import written_sources
 from agent2.arena.analysis.result import efficiency_of, result_of
 from agent2.arena.analysis.route import submission_routes, trial_route
 from agent2.arena.analysis.stages import stage_verdicts
-from agent2.arena.analysis.verdicts import Analysis
-from agent2.arena.evidence import TrialEvidence
+from agent2.arena.analysis.verdicts import Analysis, ModeFinding, Verdict
+from agent2.arena.evidence import LlmRecord, TrialEvidence
 
 
 def analyse(evidence: TrialEvidence) -> Analysis:
@@ -19,6 +21,7 @@ def analyse(evidence: TrialEvidence) -> Analysis:
     routes = submission_routes(evidence)
     route = trial_route(evidence, routes)
     failures = failures_of(evidence)
+    mode = mode_finding(evidence, routes)
     return Analysis(
         result=result,
         process=process_metrics(evidence),
@@ -29,18 +32,41 @@ def analyse(evidence: TrialEvidence) -> Analysis:
         failures=failures,
         efficiency=efficiency_of(evidence),
         changes=revision_changes(evidence.revisions, evidence.started_at),
-        warnings=tuple(_warnings(evidence)),
+        mode=mode,
+        autonomy=autonomy_of(evidence),
+        recovery=recovery_of(evidence, failures),
+        warnings=tuple(_warnings(evidence, mode)),
     )
 
 
-def _warnings(evidence: TrialEvidence) -> Iterator[str]:
+def _warnings(evidence: TrialEvidence, mode: ModeFinding) -> Iterator[str]:
     if evidence.sandbox == "none":
         yield (
             "The agent ran without a sandbox: it could reach hidden items, the network and this machine. "
             "Its scores prove nothing to others."
         )
+    if mode.verdict is not Verdict.PASS:
+        yield f"Mode {mode.mode.value}: {mode.reason}."
+    yield from _llm_warnings(evidence.llm)
     yield from evidence.warnings
     for revision in evidence.revisions[-1:]:
         for facts in written_sources(revision.files):
             if facts.problem is not None:
                 yield f"{facts.path} {facts.problem}; the route is judged without it."
+
+
+def _llm_warnings(llm: LlmRecord | None) -> Iterator[str]:
+    if llm is None:
+        return
+    totals = llm.totals
+    if llm.replay_of is not None:
+        differ = f"; {llm.n_differences} requests were not the recorded ones" if llm.n_differences else ""
+        yield f"A replay of {llm.replay_of}: the LLM's answers are recorded ones{differ}."
+    if totals.calls and totals.n_failed == totals.calls:
+        yield f"None of {totals.calls} LLM calls was answered: the result says nothing about the agent."
+    if totals.n_unknown_cost:
+        yield f"The cost of {totals.n_unknown_cost} of {totals.calls} LLM calls is not known and in no sum."
+    if totals.n_uncounted:
+        yield f"The provider told no token counts for {totals.n_uncounted} LLM calls: the true sum is larger."
+    if totals.n_lost:
+        yield f"{totals.n_lost} LLM calls were lost with the gateway; they count as what was reserved for them."

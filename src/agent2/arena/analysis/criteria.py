@@ -57,7 +57,7 @@ def _trains(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Ver
     crashes = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     trained = trained_submissions(evidence)
     if not trained and not evidence.metrics and not crashes:
-        if evidence.agent_end is AgentEnd.INTERRUPTED or not was_recorded(evidence):
+        if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE} or not was_recorded(evidence):
             return Verdict.UNKNOWN, "no training was recorded"
         return Verdict.FAIL, "nothing was trained"
     if crashes:

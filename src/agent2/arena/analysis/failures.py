@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.verdicts import EvidenceLine, Failure, FailureKind
 from agent2.arena.evidence import AgentEnd, SubmissionRecord, SubmissionState, TrialEvidence
+from agent2.arena.gateway.read import Outcome
 
 REJECTIONS: tuple[tuple[str, str], ...] = (
     ("deadline", r"deadline|time is (up|over)|wall clock"),
@@ -52,6 +53,7 @@ def failures_of(evidence: TrialEvidence) -> tuple[Failure, ...]:
     return (
         *_ending(evidence),
         *_submissions(evidence),
+        *_llm(evidence),
         *_log(evidence),
         *_divergence(evidence),
     )
@@ -87,6 +89,10 @@ def _ending(evidence: TrialEvidence) -> Iterator[Failure]:
     elif end is AgentEnd.INTERRUPTED:
         line = EvidenceLine("events/trial.jsonl", "the agent's phase was closed on resume")
         yield Failure(FailureKind.INTERRUPTED, "the harness stopped; not the agent's doing", None, has_valid, (line,))
+    elif end is AgentEnd.INFRASTRUCTURE:
+        line = EvidenceLine("events/trial.jsonl", evidence.agent_end_reason or "the agent's phase was ended by us")
+        detail = "infrastructure fault; not the agent's doing"
+        yield Failure(FailureKind.GATEWAY_LOST, detail, None, has_valid, (line,))
     if not evidence.submissions:
         line = EvidenceLine("grader.db", "0 submissions")
         yield Failure(FailureKind.NO_SUBMISSION, "the grader received nothing", None, False, (line,))
@@ -107,6 +113,22 @@ def _submissions(evidence: TrialEvidence) -> Iterator[Failure]:
         else:
             continue
         yield Failure(kind, detail, submission.number, recovered, lines)
+
+
+def _llm(evidence: TrialEvidence) -> Iterator[Failure]:
+    """Calls that the provider failed, and the end of the budget; an answer that came afterwards is a recovery."""
+    calls = evidence.llm.calls if evidence.llm is not None else ()
+    answered = [call.number for call in calls if call.outcome == Outcome.OK]
+    last_answer = max(answered, default=0)
+    broken = [call for call in calls if call.outcome in {Outcome.FAILED, Outcome.PARTIAL, Outcome.LOST}]
+    refused = [call for call in calls if call.outcome == Outcome.REFUSED]
+    for kind, found in ((FailureKind.LLM_FAILED, broken), (FailureKind.LLM_BUDGET, refused)):
+        if found:
+            lines = tuple(
+                EvidenceLine(f"llm/exchanges.jsonl: call {call.number}", call.fault or f"status {call.status}")
+                for call in found[-_PROOF_LINES:]
+            )
+            yield Failure(kind, f"{len(found)} of {len(calls)} calls", None, last_answer > found[-1].number, lines)
 
 
 def _log(evidence: TrialEvidence) -> Iterator[Failure]:

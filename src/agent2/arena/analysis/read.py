@@ -5,19 +5,21 @@ from the workspace itself; what an agent wrote comes out of the recorder's copie
 counted, and named among the warnings. Keys that are not known are ignored: newer harnesses may write more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from dulwich.object_store import iter_tree_contents
 from dulwich.repo import Repo
 from pydantic import ValidationError
 
 from agent2.arena.agents import load_agent
+from agent2.arena.analysis.read_llm import read_gpu_hours, read_interventions, read_llm
+from agent2.arena.assignment import Mode
 from agent2.arena.eventlog import Events, read_events
 from agent2.arena.evidence import (
     AgentEnd,
+    CommandLine,
     MetricPoint,
     NoiseBand,
     PairedGain,
@@ -26,29 +28,15 @@ from agent2.arena.evidence import (
     SplitScore,
     TrialEvidence,
 )
-from agent2.arena.grader.store import read_submissions
 from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.revision_files import revision_files
+from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, Split
 
 LOG_TAIL_CHARACTERS = 20_000
 DESIGN_FILE = "output/design.json"
-DATA_ENDINGS = (".jsonl", ".csv", ".tsv", ".log", ".lock")
-CHECKPOINT_FILES = frozenset(
-    {
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.json",
-        "merges.txt",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "generation_config.json",
-        "trainer_state.json",
-        "model.safetensors.index.json",
-    }
-)
-"""Written by libraries, not by the agent; left out of the revisions shown."""
 MAX_AGENT_FILE_BYTES = 200_000
 
 
@@ -65,7 +53,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     warnings += [str(row.get("reason", "")) for row in events.rows if row.get("event") == "recording_failed"]
     started, ended = _needed(events, "agent_started", paths), _needed(events, "agent_ended", paths)
     final, noise = _needed(events, "final_scored", paths), _needed(events, "noise_measured", paths)
-    submissions = tuple(read_submissions(paths.grader_db)) if paths.grader_db.exists() else ()
+    submissions = read_submissions_of(paths)
     revisions = _revisions(paths, warnings)
     processes = _records(paths.processes_log, ProcessSample, warnings)
     agent_end = AgentEnd(ended["end"])
@@ -96,6 +84,12 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         noise=NoiseBand(float(noise["half_width"]), int(noise["n_replicates"])),
         submissions=submissions,
         revisions=revisions,
+        agent_end_reason=str(ended.get("reason", "")),
+        mode=Mode(str(config.get("mode", Mode.FREE.value))),
+        llm=read_llm(paths, config),
+        commands=_records(paths.commands_log, CommandLine, warnings, _untimed),
+        interventions=read_interventions(paths, warnings),
+        gpu_hours=read_gpu_hours(paths),
         processes=processes,
         metrics=_records(paths.metrics_log, MetricPoint, warnings),
         design=_design(revisions),
@@ -162,17 +156,25 @@ def _damage(logs: Mapping[str, Events]) -> list[str]:
     return [f"{name}: {log.n_torn} damaged line(s) left out." for name, log in logs.items() if log.n_torn]
 
 
-RecordT = TypeVar("RecordT", ProcessSample, MetricPoint)
+RecordT = TypeVar("RecordT", ProcessSample, MetricPoint, CommandLine)
+_Row = dict[str, JsonValue]
 
 
-def _records(path: Path, kind: type[RecordT], warnings: list[str]) -> tuple[RecordT, ...]:
+def _untimed(row: _Row) -> _Row:
+    """A log's rows all have a time; a command whose own record has none loses it again."""
+    return row if row.get("is_timed") else {**row, "t": None}
+
+
+def _records(
+    path: Path, kind: type[RecordT], warnings: list[str], change: Callable[[_Row], _Row] = lambda row: row
+) -> tuple[RecordT, ...]:
     """The rows of a log as records; rows that do not fit are counted as damaged."""
     events = read_events(path)
     found: list[RecordT] = []
     n_bad = events.n_torn
     for row in events.rows:
         try:
-            found.append(msgspec.convert(row, kind, strict=False))
+            found.append(msgspec.convert(change(row), kind, strict=False))
         except msgspec.ValidationError:
             n_bad += 1
     if n_bad:
@@ -190,7 +192,7 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
         try:
             texts: dict[bytes, str] = {}
             for row in rows:
-                files = _files_of(repository, row["id"].encode(), texts)
+                files = revision_files(repository, row["id"], texts)
                 if files is None:
                     n_bad += 1
                     continue
@@ -202,23 +204,6 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     if n_bad:
         warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
     return tuple(found)
-
-
-def _files_of(repository: Repo, commit_id: bytes, texts: dict[bytes, str]) -> dict[str, str] | None:
-    """Path -> text of one commit, equal blobs shared; None if the commit is not there."""
-    try:
-        tree = repository[commit_id].tree
-    except (KeyError, ValueError):
-        return None
-    files: dict[str, str] = {}
-    for entry in iter_tree_contents(repository.object_store, tree):
-        path = entry.path.decode(errors="backslashreplace")
-        if path.endswith(DATA_ENDINGS) or path.rpartition("/")[2] in CHECKPOINT_FILES:
-            continue
-        if entry.sha not in texts:
-            texts[entry.sha] = repository[entry.sha].data.decode(errors="replace")
-        files[path] = texts[entry.sha]
-    return files
 
 
 def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:

@@ -61,6 +61,11 @@ def training_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
     return tuple(program for program in ran_programs(evidence) if _algorithms(program))
 
 
+def training_steps(evidence: TrialEvidence) -> list[tuple[Algorithm, EvidenceLine]]:
+    """Every training method in every program that ran, handed in or not."""
+    return [step for program in ran_programs(evidence) for step in _algorithms(program)]
+
+
 def _submission_route(
     submission: SubmissionRecord, since: float, evidence: TrialEvidence, programs: Sequence[Program]
 ) -> RouteFinding:

@@ -129,9 +129,9 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
         verdict = Verdict.PASS if has_recovered and not broken else Verdict.PARTIAL
         recovery = "recovered: a valid submission followed" if has_recovered else "with failures on the way"
         return StageVerdict(stage, verdict, f"{recovery} ({'; '.join(bumps)})", lines)
-    if evidence.agent_end is AgentEnd.INTERRUPTED:
+    if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE}:
         return StageVerdict(
-            stage, Verdict.UNKNOWN, "the harness was interrupted before anything trained was scored", lines
+            stage, Verdict.UNKNOWN, "the harness failed the agent before anything trained was scored", lines
         )
     if not training_programs(evidence) and not evidence.metrics:
         return StageVerdict(stage, Verdict.FAIL, "nothing was trained", lines)

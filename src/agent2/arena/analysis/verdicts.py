@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent2.arena.assignment import Mode
 from agent2.arena.tasks import Stage
 
 
@@ -215,6 +216,11 @@ class FailureKind(StrEnum):
     DEADLINE = "stopped at the deadline"
     LIMIT = "broke a limit of the sandbox"
     INTERRUPTED = "harness interrupted"
+    LLM_FAILED = "LLM calls failed"
+    """The provider answered with errors, broke off or did not answer."""
+    LLM_BUDGET = "LLM budget used up"
+    GATEWAY_LOST = "LLM gateway lost"
+    """Ours, not the agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +248,53 @@ class Efficiency:
     """Largest resident memory of one process."""
     cpu_s: float | None
     """CPU time of all recorded processes."""
-    gpu_hours: float
+    gpu_hours: float | None
+    """None: not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModeFinding:
+    """Whether the agent kept to the routes that it was allowed."""
+
+    mode: Mode
+    verdict: Verdict
+    """PARTIAL: what it handed in did, other programs of it did not."""
+    reason: str
+    evidence: tuple[EvidenceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Autonomy:
+    """Whether the agent completed the task by itself."""
+
+    n_interventions: int
+    """Reported ones, during its phase."""
+    is_completed: bool
+    """A submission could be scored."""
+    is_autonomous: bool
+    """Completed without any intervention."""
+    evidence: tuple[EvidenceLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the agent did after something failed."""
+
+    n_failures: int
+    """Failures that an agent can recover from."""
+    n_recovered: int
+    """Followed by a submission that could be scored."""
+    n_unknown: int
+    """Those for which that cannot be told."""
+    rate: float | None
+    """Recovered among those that can be told; None without any."""
+    n_commands: int
+    """Command lines in the agent's own record."""
+    n_failed_commands: int
+    n_followed_by_success: int
+    """Failed commands after which another command succeeded."""
+    evidence: tuple[EvidenceLine, ...] = ()
+    """Commands that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,5 +332,8 @@ class Analysis:
     failures: tuple[Failure, ...]
     efficiency: Efficiency
     changes: tuple[RevisionChange, ...]
+    mode: ModeFinding
+    autonomy: Autonomy
+    recovery: Recovery
     warnings: tuple[str, ...]
     """What a reader must know before trusting the rest: no sandbox, damaged logs, unparsable code."""

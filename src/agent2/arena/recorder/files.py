@@ -78,3 +78,22 @@ def _read(descriptor: int, name: str, inside: Path, max_bytes: int) -> FoundFile
     raw_path = os.fsencode(inside / name)
     path = raw_path.decode(errors="backslashreplace")
     return FoundFile(path=path, raw_path=raw_path, size=len(data), mtime=status.st_mtime, data=data)
+
+
+def read_beneath(root: Path, path: str, max_bytes: int) -> bytes | None:
+    """One regular file below `root`, no step of the way a link; None if there is none, or it is too large."""
+    *folders, name = Path(path).parts
+    if not name or ".." in folders or name == ".." or Path(path).is_absolute():
+        return None
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        found = _read(descriptor, name, Path(*folders), max_bytes)
+    except OSError:
+        return None  # a folder on the way is not there, or is a link
+    finally:
+        os.close(descriptor)
+    return found.data if found is not None else None

@@ -12,7 +12,6 @@ Nothing is downloaded here, and no real key is known here. Files of the launch a
 by `LaunchPlan.write`, are bound read-only and are copied to the agent's home before its program starts.
 """
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,17 +22,20 @@ import jinja2
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
-from agent2.arena.systems.installed import InstalledSystem, require_installed
+from agent2.arena.systems.installed import INSIDE, require_installed, system_mounts
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import HOME, Mount
 
 LAUNCH = "/launch"
 """Where the files of the launch lie inside."""
-INSTALLED = "/installed"
-"""Where the installed system lies inside."""
 UNCONTAINED = "none"
 """The sandbox in which the home folder is the user's own; agents get another one there."""
+
+LLM_FIELDS = ("llm_url", "llm_key", "model")
+SYSTEM_FIELDS = ("installed", "program")
+FIELDS = (*LLM_FIELDS, *SYSTEM_FIELDS, "prompt", "prompt_file", "workspace", "home", "agent")
+"""All template fields; the first two groups exist only for agents that have an LLM, or a system to install."""
 
 _COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
 
@@ -109,9 +111,9 @@ def launch_plan(
     mounts = [Mount(folder, LAUNCH)]
     program: tuple[str, ...] = ()
     if system is not None:
-        fields["installed"] = sandbox.visible_path(system.tree, INSTALLED)
-        program = tuple(_moved(word, system, str(fields["installed"])) for word in system.program)
-        mounts += [Mount(system.tree, INSTALLED), *(Mount(path, str(path)) for path in system.runtime_outside_usr)]
+        shown, program = system_mounts(system, sandbox)
+        fields["installed"] = sandbox.visible_path(system.tree, INSIDE)
+        mounts += shown
     fill = _Filler(f"agent {spec.name}", fields)
     command = _command(spec.command, program, fill)
     environment = fill.all("environment", spec.environment)
@@ -140,16 +142,12 @@ def _command(words: list[str], program: tuple[str, ...], fill: "_Filler") -> tup
     return tuple(filled)
 
 
-def _moved(word: str, system: InstalledSystem, inside: str) -> str:
-    """A word of the installed program's command line as the sandboxed program must spell it."""
-    tree = str(system.tree)
-    return inside + word[len(tree) :] if word == tree or word.startswith(tree + os.sep) else word
-
-
 def _inside_home(name: str) -> str:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise ConfigError(f"files: {name!r} leads out of the home folder; write it relative to it, as .tool/config.json")
+        raise ConfigError(
+            f"files: {name!r} leads out of the home folder; write it relative to it, as .tool/config.json"
+        )
     return str(path)
 
 

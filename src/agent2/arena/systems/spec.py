@@ -57,6 +57,10 @@ class PythonPackage(StrictModel):
     """What `python -m` runs."""
     requirements: list[str] = Field(default_factory=list)
     """Further requirements, pinned (`name==version`) where a newer one breaks the package."""
+    constraints: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+$")
+    """File in the agent's folder with the version of everything that is installed along, as `pip freeze` prints it."""
+    without_wheel: list[str] = Field(default_factory=list)
+    """Names of packages that come as source only; for all others wheels are insisted on, which run no script."""
     python: tuple[int, int] = (3, 11)
     """Lowest version of Python, as [3, 12]."""
 
@@ -104,7 +108,7 @@ class InstallSpec(StrictModel):
     @property
     def version_pattern(self) -> str:
         """Regular expression for what the program says of its version."""
-        return self.version_output or rf"(?<![0-9.]){re.escape(self.version)}(?![0-9.])"
+        return self.version_output or rf"(?<![0-9.]){re.escape(self.version)}(?!\.?[0-9])"
 
 
 def program_path(package: NpmPackage, machine: str = MACHINE) -> str:

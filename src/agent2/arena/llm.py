@@ -1,0 +1,147 @@
+"""The driver of a trial: checked before anything starts, reached through a gateway while the agent works.
+
+The gateway is a process of its own that holds the key and listens on a unix socket alone in its folder; inside
+the sandbox it is a loopback port beside that of the grading API. The agent has a dummy key.
+
+Does NOT promise that the provider knows the model: its first answer tells.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent2.arena.agents import Agent
+from agent2.arena.assignment import InsidePaths, TrialConfig
+from agent2.arena.eventlog import read_events
+from agent2.arena.gateway.control import Gateway
+from agent2.arena.gateway.drivers import Driver
+from agent2.arena.gateway.prices import load_prices
+from agent2.arena.gateway.settings import GatewaySettings, ReplaySettings, TokenCounts
+from agent2.arena.paths import TrialPaths
+from agent2.arena.systems.launch import LlmInside
+from agent2.errors import ConfigError
+
+LLM_PORT = 8001
+"""Loopback port of the gateway inside a sandbox."""
+LATE_S = 120.0
+"""The gateway begins no call this long after the agent's time must be over; the agent is stopped before."""
+ARENA_VOLATILE = (
+    r'\\*"(timestamp|elapsed_seconds|start_time|end_time|last_submit_time|now|remaining)\\*"\s*:\s*\\*"?[^,}\s"\\]+',
+    r"\b19[0-9]{8}\b",
+)
+"""What differs from run to run in the grading API's answers; the sandbox's user id."""
+
+
+def require_driver(agent: Agent, config: TrialConfig) -> None:
+    """See that the agent and its driver fit, that the key is there, and that the budget can be held.
+
+    Raises ConfigError.
+    """
+    protocol, driver = agent.spec.llm, config.driver_record
+    if protocol is None:
+        if driver is not None:
+            raise ConfigError(
+                f"agent {agent.spec.name} is driven by no LLM (its agent.yaml has no key llm); leave out --driver"
+            )
+        return
+    if driver is None:
+        raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; name one, as in --driver openai/gpt-5.1")
+    if driver.api_key_env in agent.spec.pass_environment:
+        raise ConfigError(
+            f"agent {agent.spec.name}: pass_environment lets the key in {driver.api_key_env} into the sandbox; take it "
+            "out of its agent.yaml: the agent has {{llm_url}} and {{llm_key}} in its place"
+        )
+    if config.replay is not None:
+        return
+    driver.require(protocol)
+    driver.resolved()
+    dollars = config.budget.llm_dollars
+    if dollars is not None and load_prices(_prices(config)).cost(driver.model, TokenCounts(1, 1)) is None:
+        raise ConfigError(
+            f"budget.llm_dollars={dollars:g} cannot be held: the price of {driver.model!r} is not known; name a price "
+            "file with --set prices=FILE, or set budget.llm_tokens instead"
+        )
+
+
+def _prices(config: TrialConfig) -> Path | None:
+    return Path(config.prices) if config.prices is not None else None
+
+
+@contextmanager
+def open_gateway(
+    agent: Agent, config: TrialConfig, paths: TrialPaths, inside: InsidePaths
+) -> Iterator["GatewayWatch | None"]:
+    """A gateway for the agent's phase; None for an agent without a driver.
+
+    Raises ConfigError as `require_driver`, and if it does not start.
+    """
+    require_driver(agent, config)
+    if agent.spec.llm is None or config.driver_record is None:
+        yield None
+        return
+    paths.llm_socket.parent.mkdir(parents=True, exist_ok=True)
+    gateway = Gateway.start(gateway_settings(agent, config, config.driver_record, paths, inside))
+    try:
+        yield GatewayWatch(gateway)
+    finally:
+        gateway.stop()
+
+
+def llm_inside(agent: Agent, config: TrialConfig, inside: InsidePaths) -> LlmInside | None:
+    """The driver as the agent sees it; None for an agent without one."""
+    if agent.spec.llm is None or config.driver_record is None:
+        return None
+    return LlmInside(url=inside.llm_url, key=config.llm_key, model=config.driver_record.model)
+
+
+def gateway_settings(
+    agent: Agent, config: TrialConfig, driver: Driver, paths: TrialPaths, inside: InsidePaths
+) -> GatewaySettings:
+    """What the gateway of a trial is told."""
+    replay = None
+    if config.replay is not None:
+        source = TrialPaths(Path(config.replay.trial))
+        volatile = (*agent.spec.volatile, *ARENA_VOLATILE, *_place_patterns(source, inside))
+        replay = ReplaySettings(source=source.llm, strict=config.replay.strict, volatile=volatile)
+    budget = config.budget
+    return GatewaySettings(
+        socket=paths.llm_socket,
+        record=paths.llm,
+        endpoints=driver.resolved() if replay is None else (),
+        model=driver.model,
+        dummy_key=config.llm_key,
+        prices=_prices(config),
+        max_tokens=budget.llm_tokens,
+        max_dollars=budget.llm_dollars,
+        deadline=time.time() + budget.wall_clock_s + LATE_S,
+        replay=replay,
+    )
+
+
+def _place_patterns(source: TrialPaths, inside: InsidePaths) -> tuple[str, ...]:
+    """Without a sandbox, folders and ports are the host's and differ: patterns for those of both trials."""
+    before = read_events(source.trial_log).last("agent_started") or {}
+    places = {inside.workspace, str(before.get("workspace", inside.workspace))}
+    ports = {inside.grading_port, inside.llm_port}
+    ports |= {before[key] for key in ("grading_port", "llm_port") if isinstance(before.get(key), int)}
+    moved = tuple(re.escape(place) for place in sorted(places, key=len, reverse=True)) if len(places) > 1 else ()
+    return (*moved, *(rf"127\.0\.0\.1:{port}\b" for port in sorted(ports))) if moved else ()
+
+
+class GatewayWatch:
+    """Tells when a gateway is gone for good."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def __call__(self) -> str | None:
+        """One sentence once the gateway was given up; None while it runs or is being started again."""
+        failure = self._gateway.failure
+        return None if failure is None else f"{failure} (not the agent's doing)"
+
+    @property
+    def n_restarts(self) -> int:
+        """How often it died and came back."""
+        return self._gateway.n_restarts

@@ -1,0 +1,152 @@
+"""The HTTP server of a scripted LLM.
+
+Answers like a provider: GET /v1/models, POST /v1/chat/completions, /v1/responses, /v1/messages (and its
+count_tokens), /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens. With a key, a request
+that does not carry it gets 401. Each request leaves one line in the log: which step it got, its usage, never its
+text or its key. Keeps nothing between requests.
+"""
+
+import asyncio
+import gzip
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import zstandard
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from agent2.arena.scripted_llm import anthropic, gemini, openai_chat, openai_responses
+from agent2.arena.scripted_llm.conversation import Reply, decide
+from agent2.arena.scripted_llm.script import Script
+
+COUNTED_TOKENS = 123
+"""What the paths that count tokens say; nothing is billed for them."""
+MAX_BODY = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How to read and answer the requests of one path."""
+
+    name: str
+    module: ModuleType
+    named_events: bool
+    """Whether each event of a stream has a line with its type."""
+    ends_with_done: bool
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "/chat/completions": Protocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
+    "/responses": Protocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
+    "/messages": Protocol("anthropic", anthropic, named_events=True, ends_with_done=False),
+    ":generateContent": Protocol("gemini", gemini, named_events=False, ends_with_done=False),
+    ":streamGenerateContent": Protocol("gemini", gemini, named_events=False, ends_with_done=False),
+}
+"""How a path ends -> its protocol."""
+
+
+def make_app(script: Script, log: Path | None = None, key: str | None = None) -> FastAPI:
+    """The server's application.
+
+    log: file to append one JSON line a request to. key: what a request must carry, in any of the protocols' headers.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/{path:path}")
+    async def get(path: str) -> Response:
+        if path.endswith("models"):
+            model = {"id": script.model, "object": "model", "owned_by": "script"}
+            return JSONResponse({"object": "list", "data": [model]})
+        if path in {"", "health"}:
+            return JSONResponse({"ok": True})
+        return _error(404, f"/{path} is not served")
+
+    @app.post("/{path:path}")
+    async def post(path: str, request: Request) -> Response:
+        if key is not None and not secrets.compare_digest(_key_of(request), key):
+            _note(log, {"path": f"/{path}", "status": 401})
+            return _error(401, "wrong key")
+        if path.endswith("/count_tokens"):
+            return JSONResponse({"input_tokens": COUNTED_TOKENS})
+        if path.endswith(":countTokens"):
+            return JSONResponse({"totalTokens": COUNTED_TOKENS})
+        protocol = next((p for ending, p in PROTOCOLS.items() if f"/{path}".endswith(ending)), None)
+        if protocol is None:
+            return _error(404, f"/{path} is not served")
+        try:
+            body = _decoded(await request.body(), request.headers.get("content-encoding", ""))
+        except (ValueError, OSError, zstandard.ZstdError) as error:
+            return _error(400, f"the body is no JSON object: {error}")
+        reply = decide(script, protocol.module.read(body))
+        is_streamed = path.endswith(":streamGenerateContent") or bool(body.get("stream"))
+        _note(log, _line(path, protocol, body, reply, is_streamed))
+        await asyncio.sleep(reply.delay_s)
+        if not is_streamed:
+            return JSONResponse(protocol.module.answer(body, reply))
+        lines = _event_lines(protocol, protocol.module.events(body, reply))
+        return StreamingResponse(_paced(lines), media_type="text/event-stream")
+
+    return app
+
+
+def _line(path: str, protocol: Protocol, body: Mapping[str, Any], reply: Reply, is_streamed: bool) -> dict[str, Any]:
+    return {
+        "path": f"/{path}",
+        "protocol": protocol.name,
+        "status": 200,
+        "step": reply.step,
+        "model": body.get("model"),
+        "stream": is_streamed,
+        "tools": 0 if reply.call is None else 1,
+        "usage": reply.usage.model_dump(),
+    }
+
+
+def _event_lines(protocol: Protocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
+    for event in events:
+        head = f"event: {event['type']}\n" if protocol.named_events else ""
+        yield f"{head}data: {json.dumps(event)}\n\n"
+    if protocol.ends_with_done:
+        yield "data: [DONE]\n\n"
+
+
+async def _paced(lines: Iterator[str]) -> AsyncIterator[str]:
+    """One write for each event, so that readers see a stream and not one block."""
+    for line in lines:
+        yield line
+        await asyncio.sleep(0)
+
+
+def _key_of(request: Request) -> str:
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+    headers = (request.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key"))
+    return next(filter(None, (bearer, *headers, request.query_params.get("key", ""))), "")
+
+
+def _decoded(raw: bytes, encoding: str) -> dict[str, Any]:
+    if encoding == "gzip":
+        raw = gzip.decompress(raw)
+    elif encoding == "zstd":
+        raw = zstandard.ZstdDecompressor().decompress(raw, max_output_size=MAX_BODY)
+    body = json.loads(raw)
+    if not isinstance(body, dict):
+        raise ValueError(f"it holds a {type(body).__name__}")
+    return body
+
+
+def _error(status: int, message: str) -> Response:
+    """An error in words that the client libraries of all four protocols read."""
+    error = {"type": "invalid_request_error", "message": message, "code": status, "status": "FAILED"}
+    return JSONResponse({"type": "error", "error": error}, status)
+
+
+def _note(log: Path | None, line: dict[str, Any]) -> None:
+    if log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.time(), **line}) + "\n")

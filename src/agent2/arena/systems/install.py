@@ -1,0 +1,247 @@
+"""Installing an agent system at its pinned version; the only place in the arena that uses the network.
+
+The system is built in a folder of its own beside the final one, asked for its version inside the sandbox, and
+only then moved into place. npm runs no script of any package; pip takes wheels (source only where agent.yaml names
+the package) and installs into a virtual environment of its own. Does NOT check signatures: what a registry serves
+under a version is trusted, and its digest is written down.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.arena.agents import Agent
+from agent2.arena.systems.installed import (
+    MANIFEST,
+    TREE,
+    InstalledSystem,
+    InstallManifest,
+    find_installed,
+    system_folder,
+    system_mounts,
+    tree_digest,
+)
+from agent2.arena.systems.interpreters import Interpreter, find_interpreter, find_node
+from agent2.arena.systems.spec import InstallSpec, NpmPackage, PythonPackage, program_path
+from agent2.errors import ConfigError
+from agent2.sandbox.backends import Sandbox, find_sandbox
+from agent2.sandbox.spec import SandboxSpec
+
+INSTALL_TIMEOUT_S = 1800.0
+VERSION_TIMEOUT_S = 120.0
+ABANDONED_S = 4 * INSTALL_TIMEOUT_S
+"""A draft that is older belongs to no installer that still works."""
+KEPT_OUTPUT = 2000
+_TELLING = re.compile(r"\berror|\bconflict is|depends on|requested", re.IGNORECASE)
+"""Lines of npm and pip that say why they failed."""
+
+OnProgress = Callable[[str], None]
+"""Told in a few words what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallOptions:
+    """What the user may choose about an installation."""
+
+    npm: str = "npm"
+    """Name or path of npm."""
+    python: Path | None = None
+    """Interpreter for Python systems; None: the nearest one that is new enough."""
+    sandbox: str | None = None
+    """Where the program is asked for its version; None: the default sandbox."""
+
+
+def install_system(agent: Agent, options: InstallOptions, on_progress: OnProgress) -> InstalledSystem:
+    """Install the pinned version of an agent's system, or find it installed and unchanged.
+
+    Raises ConfigError naming what is missing on this machine, what the registry said, or a version that is not the
+    pinned one; SandboxError if the sandbox does not work here.
+    """
+    install = agent.spec.install
+    if install is None:
+        raise ConfigError(f"agent {agent.spec.name}: has nothing to install; it runs as it is")
+    present = find_installed(agent)
+    if present is not None and tree_digest(present.tree) == present.digest:
+        return present
+    folder = system_folder(agent.spec.name, install.version)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(folder.parent)
+    draft = Path(tempfile.mkdtemp(prefix=f".{install.version}-", dir=folder.parent))
+    try:
+        _build(agent, install, draft, options, on_progress)
+        if present is not None or folder.exists():
+            shutil.rmtree(folder)  # damaged, or without a manifest
+        try:
+            draft.rename(folder)
+        except OSError:
+            if find_installed(agent) is None:  # else another process was first
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    installed = find_installed(agent)
+    if installed is None:
+        raise ConfigError(f"{folder}: is gone again; another process removed it, install once more")
+    return installed
+
+
+def _clear_abandoned(folder: Path) -> None:
+    """Remove what an installer left that was killed."""
+    for draft in folder.glob(".*"):
+        if time.time() - draft.stat().st_mtime > ABANDONED_S:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _build(agent: Agent, install: InstallSpec, draft: Path, options: InstallOptions, on_progress: OnProgress) -> None:
+    """Everything below the draft folder, the manifest last."""
+    started = time.monotonic()
+    tree = draft / TREE
+    tree.mkdir()
+    source = install.source
+    on_progress(f"installing {source.package} {source.version}")
+    if isinstance(source, NpmPackage):
+        program, runtime, installer = _install_npm(source, tree, options)
+    else:
+        program, runtime, installer = _install_python(agent, source, tree, options)
+    _make_readable(draft)
+    on_progress(f"{source.package}: asking it for its version")
+    manifest = InstallManifest(
+        name=agent.spec.name,
+        package=source.package,
+        version=source.version,
+        program=program,
+        said="",
+        digest=tree_digest(tree),
+        size_mib=round(_size_mib(tree), 1),
+        runtime=runtime,
+        installer=installer,
+        seconds=round(time.monotonic() - started, 1),
+    )
+    said = ask_version(agent, InstalledSystem(manifest, draft), find_sandbox(options.sandbox))
+    if not re.search(install.version_pattern, said):
+        raise ConfigError(
+            f"{source.package} {source.version}: asked for its version it says {said[-200:]!r}, which does not match "
+            f"{install.version_pattern!r}; mend `install` in {agent.folder / 'agent.yaml'}"
+        )
+    final = manifest.model_copy(update={"said": said[:KEPT_OUTPUT]})
+    (draft / MANIFEST).write_text(json.dumps(final.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+    (draft / MANIFEST).chmod(0o644)
+
+
+def ask_version(agent: Agent, system: InstalledSystem, sandbox: Sandbox) -> str:
+    """What the installed program prints when it is asked for its version, in the sandbox and without network.
+
+    Raises ConfigError if it does not end in time or prints nothing.
+    """
+    install = agent.spec.install
+    arguments = install.version_arguments if install is not None else []
+    fixed = {name: value for name, value in agent.spec.environment.items() if "{{" not in value}
+    with tempfile.TemporaryDirectory(prefix="agent2-version-") as place:
+        workspace, log = Path(place) / "workspace", Path(place) / "log"
+        Path(place).chmod(0o755)
+        sandbox.prepare_workspace(workspace)
+        mounts, program = system_mounts(system, sandbox)
+        process = sandbox.start(
+            SandboxSpec(command=(*program, *arguments), workspace=workspace, log=log, mounts=mounts, environment=fixed)
+        )
+        ended = process.wait(VERSION_TIMEOUT_S)
+        process.stop(1.0)
+        said = log.read_text(encoding="utf-8", errors="replace").strip()
+    if ended is None or not said:
+        problem = "did not end" if ended is None else f"printed nothing ({ended.reason})"
+        raise ConfigError(
+            f"{system.manifest.package} {system.manifest.version}: {' '.join(program[-2:])} {' '.join(arguments)} "
+            f"{problem} after {VERSION_TIMEOUT_S:g} s at most; check that this machine can run it"
+        )
+    return said
+
+
+def _install_npm(package: NpmPackage, tree: Path, options: InstallOptions) -> tuple[list[str], list[str], str]:
+    """Returns program, runtime and installer for the manifest."""
+    inside = program_path(package)
+    node = find_node(package.needs_node) if package.needs_node is not None else None
+    npm = shutil.which(options.npm)
+    if npm is None:
+        raise ConfigError(
+            f"{package.package}: {options.npm} is not on PATH, npm is needed to install it; install Node.js 20 or newer"
+        )
+    words = [npm, "install", "--prefix", str(tree), "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact"]
+    _run([*words, "--loglevel=error", f"{package.package}@{package.version}"], tree, package.package)
+    if not (tree / "node_modules" / inside).is_file():
+        raise ConfigError(
+            f"{package.package} {package.version}: holds no {inside}; its optional package for this machine may be "
+            "missing from the registry, or `install.npm.program` in agent.yaml is wrong"
+        )
+    version = _run([npm, "--version"], tree, package.package).strip()
+    program = f"{{tree}}/node_modules/{inside}"
+    if node is None:
+        return [program], [], f"npm {version}"
+    return [str(node), program], [str(node)], f"npm {version}"
+
+
+def _install_python(
+    agent: Agent, package: PythonPackage, tree: Path, options: InstallOptions
+) -> tuple[list[str], list[str], str]:
+    """Returns program, runtime and installer for the manifest."""
+    interpreter: Interpreter = find_interpreter(package.python, options.python, package.package)
+    _run([str(interpreter.path), "-m", "venv", str(tree)], tree, package.package)
+    python = str(tree / "bin" / "python")
+    words = [python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
+    words += ["--only-binary", ":all:"]
+    words += [word for name in package.without_wheel for word in ("--no-binary", name)]
+    if package.constraints is not None:
+        words += ["--constraint", str(agent.folder / package.constraints)]
+    _run([*words, f"{package.package}=={package.version}", *package.requirements], tree, package.package)
+    version = _run([python, "-m", "pip", "--version"], tree, package.package).split(" from ")[0]
+    words = ["{tree}/bin/python", "-I", "-m", package.module]
+    return words, [str(interpreter.prefix)], f"{version}, Python {interpreter.version}"
+
+
+def _run(command: Sequence[str], folder: Path, package: str) -> str:
+    """Run a tool of the installation. Raises ConfigError with the last words of one that fails."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(
+            f"{package}: {Path(command[0]).name} did not end within {INSTALL_TIMEOUT_S:g} s; check the network"
+        ) from error
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).splitlines()
+        told = [line.strip() for line in said if _TELLING.search(line)] or said[-1:] or ["nothing"]
+        raise ConfigError(
+            f"{package}: {Path(command[0]).name} failed with status {done.returncode} and said: "
+            f"{' | '.join(told)[:600]}; check the network, the registry and the pinned version"
+        )
+    return done.stdout
+
+
+def _make_readable(folder: Path) -> None:
+    """The sandboxed program reads it as another user."""
+    for place, names, files in os.walk(folder):
+        os.chmod(place, os.stat(place).st_mode | 0o055)
+        for name in (*names, *files):
+            path = os.path.join(place, name)
+            if not os.path.islink(path) and name in files:
+                mode = os.stat(path).st_mode
+                os.chmod(path, mode | 0o044 | (0o011 if mode & 0o100 else 0))
+
+
+def _size_mib(tree: Path) -> float:
+    return sum(path.lstat().st_size for path in tree.rglob("*") if not path.is_dir()) / 2**20

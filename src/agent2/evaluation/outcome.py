@@ -1,0 +1,259 @@
+"""What came of a suite evaluation, read from its folder: evidence, decision, and what a report shows beside them.
+
+Promises: everything here is computed from the cards, the suite and what was given besides (history, training log,
+spot check), so it can be computed again on a machine without torch; no time and no path of this machine is in it,
+so that equal cards give equal reports. Seconds are on the cards and in `lock.json`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from agent2.cards.card import CardSummary
+from agent2.cards.folder import card_exists, is_finished
+from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
+from agent2.contract.card_sets import find_cards
+from agent2.contract.decision import Decision, decide
+from agent2.contract.evidence import Evidence
+from agent2.contract.measures import CardPaths, evidence_from_cards
+from agent2.contract.regress import ChangedItem, regress
+from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
+from agent2.errors import CardError, ConfigError
+from agent2.evaluation.attempts import AttemptMetrics, attempt_metrics
+from agent2.evaluation.suite_folder import (
+    BASELINE,
+    CHECKPOINT,
+    SIDES,
+    SUITE_FILE,
+    Identity,
+    card_path,
+    read_identity,
+)
+from agent2.evaluation.suite_run import own_score
+from agent2.records import EvaluationProtocol, ScoredRollout
+
+EXAMPLES = 3
+"""Rollouts named for each class of bad cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkOutcome:
+    """One benchmark on both sides."""
+
+    name: str
+    cards: Mapping[str, str]
+    """Side -> folder of its card, below the evaluation's."""
+    protocols: Mapping[str, EvaluationProtocol]
+    summaries: Mapping[str, CardSummary]
+    attempts: Mapping[str, AttemptMetrics]
+    """Empty with one attempt an item."""
+    lost: tuple[ChangedItem, ...]
+    """Items that the baseline solved and the checkpoint does not."""
+    won: tuple[ChangedItem, ...]
+    unknown: tuple[ChangedItem, ...]
+    """Items that the baseline solved and for which the checkpoint has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadcaseExample:
+    """Where a bad case can be looked at."""
+
+    benchmark: str
+    item_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteOutcome:
+    """Everything that a report says."""
+
+    suite: Suite
+    identity: Identity
+    evidence: Evidence
+    decision: Decision
+    benchmarks: tuple[BenchmarkOutcome, ...]
+    skipped: tuple[str, ...]
+    """One sentence for each benchmark that was not played."""
+    examples: Mapping[str, tuple[BadcaseExample, ...]]
+    """Class of bad cases -> rollouts of the checkpoint that show it."""
+
+
+def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
+    """The outcome of a finished evaluation.
+
+    known: what cards cannot hold (history, training signals, a spot check, confirmed actions, metrics that belong
+    to no benchmark); its numbers of benchmarks are not used. Raises ConfigError if something is not played yet or
+    `known` is about another checkpoint; CardError for a damaged card.
+    """
+    identity = read_identity(out)
+    suite = _read_suite(out)
+    played, skipped = _played(out, suite, identity)
+    cards = {side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in played} for side in SIDES}
+    evidence = _evidence(suite, identity, cards, skipped, known)
+    rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in played}
+    return SuiteOutcome(
+        suite=suite,
+        identity=identity,
+        evidence=evidence,
+        decision=decide(suite.metrics, suite.gates, evidence),
+        benchmarks=tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in played),
+        skipped=tuple(skipped.values()),
+        examples=_examples(rollouts),
+    )
+
+
+def require_about(known: Evidence, checkpoint: str) -> None:
+    """Raise ConfigError unless what is known besides the cards is about the checkpoint of that name."""
+    if known.checkpoint != checkpoint:
+        raise ConfigError(
+            f"what is known besides is about checkpoint {known.checkpoint!r}, this evaluation is of {checkpoint!r}; a "
+            "spot check or training log belongs to one checkpoint"
+        )
+
+
+def _read_suite(out: Path) -> Suite:
+    file = out / SUITE_FILE
+    try:
+        return Suite.model_validate_json(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); run the evaluation again") from error
+
+
+def _played(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenchmark], dict[str, str]]:
+    """Benchmarks with cards on both sides, and a sentence for each of the others."""
+    played: list[SuiteBenchmark] = []
+    skipped: dict[str, str] = {}
+    scores: dict[str, float | None] = {}
+    for entry in suite.in_order():
+        cards = [card_path(out, side, entry.name, identity.split) for side in SIDES]
+        short = shortfall(entry, scores)
+        if short is not None:
+            skipped[entry.name] = str(short)
+            continue
+        for card in cards:
+            if not card_exists(card) or not is_finished(card):
+                raise ConfigError(f"{card}: is not finished; run the evaluation again to go on")
+            _require_valid(card)
+        scores[entry.name] = own_score(suite, entry.name, cards[1])
+        played.append(entry)
+    return played, skipped
+
+
+def _require_valid(card: Path) -> None:
+    """A decision rests on every byte of its cards."""
+    problems = validate_card(card)
+    if problems:
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        raise CardError(f"{problems[0]}{more}; restore the card from a copy, or delete it and run the evaluation again")
+
+
+def _evidence(
+    suite: Suite,
+    identity: Identity,
+    cards: Mapping[str, Mapping[str, Path]],
+    skipped: Mapping[str, str],
+    known: Evidence | None,
+) -> Evidence:
+    evidence = replace(
+        evidence_from_cards(suite.metrics, CardPaths(cards[BASELINE], cards[CHECKPOINT]), skipped=skipped),
+        checkpoint=identity.sides[CHECKPOINT].name,
+        baseline=identity.sides[BASELINE].name,
+        suite=suite.id,
+        split=identity.split,
+        role=identity.role,
+    )
+    evidence = replace(evidence, notes=(*evidence.notes, *skipped.values()))
+    if known is None:
+        return evidence
+    require_about(known, evidence.checkpoint)
+    elsewhere = {metric.name for metric in suite.metrics if metric.benchmark is None}
+    return replace(
+        evidence,
+        metrics={**evidence.metrics, **{name: one for name, one in known.metrics.items() if name in elsewhere}},
+        history=known.history,
+        training=known.training,
+        confirmed_actions=known.confirmed_actions,
+        spot_check=known.spot_check,
+        notes=(*evidence.notes, *known.notes),
+    )
+
+
+def _benchmark(
+    out: Path, entry: SuiteBenchmark, cards: Mapping[str, Mapping[str, Path]], rollouts: list[ScoredRollout]
+) -> BenchmarkOutcome:
+    own = {side: cards[side][entry.name] for side in SIDES}
+    protocols = {side: read_header(card).protocol for side, card in own.items()}
+    are_comparable = protocols[BASELINE].digest == protocols[CHECKPOINT].digest
+    changes = regress(find_cards(own[BASELINE]), find_cards(own[CHECKPOINT])) if are_comparable else None
+    attempts = {
+        BASELINE: attempt_metrics(iter_rollouts(own[BASELINE])),
+        CHECKPOINT: attempt_metrics(rollouts),
+    }
+    return BenchmarkOutcome(
+        name=entry.name,
+        cards={side: str(card.relative_to(out)) for side, card in own.items()},
+        protocols=protocols,
+        summaries={side: read_summary(card) for side, card in own.items()},
+        attempts={side: found for side, found in attempts.items() if found is not None},
+        lost=changes.lost if changes is not None else (),
+        won=changes.won if changes is not None else (),
+        unknown=changes.unknown if changes is not None else (),
+    )
+
+
+def _examples(rollouts: Mapping[str, Iterable[ScoredRollout]]) -> dict[str, tuple[BadcaseExample, ...]]:
+    """The first items of each class, each once, by its first attempt that shows it."""
+    found: dict[str, dict[tuple[str, str], int]] = {}
+    for benchmark, records in rollouts.items():
+        for record in records:
+            key, attempt = (benchmark, record.rollout.item_id), record.rollout.attempt
+            for label in record.score.labels:
+                seen = found.setdefault(label, {})
+                seen[key] = min(attempt, seen.get(key, attempt))
+    return {
+        label: tuple(BadcaseExample(*key, seen[key]) for key in sorted(seen)[:EXAMPLES])
+        for label, seen in sorted(found.items())
+    }
+
+
+def evaluation_section(outcome: SuiteOutcome) -> dict[str, object]:
+    """How the numbers came about, as plain data for the report file: protocols, cards, counts, cost."""
+    return {
+        "suite_digest": outcome.suite.digest,
+        "seed": outcome.identity.seed,
+        "sides": {
+            name: {"name": side.name, "digest": side.digest, "kind": side.kind}
+            for name, side in outcome.identity.sides.items()
+        },
+        "benchmarks": {one.name: _benchmark_section(one) for one in outcome.benchmarks},
+        "skipped": list(outcome.skipped),
+    }
+
+
+def _benchmark_section(one: BenchmarkOutcome) -> dict[str, object]:
+    sides: dict[str, dict[str, object]] = {}
+    for side in SIDES:
+        summary = one.summaries[side]
+        sides[side] = {
+            "card": one.cards[side],
+            "protocol_digest": one.protocols[side].digest,
+            "items": summary.n_items,
+            "rollouts": summary.n_rollouts,
+            "missing": summary.n_missing,
+            "turns": summary.n_turns,
+            "retries": summary.n_retries,
+            "prompt_tokens": summary.prompt_tokens,
+            "completion_tokens": summary.completion_tokens,
+            "faults": dict(summary.faults),
+        }
+        found = one.attempts.get(side)
+        if found is not None:
+            sides[side]["attempts"] = msgspec.to_builtins(found)
+    return {
+        **sides,
+        "items_lost": [change.item_id for change in one.lost],
+        "items_won": [change.item_id for change in one.won],
+        "items_unknown": [change.item_id for change in one.unknown],
+    }

@@ -1,0 +1,183 @@
+"""Chat completions on the wire: what is sent to an OpenAI-compatible endpoint, and how its answer is read.
+
+Promises: an answer either becomes a completion or a `Problem` that says who failed and whether another try can
+help; nothing that a server sends, however broken, becomes an empty answer of the model. Knows no sockets.
+
+Does NOT cover: streaming, tool calls that a server takes out of the text (a problem that says what to change),
+several choices an answer, log-probabilities where the server's and ours would mean different distributions.
+"""
+
+import email.utils
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from agent2.errors import Fault, shown
+from agent2.records import Completion, JsonValue, Message, SamplingSettings, StopReason
+
+PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+"""HTTP codes of a state that may pass: busy, restarting, overloaded."""
+SEED_BITS = 31
+"""Seeds are cut to what every server takes."""
+STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH, "eos": StopReason.END}
+CONTEXT_WORDS = ("context_length_exceeded", "maximum context length", "context window", "max_model_len")
+"""How servers say that a prompt does not fit the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Which optional parts of the protocol a server takes."""
+
+    limit_name: str = "max_tokens"
+    """The field that limits new tokens; newer models of one provider only know `max_completion_tokens`."""
+    logprobs: bool = True
+    """Log-probabilities may be asked for."""
+    seed: bool = True
+    """A seed may be sent; whether the server draws by it is the server's affair."""
+
+
+DIALECTS = (
+    Dialect(),
+    Dialect(logprobs=False),
+    Dialect("max_completion_tokens", logprobs=False),
+    Dialect("max_completion_tokens", logprobs=False, seed=False),
+)
+"""In the order in which they are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why there is no completion."""
+
+    reason: str
+    fault: Fault
+    may_pass: bool
+    """Another try can help."""
+    wait_s: float | None = None
+    """How long the server asks to wait before it."""
+
+
+def request_body(
+    model: str, messages: Sequence[Message], settings: SamplingSettings, dialect: Dialect
+) -> dict[str, JsonValue]:
+    """The JSON body of one request."""
+    body: dict[str, JsonValue] = {
+        "model": model,
+        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        dialect.limit_name: settings.max_tokens,
+    }
+    if dialect.seed:
+        body["seed"] = settings.seed & ((1 << SEED_BITS) - 1)
+    if dialect.logprobs and means_the_same(settings):
+        body["logprobs"] = True
+    return body
+
+
+def means_the_same(settings: SamplingSettings) -> bool:
+    """Whether a server's log-probabilities are of the distribution that was drawn from.
+
+    Servers report the model's own; with a temperature or a nucleus that is another distribution.
+    """
+    return settings.temperature == 0.0 or (settings.temperature == 1.0 and settings.top_p == 1.0)
+
+
+def read_answer(
+    status: int, headers: Mapping[str, str], content: bytes, now: datetime | None = None
+) -> Completion | Problem:
+    """The completion in an HTTP answer, or what is wrong with it.
+
+    headers: names in lower case. now: to which a date in Retry-After is compared; None: the present.
+    """
+    if status != 200:
+        return _refusal(status, headers, content, now or datetime.now(UTC))
+    try:
+        answer = json.loads(content)
+        choice = answer["choices"][0]
+        message = choice["message"]
+        text, finish = message.get("content"), choice.get("finish_reason")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return _malformed(f"{type(error).__name__} in {shown(content[:200])}")
+    if message.get("tool_calls"):
+        return Problem(
+            "the server took a tool call out of the text; start it without a tool-call parser",
+            Fault.INFRASTRUCTURE,
+            may_pass=False,
+        )
+    if finish == "content_filter":
+        return Problem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
+    if text is None and finish == "length":
+        text = ""  # all of the budget went into reasoning that is not part of the answer
+    if not isinstance(text, str) or finish not in STOP_REASONS:
+        return _malformed(f"content {shown(text)}, finish_reason {shown(finish)}")
+    completion = Completion(text, stop_reason=STOP_REASONS[finish], logprobs=_logprobs(choice))
+    return _with_usage(completion, answer.get("usage"))
+
+
+def _with_usage(completion: Completion, usage: Any) -> Completion:
+    """Token counts where the server tells them; a server that does not is no fault."""
+    if not isinstance(usage, dict):
+        return completion
+    prompt, new = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    return replace(
+        completion,
+        prompt_tokens=prompt if isinstance(prompt, int) and prompt >= 0 else 0,
+        n_tokens=new if isinstance(new, int) and new >= 0 else None,
+    )
+
+
+def _logprobs(choice: Any) -> tuple[float, ...] | None:
+    """One number for each new token; None if the server sent none, or something else."""
+    block = choice.get("logprobs")
+    entries = block.get("content") if isinstance(block, dict) else None
+    if not isinstance(entries, list):
+        return None
+    values = [entry.get("logprob") if isinstance(entry, dict) else None for entry in entries]
+    if not all(isinstance(value, int | float) and not math.isnan(value) for value in values):
+        return None
+    return tuple(float(value) for value in values if value is not None)
+
+
+def _malformed(what: str) -> Problem:
+    return Problem(f"the endpoint's answer is no chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+
+
+def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> Problem:
+    said = _error_text(content)
+    reason = f"the endpoint answered HTTP {status}: {shown(said)}"
+    if status in {400, 413, 422} and any(words in said for words in CONTEXT_WORDS):
+        return Problem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
+    may_pass = status in PASSING_STATUS
+    return Problem(reason, Fault.INFRASTRUCTURE, may_pass, _wait_s(headers.get("retry-after"), now))
+
+
+def _error_text(content: bytes) -> str:
+    """What a server says of an error: the message and code of its JSON, or its text."""
+    try:
+        error = json.loads(content)
+        error = error.get("error", error.get("detail", error))
+        if isinstance(error, dict):
+            return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+        return str(error)
+    except (ValueError, AttributeError, RecursionError):
+        return content[:400].decode(errors="replace")
+
+
+def _wait_s(value: str | None, now: datetime) -> float | None:
+    """Seconds of a Retry-After header, which holds a number or a date; None if it holds neither."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
+    except ValueError:
+        pass  # a date
+    try:
+        at = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (at - now).total_seconds()) if at.tzinfo is not None else None

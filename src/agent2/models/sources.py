@@ -1,0 +1,186 @@
+"""From what a user writes for a checkpoint to a sampler of it.
+
+    FOLDER                      a model in Hugging Face layout, played in this process
+    http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
+    scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
+
+`find_checkpoint` looks at the place, so that a wrong one is an error before anything is played, and computes the
+digests that a card needs; `open` loads or connects. A model in this process is found only if its folder is
+complete (`models.checkpoint`). Of an endpoint nothing but address and name is known: its digest names those, not
+the weights, and `caveats` says so.
+
+Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE as it stands.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import cast
+
+from agent2.errors import CheckpointError, ConfigError
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.scripted import Reply, ScriptedSampler
+from agent2.models.served import Endpoint, ServedSampler, public_url
+from agent2.records import Sampler, digest_of
+
+BY_SERVER = "by the server"
+"""Stands for a chat template that an endpoint renders with and does not show."""
+SCRIPTED = "scripted:"
+HF_SAMPLER = ("agent2.models.hf", "HfSampler")
+"""Loaded when a model is, since it brings torch."""
+FORMS = "a FOLDER in Hugging Face layout, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
+
+
+class SourceKind(StrEnum):
+    """Where completions come from."""
+
+    HF = "hf"
+    SERVED = "served"
+    SCRIPTED = "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How a checkpoint is loaded or asked; no part of what it is."""
+
+    dtype: str = "float32"
+    """Of a model in this process."""
+    device: str | None = None
+    """Of a model in this process; None: CUDA where there is one, else the CPU."""
+    max_in_flight: int | None = None
+    """Requests at once; None: 64 in this process, 16 to an endpoint."""
+    context_length: int | None = None
+    """Most tokens of prompt and completion together; None: the model's own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSource:
+    """One checkpoint that can be played."""
+
+    spec: str
+    """As the user wrote it."""
+    kind: SourceKind
+    name: str
+    """In reports and on cards."""
+    digest: str
+    """Of the folder's content; of address and model name; of the script."""
+    chat_template_digest: str
+    dtype: str
+    opener: Callable[[], Sampler]
+    caveats: tuple[str, ...] = ()
+    """What is not known of it, one sentence each."""
+
+    def open(self) -> Sampler:
+        """A sampler of it. Raises CheckpointError or ConfigError if it cannot be loaded or reached."""
+        return self.opener()
+
+
+def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> CheckpointSource:
+    """The checkpoint that `spec` names. Raises ConfigError or CheckpointError if there is none."""
+    settings = settings or LoadSettings()
+    if spec.startswith(("http://", "https://")):
+        return _served(spec, settings)
+    if spec.startswith(SCRIPTED):
+        return _scripted(spec)
+    folder = Path(spec).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"checkpoint {spec!r}: no such folder; give {FORMS}")
+    return _hf(spec, folder, settings)
+
+
+def told_apart(one: CheckpointSource, other: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
+    """Both, with a part of their digests in their names if two different checkpoints have the same name."""
+    if one.name != other.name or one.digest == other.digest:
+        return one, other
+    renamed = [replace(source, name=f"{source.name}-{source.digest[:8]}") for source in (one, other)]
+    return renamed[0], renamed[1]
+
+
+def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
+    info = inspect_checkpoint(folder)
+    if info.is_adapter:
+        raise CheckpointError(f"{folder}: holds an adapter; merge it into its base model and give that folder")
+    return CheckpointSource(
+        spec=spec,
+        kind=SourceKind.HF,
+        name=folder.resolve().name,
+        digest=info.content_digest,
+        chat_template_digest=info.chat_template_digest,
+        dtype=settings.dtype,
+        opener=lambda: _open_hf(folder, settings),
+        caveats=tuple(f"{folder.name}: {note}" for note in info.notes),
+    )
+
+
+def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
+    module = importlib.import_module(HF_SAMPLER[0])
+    device = settings.device or ("cuda" if module.torch.cuda.is_available() else "cpu")
+    sampler = getattr(module, HF_SAMPLER[1])
+    return cast(Sampler, sampler(folder, settings.max_in_flight or 64, settings.dtype, device, settings.context_length))
+
+
+def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
+    url, _, model = spec.partition("#")
+    shown_url = public_url(url)
+    if not model:
+        raise ConfigError(f"checkpoint {shown_url}: name the model after a #: {shown_url}#MODEL")
+    endpoint = Endpoint(url, model, max_in_flight=settings.max_in_flight or 16)
+    caveats = [
+        f"{model} is served at {shown_url}: which weights, chat template and precision answer is the server's word, "
+        "and so is whether it draws by the seed that it is sent"
+    ]
+    if settings.context_length is not None:
+        caveats.append(
+            f"{model}: that prompt and completion together have at most {settings.context_length} tokens is for the "
+            "server to keep; it is not checked here"
+        )
+    return CheckpointSource(
+        spec=f"{shown_url}#{model}",
+        kind=SourceKind.SERVED,
+        name=model.rstrip("/").rpartition("/")[2] or model,
+        digest=digest_of([SourceKind.SERVED, shown_url, model]),
+        chat_template_digest=BY_SERVER,
+        dtype=BY_SERVER,
+        opener=lambda: ServedSampler(endpoint),
+        caveats=tuple(caveats),
+    )
+
+
+def _scripted(spec: str) -> CheckpointSource:
+    file, separator, function = spec.removeprefix(SCRIPTED).rpartition(":")
+    path = Path(file).expanduser()
+    if not separator or not function.isidentifier() or path.suffix != ".py":
+        raise ConfigError(f"checkpoint {spec!r}: write scripted:FILE.py:FUNCTION")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"checkpoint {spec!r}: {path} cannot be read ({error.strerror}); check the path") from error
+    return CheckpointSource(
+        spec=spec,
+        kind=SourceKind.SCRIPTED,
+        name=function,
+        digest=hashlib.sha256(source + function.encode()).hexdigest(),
+        chat_template_digest=SourceKind.SCRIPTED,
+        dtype=SourceKind.SCRIPTED,
+        opener=lambda: ScriptedSampler(_load_function(path, function)),
+        caveats=(f"{function} is a script; no model answered",),
+    )
+
+
+def _load_function(path: Path, function: str) -> Reply:
+    spec = importlib.util.spec_from_file_location(f"agent2_scripted_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, function)
+    except Exception as error:  # boundary: a user's script can raise anything
+        raise ConfigError(f"{path}: cannot be run for {function!r}: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise ConfigError(f"{path}: {function!r} is no function")
+    return cast(Reply, found)

@@ -1,0 +1,189 @@
+"""Scores of tool calls: what was called, with what, in which order, and what came of it.
+
+`FunctionCallScorer` keeps two verdicts apart: *executable* (the right functions gave the expected results; the
+value) and *AST match* (names and arguments as written; the view `ast_match`). `ApiCallScorer` asks for the right
+API, found by a search before it was called, and for the state it should leave. Both look at the state of the
+world only: an answer that claims something earns nothing for it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from agent2.environments.tools.apis import SEARCH
+from agent2.environments.tools.faults import LOGIN
+from agent2.environments.tools.trace import answer_of, trace_labels, trace_views
+from agent2.environments.tools.world import ErrorKind
+from agent2.errors import Fault
+from agent2.records import Item, JsonValue, Rollout, Score
+from agent2.stats.agent_metrics import AgentRun
+from agent2.stats.trajectory import Step as StepTaken
+from agent2.stats.trajectory import Trajectory
+
+Call = Mapping[str, JsonValue]
+
+
+class FunctionCallScorer:
+    """1.0 if the calls, in any order, are exactly those asked for and gave the expected results."""
+
+    name = "function_calls"
+    version = "1.0"
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault only if the item lists no calls at all."""
+        gold = item.payload.get("gold")
+        if gold is None:
+            return _no_target(item, "gold")
+        calls = rollout.state["tool_calls"]
+        if not gold:
+            value = float(not calls and answer_of(rollout.state) == item.reference)
+            reason = f"no offered function fits; it {'said so' if value else f'did not say {item.reference!r}'}"
+            labels = [] if value else ["called_without_need" if calls else "irrelevance_not_said"]
+            return Score(value, reason, views=_views(rollout, ast_match=value), labels=_labels(rollout, labels))
+        ran = [call for call in calls if call["error"] is None]
+        value = float(len(ran) == len(calls) and _results(ran) == _results(gold))
+        match = float(_written(calls, gold) == _written(gold, gold))
+        reason = f"{len(ran)} of {len(calls)} calls ran; asked for: {_names(gold)}, called: {_names(calls)}"
+        labels = [] if value else [_why(calls, gold)]
+        return Score(value, reason, views=_views(rollout, ast_match=match), labels=_labels(rollout, labels))
+
+
+class ApiCallScorer:
+    """1.0 if the asked-for API was found by a search, then called rightly, and the state is as it should be."""
+
+    name = "api_calls"
+    version = "1.0"
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault only if the item has no target."""
+        gold, target = item.payload.get("gold"), item.payload.get("target")
+        if gold is None or target is None:
+            return _no_target(item, "gold and target")
+        calls, final = rollout.state["tool_calls"], rollout.state["final"]
+        hits = [place for place, call in enumerate(calls) if _is_hit(call, gold)]
+        is_ordered = _is_ordered(calls)
+        state_right = all(final.get(key) == wanted for key, wanted in target.items())
+        value = float(bool(hits) and is_ordered and state_right)
+        answer = answer_of(rollout.state)
+        is_answered = float(answer == item.reference)
+        views = _views(
+            rollout,
+            api_called=float(bool(hits)),
+            order_correct=float(is_ordered),
+            state_success=float(state_right),
+            response_exact=is_answered,
+        )
+        labels = _api_labels(calls, gold, value=value, answer=answer, is_answered=is_answered)
+        reason = (
+            f"{gold['name']} {'gave' if hits else 'never gave'} {gold['result']!r}; "
+            f"state {'as asked' if state_right else 'not as asked'}"
+        )
+        return Score(value, reason, views=views, labels=_labels(rollout, labels))
+
+
+def agent_run(rollout: Rollout, score: Score) -> AgentRun:
+    """One rollout of the tool world in the terms of `stats.agent_metrics`."""
+    views = score.views
+
+    def whole(name: str) -> int | None:
+        value = views.get(name)
+        return None if value is None else int(value)
+
+    usage = rollout.usage
+    return AgentRun(
+        item=rollout.item_id,
+        task_success=score.value,
+        state_success=views.get("state_success"),
+        n_tool_calls=whole("tool_calls"),
+        n_valid_tool_calls=whole("tool_calls_valid"),
+        n_failures=whole("tool_errors"),
+        n_recovered=whole("tool_errors_recovered"),
+        n_steps=len(rollout.turns),
+        tokens=float(usage.prompt_tokens + usage.completion_tokens),
+        seconds=usage.seconds,
+        n_violations=whole("safety_violations"),
+    )
+
+
+def trajectory_of(rollout: Rollout) -> Trajectory:
+    """One rollout of the tool world in the terms of `stats.trajectory`: one step for each call or message in words."""
+    steps = [StepTaken(call["name"]) for call in rollout.state["tool_calls"]]
+    answer = answer_of(rollout.state)
+    if answer is not None:
+        steps.append(StepTaken())
+    return Trajectory(steps, answer, len(rollout.turns))
+
+
+def _no_target(item: Item, keys: str) -> Score:
+    return Score(None, f"item {item.id} has no {keys} in its payload; correct the benchmark", Fault.JUDGE)
+
+
+def _views(rollout: Rollout, **own: float) -> dict[str, float | None]:
+    return {**trace_views(rollout.state), **own}
+
+
+def _labels(rollout: Rollout, own: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({*own, *trace_labels(rollout.state)}))
+
+
+def _results(calls: Sequence[Call]) -> list[str]:
+    """Names and results in a fixed order."""
+    return sorted(json.dumps([call["name"], call["result"]]) for call in calls)
+
+
+def _written(calls: Sequence[Call], gold: Sequence[Call]) -> list[str]:
+    """Names and arguments in a fixed order; an optional argument that was left out counts as its default."""
+    optional = {call["name"]: call["optional"] for call in gold}
+    return sorted(
+        json.dumps([call["name"], {**optional.get(call["name"], {}), **call["arguments"]}], sort_keys=True)
+        for call in calls
+    )
+
+
+def _names(calls: Sequence[Call]) -> str:
+    return ", ".join(str(call["name"]) for call in calls) or "nothing"
+
+
+def _why(calls: Sequence[Call], gold: Sequence[Call]) -> str:
+    """The first thing that is wrong with calls that are not those asked for."""
+    if not calls:
+        return "no_call"
+    if any(call["error"] == ErrorKind.MALFORMED_CALL for call in calls):
+        return "malformed_call"
+    if len(calls) != len(gold):
+        return "missing_call" if len(calls) < len(gold) else "extra_call"
+    return "wrong_arguments" if _sorted_names(calls) == _sorted_names(gold) else "wrong_function"
+
+
+def _sorted_names(calls: Sequence[Call]) -> list[str]:
+    return sorted(str(call["name"]) for call in calls)
+
+
+def _is_hit(call: Call, gold: Call) -> bool:
+    return all(call[key] == gold[key] for key in ("name", "arguments", "result")) and call["error"] is None
+
+
+def _is_ordered(calls: Sequence[Call]) -> bool:
+    """True if a search succeeded before anything else but `login` was tried."""
+    for call in calls:
+        if call["name"] == SEARCH.name:
+            if call["error"] is None:
+                return True
+        elif call["name"] is not None and call["name"] != LOGIN:
+            return False
+    return False
+
+
+def _api_labels(
+    calls: Sequence[Call], gold: Call, *, value: float, answer: str | None, is_answered: float
+) -> list[str]:
+    labels = []
+    if not _is_ordered(calls):
+        labels.append("api_called_before_search" if any(call["name"] for call in calls) else "api_not_searched")
+    tried = [call for call in calls if call["name"] not in {SEARCH.name, LOGIN, None}]
+    if not value and tried:
+        labels.append("wrong_arguments" if any(call["name"] == gold["name"] for call in tried) else "wrong_api")
+    if not value and answer is not None:
+        labels.append("claimed_without_doing")
+    if value and not is_answered:
+        labels.append("response_wrong" if answer is not None else "no_final_answer")
+    return labels

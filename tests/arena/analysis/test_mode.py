@@ -1,0 +1,92 @@
+import pytest
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.verdicts import Verdict
+from agent2.arena.assignment import Mode
+from builders import SFT_SOURCE, make_evidence, make_metrics, make_process, make_revision, make_submission
+
+SFT_LOG = make_metrics("output/sft/log.jsonl", [{"loss": 1.0}, {"loss": 0.5}])
+
+
+def finding(**changes):
+    return analyse(make_evidence(**changes)).mode
+
+
+def sft_trial(**changes):
+    return {
+        "revisions": [make_revision({"code/sft.py": SFT_SOURCE})],
+        "processes": [make_process("python code/sft.py")],
+        "metrics": SFT_LOG,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "trial", "verdict"),
+    [
+        (Mode.FREE, sft_trial(), Verdict.PASS),
+        (Mode.FREE, {}, Verdict.PASS),
+        (Mode.RL_ONLY, {}, Verdict.PASS),
+        (Mode.RL_ONLY, sft_trial(), Verdict.FAIL),
+        (Mode.SFT_ONLY, sft_trial(), Verdict.PASS),
+        (Mode.SFT_ONLY, {}, Verdict.FAIL),
+        (Mode.RL_ONLY, {"submissions": []}, Verdict.PASS),
+    ],
+)
+def test_the_route_of_what_was_handed_in_decides(mode, trial, verdict):
+    assert finding(mode=mode, **trial).verdict is verdict
+
+
+def test_a_broken_rule_is_a_finding_with_evidence_and_a_warning_on_top():
+    analysis = analyse(make_evidence(mode=Mode.RL_ONLY, **sft_trial()))
+    assert analysis.mode.reason == "the rule was broken: submission 1 was made by SFT only"
+    assert any("code/sft.py" in line.where for line in analysis.mode.evidence)
+    assert analysis.warnings[0].startswith("Mode rl-only: the rule was broken")
+
+
+def test_a_warm_up_breaks_the_rl_only_rule():
+    rl = make_metrics("output/grpo/log.jsonl", [{"reward": 0.1}, {"reward": 0.5}], at=60)
+    trial = {
+        "revisions": [
+            make_revision(
+                {
+                    "code/sft.py": SFT_SOURCE,
+                    "code/grpo.py": "from trl import GRPOTrainer\nGRPOTrainer(model='output/sft').train()\n",
+                }
+            )
+        ],
+        "processes": [
+            make_process("python code/sft.py", at=6, until=40, pid=7),
+            make_process("python code/grpo.py", at=50, until=90, pid=8),
+        ],
+        "metrics": [*SFT_LOG, *rl],
+    }
+    assert finding(mode=Mode.RL_ONLY, **trial).verdict is Verdict.FAIL
+    assert "SFT then RL" in finding(mode=Mode.RL_ONLY, **trial).reason
+
+
+def test_a_forbidden_program_that_led_to_no_submission_is_named():
+    tried = make_process("python code/sft.py", at=110, until=140, pid=9)
+    trial = make_evidence(mode=Mode.RL_ONLY)
+    both = {**trial.revisions[0].files, "code/sft.py": SFT_SOURCE}
+    found = finding(mode=Mode.RL_ONLY, revisions=[make_revision(both)], processes=[*trial.processes, tried])
+    assert found.verdict is Verdict.PARTIAL
+    assert any("code/sft.py" in line.where for line in found.evidence)
+
+
+def test_what_nothing_was_recorded_of_is_unknown_and_said():
+    found = finding(mode=Mode.RL_ONLY, revisions=[], processes=[], metrics=[])
+    assert found.verdict is Verdict.UNKNOWN
+    assert "nothing shows how submission 1 was made" in found.reason
+
+
+def test_code_that_was_only_there_proves_no_break():
+    found = finding(mode=Mode.RL_ONLY, **sft_trial(processes=[], metrics=[]))
+    assert found.verdict is Verdict.UNKNOWN
+
+
+def test_a_copy_of_the_base_keeps_every_rule():
+    copy = make_submission(1, is_base_copy=True)
+    assert finding(mode=Mode.SFT_ONLY, submissions=[copy], processes=[], metrics=[], revisions=[]).verdict is (
+        Verdict.PASS
+    )

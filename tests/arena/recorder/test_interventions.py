@@ -1,0 +1,56 @@
+import fcntl
+
+import pytest
+
+from agent2.arena.analysis.read_llm import read_interventions
+from agent2.arena.eventlog import EventLog
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.interventions import MAX_NOTE, record_intervention
+from agent2.errors import ConfigError
+
+
+@pytest.fixture
+def paths(tmp_path):
+    made = TrialPaths(tmp_path)
+    made.trial_json.write_text("{}")
+    EventLog(made.trial_log).append("agent_started")
+    return made
+
+
+@pytest.fixture
+def harness(paths):
+    with paths.harness_lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+
+
+def test_interventions_are_appended_while_the_agent_works(paths, harness):
+    record_intervention(paths, "I freed the disk", by="operator")
+    record_intervention(paths, "I told it to stop")
+    warnings = []
+    found = read_interventions(paths, warnings)
+    assert [(one.note, one.by) for one in found] == [("I freed the disk", "operator"), ("I told it to stop", "")]
+    assert warnings == []
+
+
+def test_without_a_harness_nothing_is_recorded(paths):
+    with pytest.raises(ConfigError, match="no agent is at work there now"):
+        record_intervention(paths, "too late")
+    assert not paths.interventions_log.exists()
+
+
+def test_after_the_agents_phase_nothing_is_recorded(paths, harness):
+    EventLog(paths.trial_log).append("agent_ended")
+    with pytest.raises(ConfigError, match="no agent is at work there now"):
+        record_intervention(paths, "too late")
+
+
+@pytest.mark.parametrize("note", ["", "  ", "x" * (MAX_NOTE + 1)])
+def test_a_note_says_something_and_not_too_much(paths, harness, note):
+    with pytest.raises(ConfigError, match="--note has"):
+        record_intervention(paths, note)
+
+
+def test_a_folder_that_is_no_trial_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"no trial\.json there"):
+        record_intervention(TrialPaths(tmp_path / "none"), "hello")

@@ -1,0 +1,76 @@
+"""What is refused when a trial is shared, and what a recording must hold to be whole."""
+
+import pytest
+
+from agent2.arena.eventlog import EventLog
+from agent2.arena.paths import TrialPaths
+from agent2.arena.plan import new_trial
+from agent2.arena.recording import read_submissions_of, share_trial
+from agent2.arena.replay import compare_replay, recording_cut
+from agent2.errors import ConfigError
+
+
+@pytest.fixture
+def trial(task, tmp_path):
+    return TrialPaths(new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one"))
+
+
+def test_a_trial_that_is_not_finished_is_not_shared(trial, tmp_path):
+    with pytest.raises(ConfigError, match=r"is not finished; let it finish, or go on with: agent2 run --resume"):
+        share_trial(trial.root, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_exists_is_not_written_over(trial, tmp_path):
+    EventLog(trial.trial_log).append("finished")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match="exists already; name a new folder"):
+        share_trial(trial.root, tmp_path / "out")
+
+
+def test_what_cannot_be_unpacked_is_not_shared(trial, tmp_path):
+    EventLog(trial.trial_log).append("finished")
+    (trial.llm / "bodies").mkdir(parents=True)
+    (trial.llm / "bodies" / "000001.request.zst").write_bytes(b"no zstd at all")
+    with pytest.raises(ConfigError, match=r"000001\.request\.zst: cannot be unpacked"):
+        share_trial(trial.root, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["trials"]
+
+
+def test_damaged_submissions_of_a_recording_are_named(trial):
+    trial.shared_submissions.write_text('[{"number": "one"}]')
+    with pytest.raises(ConfigError, match=r"submissions\.json: .*machine-written"):
+        read_submissions_of(trial)
+
+
+def test_a_trial_that_handed_nothing_in_has_no_submissions(trial):
+    assert read_submissions_of(trial) == ()
+
+
+@pytest.mark.parametrize(
+    ("ended", "sentence"),
+    [
+        ({}, "the end of the agent's phase is not in it"),
+        ({"end": "interrupted", "reason": "the harness died"}, "the harness died"),
+        ({"end": "infrastructure", "reason": "the gateway died"}, "the gateway died"),
+    ],
+)
+def test_a_recording_whose_agent_was_cut_short_says_so(trial, ended, sentence):
+    log = EventLog(trial.trial_log)
+    log.append("agent_started")
+    if ended:
+        log.append("agent_ended", **ended)
+    assert recording_cut(trial) == f"the recording is cut: {sentence}"
+
+
+def test_a_recording_with_a_torn_line_says_so(trial):
+    EventLog(trial.trial_log).append("agent_ended", end="exited")
+    assert recording_cut(trial) is None
+    trial.llm.mkdir()
+    (trial.llm / "exchanges.jsonl").write_text('{"event": "started", "t": 1.0, "torn_bytes": 0}\n{"event": "beg')
+    assert "1 line(s) are torn" in recording_cut(trial)
+
+
+def test_a_trial_that_is_no_replay_has_nothing_to_be_compared_with(trial):
+    with pytest.raises(ConfigError, match="is no replay"):
+        compare_replay(trial.root)

@@ -1,0 +1,104 @@
+import json
+import shutil
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+from agent2.arena.tiny_mini import MADE, WEIGHTS, corpus_sample_digest, dev_scores, make, unpack
+from agent2.benchmarks import BENCHMARKS
+from agent2.benchmarks.mini_corpus import CorpusPart, MiniCorpusSettings, mini_corpus
+from agent2.errors import ConfigError
+from agent2.models.checkpoint import inspect_checkpoint
+
+ENTRY = BASE_MODELS["tiny-mini"]
+PACKAGED = Path(str(resources.files("agent2.models"))) / "packaged" / "tiny-mini"
+NAMES = MiniCorpusSettings().benchmarks
+
+
+def silent(message):
+    pass
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+
+
+def made():
+    return json.loads((PACKAGED / MADE).read_text())
+
+
+def test_the_shipped_model_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
+    assert sum(file.stat().st_size for file in PACKAGED.iterdir()) < 4 * 10**6
+    assert made()["recipe_digest"] == ENTRY.digest, "run: python benchmarks/tiny_mini.py make"
+    assert made()["corpus_sample_digest"] == corpus_sample_digest(ENTRY.corpus), (
+        "run: python benchmarks/tiny_mini.py make"
+    )
+
+
+def test_every_mini_benchmark_has_a_part_in_the_corpus():
+    assert sorted(NAMES) == sorted(name for name in BENCHMARKS if name.startswith("mini_"))
+
+
+def test_the_same_weights_are_unpacked_everywhere_and_the_manifest_says_how_they_were_made(home):
+    folder = ensure_base_model("tiny-mini", silent)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
+    assert manifest["weights_sha256"] == made()["weights_sha256"]
+    assert (manifest["packaged"], manifest["seed"], manifest["threads"]) == (True, 0, 1)
+    assert 500_000 < manifest["parameters"] < 1_000_000
+
+
+def test_weights_that_were_changed_or_made_by_another_recipe_are_refused(tmp_path):
+    folder = tmp_path / "packaged"
+    shutil.copytree(PACKAGED, folder)
+    (tmp_path / "out").mkdir()
+    other = replace(ENTRY, recipe=replace(ENTRY.recipe, steps=(7, 7)))
+    with pytest.raises(ConfigError, match="made by recipe"):
+        unpack(folder, other, tmp_path / "out", silent)
+    data = bytearray((folder / WEIGHTS).read_bytes())
+    data[-1] ^= 1
+    (folder / WEIGHTS).write_bytes(bytes(data))
+    with pytest.raises(ConfigError, match="its digest is"):
+        unpack(folder, ENTRY, tmp_path / "out", silent)
+
+
+def test_a_benchmark_without_a_corpus_is_refused():
+    with pytest.raises(ConfigError, match="has no corpus"):
+        mini_corpus(MiniCorpusSettings(stages=((CorpusPart("no_such_benchmark", 1, 0.5),),)))
+
+
+def test_only_recipes_for_chats_are_made_here(tmp_path):
+    with pytest.raises(ConfigError, match="only a recipe for chats"):
+        make(BASE_MODELS["tiny-arithmetic"], tmp_path, silent)
+
+
+@pytest.mark.slow
+def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays_all_six(tmp_path):
+    model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64)
+    stages = tuple(tuple(replace(part, n_chats=40) for part in parts) for parts in ENTRY.corpus.stages)
+    short = replace(
+        ENTRY,
+        recipe=replace(ENTRY.recipe, model=model, steps=(8, 4), batch_tokens=1024, report_every_steps=4),
+        corpus=replace(ENTRY.corpus, stages=stages),
+    )
+    said = []
+    report = make(short, tmp_path / "packaged", said.append)
+    assert report["steps"] == [8, 4] and "step 4 of 8 and 4" in said[-1]
+    (tmp_path / "model").mkdir()
+    manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
+    assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest
+    scores = dev_scores(tmp_path / "model", NAMES, n_items=4)
+    assert {name for name in scores if scores[name]["missing"] == 0} == set(NAMES)
+
+
+@pytest.mark.slow
+def test_the_shipped_model_lies_between_floor_and_ceiling_on_all_six(home):
+    scores = dev_scores(ensure_base_model("tiny-mini", silent), NAMES, n_items=100)
+    print({name: scores[name]["score"] for name in NAMES})
+    for name in NAMES:
+        floor = 0.35 if name == "mini_knowledge" else 0.2
+        assert floor < scores[name]["score"] < 0.85, name

@@ -1,0 +1,100 @@
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.mini_apis.benchmark import SETTINGS, SOURCE, MiniApis, to_item
+from agent2.benchmarks.mini_apis.corpus import pretraining_examples
+from agent2.benchmarks.mini_apis.players import oracle, random_player
+from agent2.environments.tools.faults import FaultKind, FaultSettings
+from agent2.environments.tools.world import WorldSettings
+from agent2.errors import ConfigError
+from agent2.records import Split
+from tool_builders import mean_score, play_with
+
+SECRET = b"s" * 32
+N = 200
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    return load_benchmark("mini_apis")
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_the_oracle_scores_one_in_spite_of_faults_and_a_random_caller_next_to_nothing(benchmark, split):
+    items = benchmark.items(split, N, SECRET)
+    rng = np.random.default_rng(0)
+    oracles = play_with(benchmark, items, oracle)
+    assert mean_score(oracles) == 1.0
+    n_errors = sum(scored.score.views["tool_errors"] for scored in oracles)
+    n_recovered = sum(scored.score.views["tool_errors_recovered"] for scored in oracles)
+    assert n_recovered == n_errors > 0.2 * N
+    assert {scored.score.views["response_exact"] for scored in oracles} == {1.0}
+    assert {scored.score.labels for scored in oracles} == {()}
+    assert mean_score(play_with(benchmark, items, lambda item, chat: random_player(item, chat, rng))) < 0.05
+    assert mean_score(play_with(benchmark, items, lambda item, _: "")) == 0.0
+
+
+def test_knowing_the_answer_without_calling_earns_nothing(benchmark):
+    rollouts = play_with(benchmark, benchmark.items(Split.DEV, N, None), lambda item, _: item.reference)
+    assert mean_score(rollouts) == 0.0
+    assert all(scored.score.views["response_exact"] == 1.0 for scored in rollouts)
+
+
+@pytest.mark.parametrize("kind", list(FaultKind))
+def test_the_oracle_recovers_from_every_kind_of_fault(kind):
+    faults = FaultSettings(rate=1.0, kinds=(kind,), n_positions=2)
+    benchmark = MiniApis(WorldSettings(SETTINGS.rules, faults))
+    rollouts = play_with(benchmark, benchmark.items(Split.DEV, 50, None), oracle)
+    assert mean_score(rollouts) == 1.0
+    assert all(scored.score.views[f"recovered_{kind}"] >= 1 for scored in rollouts)
+
+
+def test_an_episode_is_replayed_to_the_letter(benchmark):
+    items = benchmark.items(Split.DEV, 60, None)
+    first, again = play_with(benchmark, items, oracle), play_with(benchmark, items, oracle)
+    for one, other in zip(first, again, strict=True):
+        assert (one.rollout.turns, one.rollout.state, one.score) == (
+            other.rollout.turns,
+            other.rollout.state,
+            other.score,
+        )
+    other_seed = play_with(benchmark, items, oracle, seed=1)
+    assert [one.rollout.turns for one in first] != [other.rollout.turns for other in other_seed]
+
+
+def test_other_faults_are_another_environment_in_the_protocol(benchmark):
+    calm = MiniApis(WorldSettings(SETTINGS.rules))
+    assert calm.environment_version() != benchmark.environment_version()
+    assert benchmark.tool_protocol["fault_rate"] == 0.3
+
+
+def test_all_capabilities_are_asked_and_hidden_items_need_the_secret(benchmark):
+    capabilities = Counter(item.payload["capability"] for item in benchmark.items(Split.DEV, N, None))
+    assert len(capabilities) == 7 and min(capabilities.values()) > 3
+    with pytest.raises(ConfigError, match="installation secret"):
+        benchmark.items(Split.TEST_PRIVATE, 1, None)
+
+
+def test_the_corpus_shows_mistakes_faults_and_recoveries_and_is_the_same_for_one_seed():
+    first, again, other = (pretraining_examples(np.random.default_rng(seed), 120) for seed in (0, 0, 1))
+    assert first == again != other
+    text = "\n".join(message.content for chat in first for message in chat)
+    for sign in ('"error": "timeout"', '"name": "login"', "unknown_tool", "failed", '"result": "done"'):
+        assert sign in text
+    assert {chat[-1].role for chat in first} == {"assistant"}
+    tasks = islice(SOURCE.train_draws(np.random.default_rng(0)), 200)
+    assert {SOURCE.pool_of(task) for task in tasks} == {Pool.TRAIN}
+
+
+def test_a_clean_corpus_is_what_the_oracle_says(benchmark):
+    chats = pretraining_examples(np.random.default_rng(3), 80, mean_right_share=1.0, spread=0.0)
+    tasks = islice(SOURCE.train_draws(np.random.default_rng(3).spawn(2)[0]), 80)
+    for chat, item in zip(chats, (to_item(task, Split.TRAIN) for task in tasks), strict=True):
+        for place in range(1, len(chat), 2):
+            assert chat[place].content == oracle(item, chat[:place])
+    assert any("timeout" in message.content for chat in chats for message in chat)

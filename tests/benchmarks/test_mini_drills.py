@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+
+from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.mini_drills import DRILLS, N_SUMS, letters, sums
+from agent2.benchmarks.mini_math.benchmark import SOURCE
+from agent2.benchmarks.mini_math.problems import Problem, apply
+
+
+def test_every_sum_is_right():
+    for chat in sums(np.random.default_rng(0), 50):
+        lines = chat[1].content.split("\n")
+        assert len(lines) == N_SUMS
+        for line in lines:
+            left, symbol, right, _, result = line.split()
+            assert apply(symbol, int(left), int(right)) == int(result)
+
+
+def test_sums_are_steps_of_problems_that_may_be_read():
+    drawn = SOURCE.train_draws(np.random.default_rng(0))
+    first = next(drawn)
+    assert isinstance(first, Problem) and SOURCE.pool_of(first) is Pool.TRAIN
+    left, symbol, right, result = first.steps[0]
+    assert sums(np.random.default_rng(0), 1)[0][1].content.startswith(f"{left} {symbol} {right} = {result}")
+
+
+def test_every_letter_is_the_one_before_the_value_that_is_asked_for():
+    for chat in letters(np.random.default_rng(0), 50):
+        listed = dict(reversed(line.split()) for line in chat[0].content.split("\n")[1:])
+        assert len(listed) == 4
+        for question, answer in zip(chat[::2], chat[1::2], strict=True):
+            asked = question.content.split("\n")[0].removeprefix("Which is ").removesuffix("?")
+            assert listed[asked] == answer.content
+
+
+@pytest.mark.parametrize("name", sorted(DRILLS))
+def test_one_seed_is_one_drill(name):
+    first, again, other = (DRILLS[name](np.random.default_rng(seed), 20) for seed in (0, 0, 1))
+    assert first == again != other

@@ -1,0 +1,57 @@
+import json
+from dataclasses import replace
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from agent2.cards import export
+from agent2.cards.export import export_rollouts
+from agent2.cards.reader import iter_rollouts, read_header
+from agent2.errors import ConfigError
+from agent2.records import ScoredRollout, StopReason, Turn
+from contract_card_builders import make_lost, make_scored, write_card
+
+
+def several_turns(item):
+    record = make_scored(item, 1.0, {"parsed": 1.0}, ["label"])
+    turns = [Turn("look", "a door", StopReason.END, 5, 2), Turn("öffne", None, StopReason.LENGTH, 9, 3)]
+    state = {"door": {"open": True}, "answer": None}
+    return ScoredRollout(replace(record.rollout, turns=turns, state=state, seed=2**63 - 1), record.score)
+
+
+def test_nothing_of_a_rollout_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "BATCH_ROWS", 2)
+    records = [several_turns("a"), make_scored("b", 0.0), make_lost("c")]
+    card = write_card(tmp_path / "card", records)
+    assert export_rollouts(card, tmp_path / "new" / "out.parquet") == 3
+    table = pq.read_table(tmp_path / "new" / "out.parquet")
+    rows = table.to_pylist()
+    for row, record in zip(rows, iter_rollouts(card), strict=True):
+        plain, score = msgspec.to_builtins(record.rollout), record.score
+        for name in ("item_id", "attempt", "seed", "status", "prompt", "turns", "answer", "retries", "fault"):
+            assert row[name] == plain[name]
+        assert json.loads(row["state"]) == plain["state"]
+        assert {name: row[name] for name in plain["usage"]} == plain["usage"]
+        assert (row["fault_reason"], row["score"], row["score_reason"]) == (plain["reason"], score.value, score.reason)
+        assert (dict(row["views"]), row["labels"]) == (dict(score.views), list(score.labels))
+    assert rows[2]["score_fault"] == "infrastructure"
+    header = json.loads(table.schema.metadata[b"agent2.header"])
+    assert header["checkpoint_digest"] == read_header(card).checkpoint_digest
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out.parquet"]
+
+
+def test_an_existing_file_is_not_overwritten(tmp_path):
+    card = write_card(tmp_path / "card", [make_scored("a")])
+    (tmp_path / "out.parquet").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        export_rollouts(card, tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").read_text() == "mine"
+
+
+def test_a_damaged_card_leaves_no_file(tmp_path):
+    card = write_card(tmp_path / "card", [make_scored("a")])
+    (card / "rollouts.jsonl.zst").write_bytes(b"nothing")
+    with pytest.raises(Exception, match="frame 0"):
+        export_rollouts(card, tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("*out.parquet*"))

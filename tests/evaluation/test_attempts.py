@@ -1,0 +1,60 @@
+from agent2.errors import Fault
+from agent2.evaluation.attempts import attempt_metrics
+from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Usage
+
+
+def rollout(item, attempt, value, answer="x", **views):
+    fault = None if value is not None else Fault.JUDGE
+    record = Rollout(item, attempt, 0, RolloutStatus.COMPLETED, [], [], answer, {}, Usage(10, 5))
+    return ScoredRollout(record, Score(value, "", fault, views=views))
+
+
+def rows(*items):
+    return [rollout(f"i{i}", a, *cell) for i, row in enumerate(items) for a, cell in enumerate(row)]
+
+
+def test_one_attempt_an_item_has_no_attempt_metrics():
+    assert attempt_metrics(rows([(1.0,)], [(0.0,)])) is None
+    assert attempt_metrics([]) is None
+
+
+def test_pass_at_1_and_pass_at_k_stand_side_by_side():
+    found = attempt_metrics(rows([(1.0, "a"), (0.0, "b")], [(0.0, "b"), (0.0, "c")]))
+    assert (found.k, found.passes.pass_at_1.value, found.passes.pass_at_k.value) == (2, 0.25, 0.5)
+    assert found.passes.pass_hat_k.value == 0.0
+
+
+def test_majority_counts_equal_answers():
+    found = attempt_metrics(rows([(1.0, "4"), (1.0, " 4 "), (0.0, "5")], [(0.0, "1"), (0.0, "1"), (1.0, "2")]))
+    assert found.majority.value == 0.5
+
+
+def test_a_view_named_reward_chooses_and_without_one_best_of_n_says_why():
+    with_view = [rollout("i0", 0, 1.0, "a", reward=0.9), rollout("i0", 1, 0.0, "b", reward=0.1)]
+    found = attempt_metrics(with_view)
+    assert (found.best.selector, found.best.chosen.value, found.best.oracle) == ("reward", 1.0, 1.0)
+    without = attempt_metrics(rows([(1.0, "a"), (0.0, "b")]))
+    assert without.best is None
+    assert any("no rollout has a view named reward or verifier" in gap for gap in without.gaps)
+
+
+def test_what_the_search_costs_for_each_point():
+    found = attempt_metrics(rows([(1.0, "a"), (0.0, "b")], [(0.0, "b"), (0.0, "c")]))
+    assert (found.cost.points, found.cost.tokens, found.cost.verifier_calls) == (25.0, 15 / 25, 2 / 25)
+
+
+def test_a_missing_verdict_is_left_out_and_counted_never_wrong():
+    found = attempt_metrics(rows([(1.0, "a"), (None, "b")], [(1.0, "a"), (1.0, "a")]))
+    assert found.passes.pass_at_1.value == 1.0
+    assert (found.passes.pass_at_k.n, found.passes.pass_at_k.n_missing) == (1, 1)
+
+
+def test_graded_scores_have_no_pass_at_k_and_say_so():
+    found = attempt_metrics(rows([(0.5, "a"), (1.0, "b")]))
+    assert found.passes is None and "graded" in found.gaps[0]
+
+
+def test_answers_judged_differently_have_no_majority_and_say_so():
+    found = attempt_metrics(rows([(0.0, "a"), (1.0, "a")]))
+    assert found.majority is None
+    assert any(gap.startswith("majority@2") and "both right and wrong" in gap for gap in found.gaps)

@@ -1,0 +1,161 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from agent2.contract.suite import EvaluationRole
+from agent2.errors import ConfigError
+from agent2.evaluation.access_log import access_log
+from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite
+from agent2.models.sources import find_checkpoint
+from agent2.records import Split
+from suite_fakes import find_benchmark, make_suite, write_players
+
+FOUR = ("n: 1, max_tokens: 16", "n: 4, max_tokens: 16")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def request_of(tmp_path):
+    players = write_players(tmp_path)
+
+    def make(*changes, **fields):
+        sides = {name: find_checkpoint(f"scripted:{players}:{name}") for name in ("weak", "strong")}
+        suite = make_suite(tmp_path, *changes)
+        made = SuiteRequest(suite, sides["weak"], sides["strong"], tmp_path / "e", find_benchmark=find_benchmark)
+        return replace(made, **fields)
+
+    return make
+
+
+def entries():
+    return [json.loads(line) for line in access_log().read_text().splitlines()] if access_log().exists() else []
+
+
+def test_both_sides_play_the_same_items_under_the_same_protocol(request_of):
+    plan = plan_suite(request_of())
+    assert [one.entry.name for one in plan.benchmarks] == ["sums", "doubles"]
+    for one in plan.benchmarks:
+        old, new = one.sides["baseline"], one.sides["checkpoint"]
+        assert old.protocol() == new.protocol()
+        assert (len(new.items), new.split, new.protocol().sampling.max_tokens) == (60, Split.DEV, 16)
+    assert plan.identity.sides["checkpoint"].name == "strong"
+    assert plan.identity.secret_digest is None
+
+
+@pytest.mark.parametrize(
+    ("role", "split"),
+    [(EvaluationRole.NIGHTLY, Split.TEST_PUBLIC), (EvaluationRole.CANDIDATE, Split.TEST_PRIVATE)],
+)
+def test_the_role_decides_the_split_and_hidden_items_come_from_the_secret(request_of, role, split):
+    plan = plan_suite(request_of(role=role))
+    assert (plan.identity.split, plan.identity.role) == (split, role)
+    assert plan.identity.secret_digest
+    assert {item.split for item in plan.benchmarks[0].sides["baseline"].items} == {split}
+
+
+def test_private_items_are_for_candidates_and_a_refusal_is_logged(request_of):
+    with pytest.raises(ConfigError, match="use --role candidate"):
+        plan_suite(request_of(split=Split.TEST_PRIVATE))
+    (entry,) = entries()
+    assert (entry["is_granted"], entry["role"], entry["split"]) == (False, "dev", "test_private")
+    assert entry["checkpoint"].startswith("strong ")
+
+
+def test_access_with_the_role_is_logged_too_and_other_splits_are_not(request_of):
+    plan_suite(request_of(role=EvaluationRole.CANDIDATE))
+    plan_suite(request_of(role=EvaluationRole.NIGHTLY))
+    plan_suite(request_of())
+    assert [entry["is_granted"] for entry in entries()] == [True]
+
+
+def test_training_items_are_not_evaluated_on(request_of):
+    with pytest.raises(ConfigError, match="what models learn from"):
+        plan_suite(request_of(split=Split.TRAIN))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([("{name: sums, split", "{name: sums, version: '2.0', split")], r"needs sums 2.0, installed is 1.0"),
+        ([("scorer: {name: equal, tier: reference}}", "scorer: {name: exact, tier: reference}}")], "'exact'.*'equal'"),
+        ([("tier: reference}}", "tier: human}}")], "scored by a human"),
+        (
+            [("n_items: 60, scorer", "n_items: null, scorer"), ("dev, n_items: 100", "dev, n_items: null")],
+            "gives no n_items",
+        ),
+    ],
+)  # fmt: skip
+def test_a_suite_that_cannot_be_played_as_it_says_is_refused(request_of, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        plan_suite(request_of(*changes))
+
+
+def test_a_benchmark_that_is_not_installed_is_named_with_the_nearest(request_of):
+    from agent2.benchmarks import load_benchmark
+
+    with pytest.raises(ConfigError, match="not installed here: unknown benchmark 'sums'"):
+        plan_suite(request_of(find_benchmark=load_benchmark))
+
+
+def test_pass_at_k_beside_single_attempts_is_fine(request_of):
+    more = "{name: doubles_accuracy, benchmark: doubles, role: regression_gate}"
+    many = f"{more}\n  - {{name: sums_pass_4, benchmark: sums, measure: 'pass_at:4'}}"
+    assert plan_suite(request_of(FOUR, (more, many)))
+
+
+def test_limits_come_from_the_protocol(request_of):
+    suite = request_of(("max_tokens: 16}", "max_tokens: 16}\n  max_wall_time_minutes: 2\n  retries: 3")).suite
+    limits = limits_of(suite, find_benchmark("sums"))
+    assert (limits.max_wall_time_s, limits.retries, limits.max_turns) == (120.0, 3, None)
+
+
+AGENT = """
+agent:
+  initial_environment: {kinds: [api], reproduction: generated from a seed}
+  success_criteria: [final_answer]
+  budget: {max_steps: 5, max_minutes: 1, max_tokens: null, max_tool_calls: 4}
+  trajectory_audit: {observation: true, action: true, tool_result: true, error_recovery: true}
+"""
+TOOLS = """
+  max_wall_time_minutes: 3
+  tools:
+    parallel_tool_calls: false
+    max_tool_calls: 6
+    permissions: {internet_access: false, file_writing: true, test_execution: true, paid_api_calls: false}
+"""
+WITH_TOOLS = (
+    ("max_tokens: 16}", f"max_tokens: 16}}{TOOLS}"),
+    ("failure_taxonomy:", f"{AGENT}\nfailure_taxonomy:"),
+)
+
+
+def tool_world(**rules):
+    benchmark = find_benchmark("sums")
+    benchmark.tool_protocol = {"max_tool_calls": 4, "parallel_tool_calls": False, **rules}
+    return benchmark
+
+
+def test_an_agents_budget_and_the_worlds_own_tool_rules_are_on_the_card(request_of):
+    limits = limits_of(request_of(*WITH_TOOLS).suite, tool_world())
+    assert (limits.max_turns, limits.max_wall_time_s) == (5, 60.0)
+    assert limits.tools == {"max_tool_calls": 4, "parallel_tool_calls": False}
+    assert limits_of(request_of(*WITH_TOOLS).suite, find_benchmark("sums")).tools == {}
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [({"max_tool_calls": 5}, "allows 5 tool calls, the suite 4"), ({"parallel_tool_calls": True}, "several calls")],
+)
+def test_a_world_that_allows_more_than_the_suite_is_refused(request_of, rules, words):
+    with pytest.raises(ConfigError, match=words):
+        limits_of(request_of(*WITH_TOOLS).suite, tool_world(**rules))
+
+
+def test_a_world_with_tools_needs_a_suite_that_allows_them(request_of):
+    with pytest.raises(ConfigError, match="the suite allows none"):
+        limits_of(request_of().suite, tool_world())

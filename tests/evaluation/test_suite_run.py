@@ -1,0 +1,282 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent2.cards.reader import iter_rollouts, read_header, validate_card
+from agent2.contract.suite import EvaluationRole
+from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
+from agent2.evaluation.outcome import read_outcome
+from agent2.evaluation.suite_folder import card_path
+from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
+from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import find_checkpoint
+from agent2.records import Completion, StopReason
+from agent2.reports.eval_pages import write_eval_report
+from suite_fakes import find_benchmark, make_suite, write_players
+
+REPORT_FILES = ("report.yaml", "report.json", "report.md", "report.html", "change.svg")
+THREE_ATTEMPTS = ("n: 1, max_tokens: 16", "n: 3, max_tokens: 16")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def request_of(tmp_path):
+    players = write_players(tmp_path)
+
+    def make(*changes, old="weak", new="strong", out="e", **fields):
+        sides = [find_checkpoint(f"scripted:{players}:{name}") for name in (old, new)]
+        made = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / out, find_benchmark=find_benchmark)
+        return replace(made, **fields)
+
+    return make
+
+
+def never():
+    raise AssertionError("nothing is left to play")
+
+
+def test_both_sides_leave_valid_cards_and_a_decision(request_of):
+    request = request_of()
+    run_suite(request)
+    outcome = read_outcome(request.out)
+    assert [one.name for one in outcome.benchmarks] == ["sums", "doubles"]
+    for one in outcome.benchmarks:
+        assert all(validate_card(request.out / card) == [] for card in one.cards.values())
+        assert one.protocols["baseline"].digest == one.protocols["checkpoint"].digest
+    sums = outcome.evidence.metrics["sums_accuracy"]
+    assert sums.new > sums.old and sums.n_items == 60
+    assert (outcome.decision.release, outcome.evidence.split, outcome.evidence.role) == ("candidate", "dev", "dev")
+    assert outcome.evidence.badcases["wrong_sum"] == sum(
+        "wrong_sum" in record.score.labels
+        for one in outcome.benchmarks
+        for record in iter_rollouts(request.out / one.cards["checkpoint"])
+    )
+
+
+def test_the_lock_names_what_the_session_ran_on(request_of):
+    request = request_of()
+    run_suite(request)
+    lock = json.loads((request.out / "lock.json").read_text())
+    assert {side: sampler["kind"] for side, sampler in lock["samplers"].items()} == {
+        "baseline": "scripted",
+        "checkpoint": "scripted",
+    }
+    assert lock["suite_digest"] == request.suite.digest
+    assert lock["started_at"] <= lock["finished_at"]
+
+
+@pytest.mark.parametrize("what", ["rollouts", "summary", "truncated"])
+def test_a_card_that_was_changed_gives_no_decision(request_of, what):
+    request = request_of()
+    run_suite(request)
+    card = card_path(request.out, "checkpoint", "sums", "dev")
+    if what == "summary":
+        text = (card / "card.json").read_text()
+        (card / "card.json").write_text(text.replace('"n_retries": 0', '"n_retries": 5'))
+    else:
+        data = bytearray((card / "rollouts.jsonl.zst").read_bytes())
+        data[len(data) // 2] ^= 1
+        (card / "rollouts.jsonl.zst").write_bytes(data if what == "rollouts" else data[:-9])
+    with pytest.raises(CardError, match="restore the card from a copy"):
+        read_outcome(request.out)
+
+
+def test_lost_and_won_items_are_told_apart_with_both_answers(request_of):
+    request = request_of()
+    run_suite(request)
+    sums = read_outcome(request.out).benchmarks[0]
+    values = {side: sums.summaries[side].item_scores for side in ("baseline", "checkpoint")}
+    assert {one.item_id for one in sums.lost} == {
+        item for item, value in values["baseline"].items() if value == 1.0 and values["checkpoint"][item] == 0.0
+    }
+    assert len(sums.won) > len(sums.lost) > 0
+    assert {one.new_answer for one in sums.lost} == {"no idea"}
+
+
+def test_every_attempt_is_played_and_scored_and_metrics_are_kept_apart(request_of):
+    request = request_of(THREE_ATTEMPTS)
+    run_suite(request)
+    outcome = read_outcome(request.out)
+    assert {one.summaries[side].n_rollouts for one in outcome.benchmarks for side in one.cards} == {180}
+    found = outcome.benchmarks[0].attempts["checkpoint"]
+    assert found.k == 3
+    assert found.passes.pass_at_1.value == outcome.evidence.metrics["sums_accuracy"].new
+    assert found.majority.value == found.passes.pass_at_1.value, "a script answers the same each time"
+
+
+def test_a_benchmark_behind_a_failed_prerequisite_is_skipped_on_both_sides_and_said_so(request_of):
+    request = request_of(new="broken")
+    run_suite(request)
+    outcome = read_outcome(request.out)
+    assert outcome.skipped == ("doubles was skipped: sums scored 0.0%, 30.0% is needed first",)
+    assert [path.name for path in (request.out / "cards" / "baseline").iterdir()] == ["sums-dev"]
+    assert outcome.decision.release not in {"release", "candidate"}
+    assert any("doubles was skipped" in note for note in outcome.decision.notes)
+
+
+def test_a_weak_baseline_skips_nothing(request_of):
+    request = request_of(old="broken")
+    run_suite(request)
+    assert read_outcome(request.out).skipped == ()
+
+
+def test_a_regression_on_the_second_benchmark_blocks(request_of):
+    request = request_of(new="one_sided")
+    run_suite(request)
+    outcome = read_outcome(request.out)
+    assert outcome.decision.release == "block"
+    assert [finding.gate for finding in outcome.decision.fired] == ["doubles_hold"]
+
+
+def test_a_finished_evaluation_is_not_played_again(request_of):
+    request = request_of()
+    run_suite(request)
+    told = []
+    sides = {name: replace(getattr(request, name), opener=never) for name in ("baseline", "checkpoint")}
+    run_suite(replace(request, **sides), lambda message, done=None, total=None: told.append((message, done, total)))
+    assert ("strong (checkpoint) on sums", 60, 60) in told
+
+
+def test_another_evaluation_leaves_the_folder_alone(request_of):
+    request = request_of()
+    run_suite(request)
+    before = {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="holds another evaluation"):
+        run_suite(request_of(new="one_sided"))
+    assert {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()} == before
+
+
+def test_an_unfinished_evaluation_has_no_outcome(request_of):
+    request = request_of()
+
+    def stop(message, done=None, total=None):
+        if done == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(request, stop)
+    with pytest.raises(ConfigError, match="is not finished; run the evaluation again to go on"):
+        read_outcome(request.out)
+
+
+def test_a_model_that_goes_away_in_the_middle_leaves_what_was_played(request_of):
+    request = request_of()
+    asked = iter(range(10_000))
+
+    def reply(messages):
+        if next(asked) >= 70:
+            return Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason="gone")
+        left, _, right = messages[-1].content.split()
+        return str(int(left) + int(right))
+
+    with pytest.raises(SamplerFailed, match="run the same command again"):
+        run_suite(replace(request, checkpoint=replace(request.checkpoint, opener=lambda: ScriptedSampler(reply, 1))))
+    assert read_header(card_path(request.out, "checkpoint", "sums", "dev")).checkpoint_name == "strong"
+    run_suite(request)
+    assert {one.summaries["checkpoint"].n_missing for one in read_outcome(request.out).benchmarks} == {0}
+
+
+def test_sides_of_another_protocol_are_incomparable_and_the_field_is_named(request_of):
+    request = request_of()
+    run_suite(replace(request, checkpoint=replace(request.checkpoint, chat_template_digest="another")))
+    outcome = read_outcome(request.out)
+    assert outcome.decision.release == "insufficient"
+    assert any("chat_template_digest" in problem for problem in outcome.decision.problems)
+    assert outcome.benchmarks[0].lost == ()
+
+
+def test_a_judge_that_fails_on_some_items_makes_the_evidence_insufficient(request_of):
+    class Failing(type(find_benchmark("sums"))):
+        def scorer(self):
+            scorer = super().scorer()
+            inner = scorer.score
+
+            def score(item, rollout):
+                if item.id.endswith(("03", "13", "23", "33", "43", "53")):
+                    raise RuntimeError("the judge is gone")
+                return inner(item, rollout)
+
+            scorer.score = score
+            return scorer
+
+    request = request_of(find_benchmark=lambda name: Failing() if name == "sums" else find_benchmark(name))
+    run_suite(request)
+    outcome = read_outcome(request.out)
+    assert outcome.evidence.metrics["sums_accuracy"].n_missing_new == 6
+    assert outcome.decision.release == "insufficient"
+
+
+def test_what_is_known_besides_joins_the_evidence_of_its_own_checkpoint_only(request_of, tmp_path):
+    from agent2.contract.evidence import Evidence, SpotCheck
+
+    request = request_of()
+    run_suite(request)
+    known = Evidence("strong", "weak", {}, history={"sums_accuracy": (0.5, 0.6)}, spot_check=SpotCheck("Ada", 30, 29))
+    evidence = read_outcome(request.out, known).evidence
+    assert (evidence.history, evidence.spot_check.by) == ({"sums_accuracy": (0.5, 0.6)}, "Ada")
+    with pytest.raises(ConfigError, match="is about checkpoint 'other'"):
+        read_outcome(request.out, replace(known, checkpoint="other"))
+
+
+def test_a_candidate_on_private_items_with_a_spot_check_is_released(request_of):
+    from agent2.contract.evidence import Evidence, SpotCheck
+
+    request = request_of(role=EvaluationRole.CANDIDATE)
+    run_suite(request)
+    known = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
+    assert read_outcome(request.out).decision.release == "candidate"
+    assert read_outcome(request.out, known).decision.release == "release"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
+from agent2.models.sources import find_checkpoint
+from suite_fakes import find_benchmark
+from agent2.contract.suite_files import load_suite
+
+def progress(message, done=None, total=None):
+    if message == {message!r} and done == {done}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sides = [find_checkpoint("scripted:{players}:" + name) for name in ("weak", "strong")]
+run_suite(SuiteRequest(load_suite({suite!r}), *sides, Path({out!r}), find_benchmark=find_benchmark), progress)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("message", "done", "changes"),
+    [
+        ("strong (checkpoint) on sums", 25, []),
+        ("weak (baseline) on doubles", 59, []),
+        ("strong (checkpoint) on doubles", 100, [THREE_ATTEMPTS]),
+    ],
+)
+def test_killed_with_9_and_resumed_the_report_is_byte_identical(request_of, tmp_path, message, done, changes):
+    whole, cut = request_of(*changes, out="whole"), request_of(*changes, out="cut")
+    fields = {"tests": str(Path(__file__).parents[1]), "players": str(tmp_path / "players.py"), "message": message}
+    suite = str(tmp_path / "quiz_regression.yaml")
+    program = KILLED.format(**fields, done=done, suite=suite, out=str(cut.out))
+    killed = subprocess.run([sys.executable, "-c", program], env={**os.environ}, capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    with pytest.raises(ConfigError, match="not finished"):
+        read_outcome(cut.out)
+    for request in (whole, cut):
+        run_suite(request)
+        write_eval_report(read_outcome(request.out), request.out)
+    for name in REPORT_FILES:
+        assert (whole.out / name).read_bytes() == (cut.out / name).read_bytes(), name

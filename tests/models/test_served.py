@@ -1,0 +1,268 @@
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from agent2.environments.question import QuestionEnvironment
+from agent2.errors import ConfigError, Fault, SamplerFailed
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.hf import HfSampler
+from agent2.models.served import Endpoint, ServedSampler, public_url
+from agent2.records import Item, Message, SamplingSettings, Score, Split, StopReason
+from model_builders import make_model
+from served_fakes import Reply, chat, endpoint, error, transformers_serve
+
+FAST = {"first_wait_s": 0.01, "timeout_s": 5.0}
+
+
+def opened(url, **changes):
+    return ServedSampler(Endpoint(url, "m", **{**FAST, **changes}))
+
+
+def ask(sampler, *texts, settings=None):
+    """Completions of one message each, in the order of the questions."""
+    for number, text in enumerate(texts):
+        sampler.submit(number, [Message("user", text)], settings or SamplingSettings(max_tokens=8))
+    done = {}
+    while len(done) < len(texts):
+        done.update(sampler.collect())
+    return [done[number] for number in range(len(texts))]
+
+
+def after_probe(*replies):
+    """Good at first, then the replies in turn, the last one for ever."""
+    return lambda body, number: chat("hello") if number == 0 else replies[min(number, len(replies)) - 1]
+
+
+def echo(body, number):
+    return chat(body["messages"][-1]["content"].upper(), usage={"prompt_tokens": 3, "completion_tokens": 1})
+
+
+def test_every_request_gets_its_own_answer_with_many_in_flight():
+    with endpoint(lambda body, number: replace(echo(body, number), delay_s=0.05)) as served:
+        sampler = opened(served.url, max_in_flight=8)
+        texts = [f"q{n}" for n in range(32)]
+        answers = ask(sampler, *texts)
+        sampler.close()
+    assert [one.text for one in answers] == [text.upper() for text in texts]
+    assert {(one.prompt_tokens, one.n_tokens) for one in answers} == {(3, 1)}
+    assert 4 <= served.most_at_once <= 8
+
+
+def test_collect_returns_nothing_when_nothing_is_in_flight():
+    with endpoint(echo) as served:
+        assert opened(served.url).collect() == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        error(429, Retry_After="0"),
+        error(503),
+        error(500),
+        Reply(b"<html>"),
+        replace(chat("never seen whole"), cut_after=10),
+        Reply(b"", cut_after=0),
+    ],
+)
+def test_a_state_that_passes_is_tried_again(bad):
+    with endpoint(after_probe(bad, bad, chat("late"))) as served:
+        (answer,) = ask(opened(served.url), "q")
+    assert (answer.text, answer.stop_reason, len(served.bodies)) == ("late", StopReason.END, 4)
+
+
+@pytest.mark.parametrize("bad", [error(503, "overloaded"), Reply(b"{}"), replace(chat("torn"), cut_after=20)])
+def test_a_state_that_stays_is_an_infrastructure_fault_and_no_answer(bad):
+    with endpoint(after_probe(bad)) as served:
+        (answer,) = ask(opened(served.url, max_tries=3), "q")
+    assert (answer.stop_reason, answer.fault, answer.text) == (StopReason.FAULT, Fault.INFRASTRUCTURE, "")
+    assert "after 3 tries" in answer.reason
+    assert len(served.bodies) == 4
+
+
+def test_a_refusal_is_not_tried_again():
+    with endpoint(after_probe(error(400, "bad field"))) as served:
+        (answer,) = ask(opened(served.url), "q")
+    assert answer.fault is Fault.INFRASTRUCTURE and "bad field" in answer.reason
+    assert len(served.bodies) == 2
+
+
+def test_the_server_says_how_long_to_wait():
+    with endpoint(after_probe(error(429, Retry_After="0.4"), chat("late"))) as served:
+        sampler = opened(served.url)
+        started = time.monotonic()
+        (answer,) = ask(sampler, "q")
+    assert answer.text == "late"
+    assert time.monotonic() - started >= 0.4
+
+
+def test_a_server_that_asks_to_wait_too_long_is_given_up():
+    with endpoint(after_probe(error(429, Retry_After="3600"))) as served:
+        (answer,) = ask(opened(served.url), "q")
+    assert answer.fault is Fault.INFRASTRUCTURE
+    assert "asks to wait 3600 s" in answer.reason
+
+
+def test_a_silent_server_is_a_fault_after_the_time_limit():
+    with endpoint(after_probe(replace(chat("late"), delay_s=1.0))) as served:
+        (answer,) = ask(opened(served.url, timeout_s=0.1, max_tries=1), "q")
+    assert answer.fault is Fault.INFRASTRUCTURE and "ReadTimeout" in answer.reason
+
+
+def test_opening_says_what_is_wrong_with_the_address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    with pytest.raises(ConfigError, match=r"#m: no whole answer: ConnectError.*check that the server runs"):
+        opened(url, max_tries=1)
+
+
+def test_opening_says_what_the_server_refuses():
+    with (
+        endpoint(lambda body, number: error(404, "no model m")) as served,
+        pytest.raises(ConfigError, match="HTTP 404: 'no model m'"),
+    ):
+        opened(served.url)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"url": "127.0.0.1:8000/v1"}, "write http://"),
+        ({"model": ""}, "URL#MODEL"),
+        ({"max_in_flight": 0}, "at least 1"),
+    ],
+)
+def test_an_endpoint_that_makes_no_sense_is_refused(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        ServedSampler(Endpoint(**{"url": "http://127.0.0.1:1/v1", "model": "m", **settings}))
+
+
+def test_a_server_that_knows_only_the_newer_fields_is_understood():
+    def reply(body, number):
+        return error(400, "unsupported") if "max_tokens" in body or "logprobs" in body else chat("ok")
+
+    with endpoint(reply) as served:
+        sampler = opened(served.url)
+        assert ask(sampler, "q")[0].text == "ok"
+    assert served.bodies[-1]["max_completion_tokens"] == 8
+    assert sampler.describe()["limit_name"] == "max_completion_tokens"
+
+
+def test_the_key_goes_to_the_endpoint_and_nowhere_else(monkeypatch):
+    monkeypatch.setenv("AGENT2_API_KEY", "secret-key")
+    monkeypatch.setenv("OPENAI_API_KEY", "another-key")
+    with endpoint(echo) as served:
+        sampler = opened(served.url)
+        ask(sampler, "q")
+    assert served.keys[-1] == "Bearer secret-key"
+    assert "secret-key" not in str(sampler.describe())
+
+
+def test_credentials_in_an_address_are_refused_without_showing_them():
+    with pytest.raises(ConfigError, match="AGENT2_API_KEY") as raised:
+        opened("http://user:password@127.0.0.1:1/v1")
+    assert "password@" not in str(raised.value)
+
+
+def test_without_a_key_none_is_sent(monkeypatch):
+    monkeypatch.delenv("AGENT2_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "another-key")
+    with endpoint(echo) as served:
+        ask(opened(served.url), "q")
+    assert set(served.keys) == {None}
+
+
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(monkeypatch):
+    monkeypatch.setenv("AGENT2_API_KEY", "secret\nkey")
+    with pytest.raises(ConfigError) as raised:
+        opened("http://127.0.0.1:1/v1")
+    assert "secret" not in str(raised.value)
+
+
+def test_addresses_are_shown_without_credentials_and_query():
+    assert public_url("https://u:p@[::1]:80/v1?key=x#m") == "https://[::1]:80/v1"
+
+
+def test_a_closed_sampler_takes_nothing_and_does_not_wait_for_a_slow_server():
+    with endpoint(after_probe(replace(chat("late"), delay_s=3.0))) as served:
+        sampler = opened(served.url)
+        sampler.submit(1, [Message("user", "q")], SamplingSettings())
+        started = time.monotonic()
+        sampler.close()
+        sampler.close()
+        assert time.monotonic() - started < 1.0
+        with pytest.raises(SamplerFailed, match="closed"):
+            sampler.submit(2, [Message("user", "q")], SamplingSettings())
+
+
+def test_a_server_that_never_answers_does_not_hold_the_exit_of_the_program_up():
+    program = """
+import sys
+from agent2.models.served import Endpoint, ServedSampler
+from agent2.records import Message, SamplingSettings
+sampler = ServedSampler(Endpoint(sys.argv[1], "m"))
+sampler.submit(1, [Message("user", "q")], SamplingSettings())
+if sys.argv[2] == "close":
+    sampler.close()
+"""
+    for how in ("close", "forget"):
+        with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
+            subprocess.run([sys.executable, "-c", program, served.url, how], timeout=30, check=True)
+
+
+def test_ids_in_flight_and_token_ids_are_refused():
+    with endpoint(echo) as served:
+        sampler = opened(served.url)
+        sampler.submit(1, [Message("user", "q")], SamplingSettings())
+        with pytest.raises(SamplerFailed, match="in flight already"):
+            sampler.submit(1, [Message("user", "q")], SamplingSettings())
+        with pytest.raises(SamplerFailed, match="not token ids"):
+            sampler.submit(2, [1, 2], SamplingSettings())
+
+
+class Exact:
+    name, version = "exact", "1"
+
+    def score(self, item, rollout):
+        return Score(float(rollout.answer == item.reference), "compared")
+
+
+def test_a_request_that_is_lost_is_a_missing_score_and_never_a_zero():
+    items = [Item(f"i{n}", Split.DEV, f"q{n}", f"Q{n}") for n in range(20)]
+
+    def reply(body, number):
+        return error(503) if body["messages"][-1]["content"] in {"q3", "q7"} else echo(body, number)
+
+    with endpoint(reply) as served:
+        attempts = [Attempt(item, 0, 0) for item in items]
+        settings = PlaySettings(SamplingSettings(max_tokens=4), 1)
+        played = list(play(attempts, opened(served.url, max_tries=2), QuestionEnvironment, Exact(), settings))
+    values = {record.rollout.item_id: record.score.value for record in played}
+    assert values.pop("i3") is None and values.pop("i7") is None
+    assert set(values.values()) == {1.0} and len(values) == 18
+    lost = next(record for record in played if record.rollout.item_id == "i3")
+    assert lost.score.fault is Fault.INFRASTRUCTURE and "HTTP 503" in lost.score.reason
+    assert sum(record.rollout.usage.completion_tokens for record in played) == 18
+
+
+@pytest.mark.slow
+def test_a_real_server_gives_what_the_model_gives_in_process(tmp_path):
+    model = make_model(tmp_path / "model", steps=200)
+    texts = [f"{a} + {b}" for a in range(6) for b in range(5)]
+    sampler = HfSampler(model)
+    expected = ask(sampler, *texts)
+    sampler.close()
+    with transformers_serve(model, tmp_path) as url:
+        served = ServedSampler(Endpoint(url, str(model), max_in_flight=4))
+        found = ask(served, *texts)
+        drawn = ask(served, *texts[:8], settings=SamplingSettings(temperature=1.0, max_tokens=4, seed=1))
+        served.close()
+    assert [one.text for one in found] == [one.text for one in expected]
+    assert [one.prompt_tokens for one in found] == [one.prompt_tokens for one in expected]
+    assert [one.n_tokens for one in found] == [len(one.token_ids) for one in expected]
+    assert all(one.fault is None for one in drawn)
+    assert served.describe()["server"] == "uvicorn"

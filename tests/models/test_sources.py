@@ -1,0 +1,103 @@
+import pytest
+
+from agent2.errors import CheckpointError, ConfigError
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.sources import BY_SERVER, LoadSettings, find_checkpoint, told_apart
+from agent2.records import Message, SamplingSettings
+from model_builders import make_model
+from served_fakes import chat, endpoint
+
+SCRIPT = """
+def shout(messages):
+    return messages[-1].content.upper()
+
+number = 7
+"""
+
+
+def answer_of(source):
+    sampler = source.open()
+    sampler.submit(0, [Message("user", "1 + 1")], SamplingSettings(max_tokens=4))
+    ((_, completion),) = sampler.collect()
+    sampler.close()
+    return completion
+
+
+def test_a_folder_is_a_model_in_this_process(tmp_path):
+    folder = make_model(tmp_path / "tiny")
+    source = find_checkpoint(str(folder), LoadSettings(device="cpu"))
+    info = inspect_checkpoint(folder)
+    assert (source.kind, source.name, source.dtype) == ("hf", "tiny", "float32")
+    assert (source.digest, source.chat_template_digest) == (info.content_digest, info.chat_template_digest)
+    assert answer_of(source).fault is None
+
+
+def test_a_model_can_be_given_less_context_than_it_has(tmp_path):
+    folder = make_model(tmp_path / "tiny")
+    completion = answer_of(find_checkpoint(str(folder), LoadSettings(device="cpu", context_length=2)))
+    assert "the context of 2 leaves no room" in completion.reason
+
+
+def test_an_address_is_an_endpoint_of_which_only_the_name_is_known():
+    with endpoint(lambda body, number: chat("2")) as served:
+        source = find_checkpoint(f"{served.url}?key=hidden#org/model")
+        assert answer_of(source).text == "2"
+    assert (source.kind, source.name, source.spec) == ("served", "model", f"{served.url}#org/model")
+    assert (source.chat_template_digest, source.dtype) == (BY_SERVER, BY_SERVER)
+    assert "the server's word" in source.caveats[0]
+    assert source.digest != find_checkpoint(f"{served.url}#org/other").digest
+    assert served.bodies[-1]["model"] == "org/model"
+
+
+def test_a_context_limit_that_a_server_must_keep_is_said():
+    source = find_checkpoint("http://127.0.0.1:1/v1#m", LoadSettings(context_length=512))
+    assert any("512" in caveat for caveat in source.caveats)
+
+
+def test_a_script_is_a_function_from_chat_to_reply(tmp_path):
+    (tmp_path / "players.py").write_text(SCRIPT)
+    source = find_checkpoint(f"scripted:{tmp_path}/players.py:shout")
+    assert (source.kind, source.name) == ("scripted", "shout")
+    assert answer_of(source).text == "1 + 1"
+    (tmp_path / "players.py").write_text(SCRIPT + "\n")
+    assert find_checkpoint(f"scripted:{tmp_path}/players.py:shout").digest != source.digest
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("nowhere", "no such folder"),
+        ("http://127.0.0.1:1/v1", "name the model after a #"),
+        ("scripted:players.py", "scripted:FILE.py:FUNCTION"),
+        ("scripted:players.txt:shout", "scripted:FILE.py:FUNCTION"),
+        ("scripted:missing.py:shout", "cannot be read"),
+    ],
+)
+def test_what_names_no_checkpoint_is_refused(spec, words):
+    with pytest.raises(ConfigError, match=words):
+        find_checkpoint(spec)
+
+
+def test_an_empty_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError):
+        find_checkpoint(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "words"),
+    [(SCRIPT, "number", "is no function"), (SCRIPT, "missing", "cannot be run"), ("1 / 0", "f", "ZeroDivisionError")],
+)
+def test_a_script_that_brings_no_function_is_refused(tmp_path, text, function, words):
+    (tmp_path / "players.py").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        find_checkpoint(f"scripted:{tmp_path}/players.py:{function}").open()
+
+
+def test_two_checkpoints_of_one_name_are_told_apart_and_one_checkpoint_is_not(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "players.py").write_text(f"# {folder}\n{SCRIPT}")
+    one, other = (find_checkpoint(f"scripted:{tmp_path}/{folder}/players.py:shout") for folder in ("a", "b"))
+    names = [source.name for source in told_apart(one, other)]
+    assert names == [f"shout-{one.digest[:8]}", f"shout-{other.digest[:8]}"]
+    assert [source.name for source in told_apart(one, one)] == ["shout", "shout"]

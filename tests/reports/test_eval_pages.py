@@ -1,0 +1,139 @@
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from agent2.contract.decision import decide
+from agent2.contract.evidence import Evidence, SpotCheck
+from agent2.contract.report_file import read_report
+from agent2.contract.suite import EvaluationRole
+from agent2.evaluation.outcome import read_outcome
+from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.evaluation.suite_run import run_suite
+from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import find_checkpoint
+from agent2.reports.eval_charts import change_svg
+from agent2.reports.eval_pages import write_eval_report
+from agent2.reports.eval_view import eval_view, summary_rows
+from suite_fakes import find_benchmark, make_suite, write_players
+
+HOSTILE = "<script>alert(1)</script> | [x](http://evil) \x1b[31m"
+
+
+@pytest.fixture
+def evaluated(tmp_path, monkeypatch):
+    """An evaluation's outcome and folder; the checkpoint, `strong` unless named, may answer what it likes."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    players = write_players(tmp_path)
+
+    def evaluate(*changes, new="strong", reply=None, known=None, **fields):
+        sides = [find_checkpoint(f"scripted:{players}:{name}") for name in ("weak", new)]
+        if reply is not None:
+            sides[1] = replace(sides[1], opener=lambda: ScriptedSampler(reply))
+        request = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / "e", find_benchmark=find_benchmark)
+        request = replace(request, **fields)
+        run_suite(request)
+        return read_outcome(request.out, known), request.out
+
+    return evaluate
+
+
+def test_the_report_has_the_known_fields_in_the_known_form(evaluated):
+    outcome, out = evaluated()
+    paths = write_eval_report(outcome, out)
+    report = yaml.safe_load(paths.yaml.read_text())
+    assert (report["checkpoint"], report["baseline"], report["suite"]) == ("strong", "weak", "quiz_regression-v1.0")
+    assert re.fullmatch(r"\d+\.\d% -> \d+\.\d% \(\+\d+\.\d\)", report["sums_accuracy"])
+    assert report["release_decision"] == "candidate"
+    assert report["badcase_top"] == [{"wordy": "20 cases"}, {"wrong_sum": "20 cases"}]
+    assert json.loads(paths.json.read_text()) == report
+    assert report["evaluation"]["benchmarks"]["sums"]["checkpoint"]["rollouts"] == 60
+
+
+@pytest.mark.parametrize("new", ["strong", "one_sided", "broken"])
+def test_the_decision_is_the_same_when_it_is_made_again_from_the_report_file(evaluated, new):
+    outcome, out = evaluated(new=new)
+    paths = write_eval_report(outcome, out)
+    made = outcome.decision
+    for path in (paths.yaml, paths.json):
+        again = decide(outcome.suite.metrics, outcome.suite.gates, read_report(path, outcome.suite.metrics))
+        assert (again.release, again.training_action) == (made.release, made.training_action)
+        assert [one.state for one in again.findings] == [one.state for one in made.findings]
+
+
+def test_pages_answer_the_six_questions_and_show_every_gate(evaluated):
+    outcome, out = evaluated(new="one_sided")
+    paths = write_eval_report(outcome, out)
+    for page in (paths.html.read_text(), paths.markdown.read_text()):
+        for question in ("Did capabilities improve?", "Is the reward distorted?", "May training go on?"):
+            assert question in page
+        assert "block" in page and "fired" in page
+        assert "worse by more than 20 points" in page
+        assert "What the numbers do not cover" in page
+    assert "doubles\\_hold" in paths.markdown.read_text()
+    assert paths.figure.read_text().startswith("<svg")
+
+
+def test_pages_say_what_was_skipped_and_do_not_draw_it(evaluated):
+    outcome, out = evaluated(new="broken")
+    paths = write_eval_report(outcome, out)
+    assert "doubles was skipped: sums scored 0.0%" in paths.html.read_text()
+    assert "doubles_accuracy" not in paths.figure.read_text()
+    row = next(row for row in eval_view(outcome).metrics if row[0] == "doubles_accuracy")
+    assert "missing" in row[2] and row[3] == "no pairs"
+
+
+def test_what_a_model_says_is_shown_as_text_and_nothing_else(evaluated):
+    outcome, out = evaluated(reply=lambda messages: HOSTILE)
+    paths = write_eval_report(outcome, out)
+    html, text = paths.html.read_text(), paths.markdown.read_text()
+    assert "<script>" not in html and "&lt;script&gt;" in html
+    assert "[x](http" not in text and "\x1b" not in text + html
+
+
+def test_answers_to_hidden_items_are_not_shown(evaluated):
+    outcome, out = evaluated(role=EvaluationRole.CANDIDATE)
+    paths = write_eval_report(outcome, out)
+    assert outcome.benchmarks[0].lost[0].new_answer == "no idea"
+    everything = "".join(path.read_text() for path in (paths.yaml, paths.json, paths.markdown, paths.html))
+    assert "no idea" not in everything
+    assert outcome.benchmarks[0].lost[0].item_id in everything
+    assert "the access log has this one" in everything
+
+
+def test_a_release_says_ships(evaluated):
+    known = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
+    outcome, _ = evaluated(role=EvaluationRole.CANDIDATE, known=known)
+    view = eval_view(outcome)
+    assert (view.release, view.passes, view.tiles[0][2]) == ("release", True, "ships")
+
+
+def test_several_attempts_have_a_table_of_their_own(evaluated):
+    outcome, out = evaluated(("n: 1, max_tokens: 16", "n: 4, max_tokens: 16"))
+    view = eval_view(outcome)
+    assert [row[:3] for row in view.attempts][:2] == [("sums", "baseline", "4"), ("sums", "checkpoint", "4")]
+    assert all(row[3] == row[4] for row in view.attempts), "scripts answer the same each time"
+    page = write_eval_report(outcome, out).markdown.read_text()
+    assert "## Several attempts" in page and "best-of-4: no rollout has a view" in page
+
+
+def test_the_terminal_gets_metrics_fired_gates_and_the_training_action(evaluated):
+    outcome, _ = evaluated(new="one_sided")
+    rows = dict(summary_rows(outcome))
+    assert rows["gate doubles_hold"] == "fired"
+    assert rows["training action"] == "continue"
+    assert "->" in rows["sums_accuracy"]
+
+
+def test_a_figure_without_numbers_is_no_figure(evaluated):
+    outcome, _ = evaluated()
+    assert change_svg(outcome.suite.metrics, replace(outcome.evidence, metrics={})) is None
+
+
+def test_better_and_worse_are_said_only_beyond_the_interval_and_by_direction(evaluated):
+    outcome, _ = evaluated()
+    figure = change_svg(outcome.suite.metrics, outcome.evidence)
+    assert "better" in figure and "worse" in figure, "words per answer rose, and fewer are better"
+    assert "unclear" not in figure

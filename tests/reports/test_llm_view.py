@@ -1,0 +1,83 @@
+from dataclasses import replace
+
+import pytest
+
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord
+from agent2.arena.gateway.read import LlmTotals
+from agent2.arena.gateway.settings import TokenCounts
+from agent2.reports.llm_chart import llm_svg
+from agent2.reports.llm_view import command_rows, conduct_rows, cost_words, llm_view, llm_words
+from agent2.reports.pages import write_report
+from agent2.reports.words import dollars
+from builders import START, make_evidence
+
+TOTALS = LlmTotals(
+    calls=2, tokens=TokenCounts(1200, 60, 200, 10), dollars=0.0123, n_unknown_cost=0, n_failed=1, n_partial=0, n_lost=0,
+    n_refused=0, n_uncounted=0, n_replayed=0, retries=3, by_model={"gpt": TokenCounts(1200, 60, 200, 10)},
+)  # fmt: skip
+CALL = LlmCall(
+    number=1, t=START + 5, seconds=2.5, protocol="openai-chat", asked_model="small", model="gpt", outcome="ok",
+    status=200, tokens=TokenCounts(1200, 60, 200, 10), is_counted=True, dollars=0.0123, retries=0, fault="",
+)  # fmt: skip
+FAILED = replace(
+    CALL, number=2, t=START + 8, outcome="failed", status=500, dollars=None, fault="<i>overloaded", retries=3
+)
+
+
+def record(**changes):
+    return LlmRecord(TOTALS, (CALL, FAILED), None, None, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "$0.0123"),
+        ({"n_unknown_cost": 1}, "$0.0123, and 1 calls of unknown cost"),
+        ({"dollars": None, "n_unknown_cost": 2}, "cost unknown: the price of the model is not known"),
+    ],
+)
+def test_a_cost_that_is_not_known_is_never_a_zero(changes, words):
+    assert cost_words(LlmRecord(replace(TOTALS, **changes), (), None, None)) == words
+    assert dollars(None) == "unknown"
+
+
+def test_calls_tokens_cost_and_budget_stand_in_one_line():
+    budgeted = replace(record(), max_tokens=50_000, max_dollars=2.5)
+    assert llm_words(budgeted) == "2 calls, 1,200 tokens in, 60 out, $0.0123 (budget 50,000 tokens, $2.5)"
+
+
+def test_a_replay_says_that_nothing_was_paid():
+    assert cost_words(record(replay_of="trial-1")) == "$0.0123 when it was recorded, nothing now"
+
+
+def test_every_call_has_a_row_on_the_page_and_its_texts_are_harmless(tmp_path):
+    evidence = make_evidence(llm=record(), driver="lab/gpt", commands=[CommandLine("rm <b>x", START + 4, 1, True)])
+    written = write_report(evidence, analyse(evidence), tmp_path)
+    page, text = written.html.read_text(), written.markdown.read_text()
+    assert "small → gpt" in page
+    assert "&lt;i&gt;overloaded" in page and "<i>overloaded" not in page
+    assert "rm &lt;b&gt;x" in page
+    assert r"rm \<b\>x" in text
+    assert "driven by lab/gpt" in page
+    assert (tmp_path / "llm.svg").read_text() in page
+
+
+def test_commands_tell_their_outcome_where_it_is_known():
+    evidence = make_evidence(commands=[CommandLine("ls"), CommandLine("make", START + 61, 2, True)])
+    assert command_rows(evidence) == (("1", "ls", "–", "–", "–"), ("2", "make", "61 s", "failed", "2"))
+
+
+def test_an_agent_without_a_driver_has_no_llm_section(tmp_path):
+    evidence = make_evidence()
+    assert llm_view(evidence) is None
+    assert llm_svg(evidence) is None
+    assert "<h2>LLM</h2>" not in write_report(evidence, analyse(evidence), tmp_path).html.read_text()
+
+
+def test_conduct_tells_mode_autonomy_and_recovery():
+    rows = dict(conduct_rows(analyse(make_evidence())))
+    assert rows["mode"] == "free, kept: any route was allowed"
+    assert rows["task"] == "completed, by the agent alone"
+    assert rows["human interventions"] == "none reported"
+    assert rows["recovery rate"] == "–"

@@ -1,0 +1,131 @@
+import time
+
+import pytest
+
+from agent2.errors import Fault
+from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
+from agent2.scorers.choice import ChoiceScorer, chosen_letter, last_letter
+
+OPTIONS = {"options": ["red", "blue", "green", "gold"]}
+
+
+def score(answer, reference="B", payload=OPTIONS):
+    item = Item("i", Split.DEV, "?", reference, payload)
+    return ChoiceScorer().score(item, Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "B",
+        "b",
+        " (B) ",
+        "**B**",
+        "`B`",
+        "```\nB\n```",
+        "B.",
+        "B) blue",
+        "b. blue",
+        "B: blue",
+        "The answer is (B).",
+        "the answer is B",
+        "The answer is: **B**",
+        "The answer is [B].",
+        "The answer is option B.",
+        "The correct answer is\nB",
+        "Answer: B",
+        "ANSWER: b",
+        "**Answer:** B",
+        "The answer is (B), not (C).",
+        "First the answer is (B), then the answer is (C).",
+        "Answer: B\nAnswer: C",
+        "The answer is Apples. Answer: B",
+        "The answer is E. The answer is B",
+        "The answer is $B$",
+        "It is A. The answer is B",
+    ],
+)
+def test_the_letter_is_read_as_published_and_where_nothing_else_can_be_meant(text):
+    assert chosen_letter(text, 4).letter == "B"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "blue",
+        "Blue",
+        "I would choose B",
+        "The answer is Blue",
+        "the answer is B-side",
+        "The answer is E",
+        "E",
+        "BB",
+        "B C",
+        "?",
+        "Answer - B",
+        "The answer is none",
+        "B+",
+    ],
+)
+def test_what_names_no_option_is_no_choice(text):
+    assert chosen_letter(text, 4).letter is None
+
+
+def test_the_number_of_options_decides_what_is_a_letter():
+    assert chosen_letter("The answer is (J).", 10).letter == "J"
+    assert chosen_letter("C", 2).letter is None
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"), [("I would choose B", "B"), ("A or B? C.", "C"), ("Blue", None), ("x", None)]
+)
+def test_the_flexible_reading_takes_the_last_letter_that_stands_alone(text, letter):
+    assert last_letter(text, 4) == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "value", "parsed", "flexible", "chosen", "labels"),
+    [
+        ("B", 1.0, 1.0, 1.0, "chose_b", ()),
+        ("The answer is C.", 0.0, 1.0, 0.0, "chose_c", ("mmlu_wrong_choice",)),
+        ("I would choose B", 0.0, 0.0, 1.0, None, ("mmlu_answer_parse_fail",)),
+        ("", 0.0, 0.0, 0.0, None, ("mmlu_answer_parse_fail",)),
+        (None, 0.0, 0.0, 0.0, None, ("mmlu_answer_parse_fail",)),
+    ],
+)
+def test_the_views_tell_format_answer_and_position_apart(answer, value, parsed, flexible, chosen, labels):
+    found = score(answer)
+    assert (found.value, found.labels) == (value, labels)
+    assert (found.views["answer_parsed"], found.views["flexible_match"]) == (parsed, flexible)
+    positions = {key: number for key, number in found.views.items() if key.startswith("chose_")}
+    assert positions == {f"chose_{letter}": float(f"chose_{letter}" == chosen) for letter in "abcd"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "payload"), [(None, OPTIONS), ("E", OPTIONS), ("BC", OPTIONS), ("B", {}), ("B", {"options": ["one"]})]
+)
+def test_an_item_that_cannot_be_judged_is_missing_and_not_zero(reference, payload):
+    found = score("B", reference, payload)
+    assert (found.value, found.fault) == (None, Fault.JUDGE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 100_000,
+        "answer is " * 20_000,
+        "answer is" + " " * 90_000,
+        "answer is option" + " " * 90_000,
+        "answer" + " " * 90_000 + "x",
+        " " * 100_000,
+        "*" * 99_000 + "B",
+        "A" * 100_000,
+        "answer:" * 20_000,
+    ],
+)
+def test_no_answer_takes_long(text):
+    begun = time.process_time()
+    score(text)
+    assert time.process_time() - begun < 1.0

@@ -1,0 +1,27 @@
+import pytest
+
+from agent2.errors import Fault
+from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
+from agent2.scorers.exact import ExactScorer
+
+
+def score(answer, reference="Blue whale"):
+    item = Item("i", Split.DEV, "?", reference)
+    return ExactScorer().score(item, Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage()))
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"), [("Blue whale", 1.0), (" Blue whale\n", 1.0), ("blue whale", 0.0), ("", 0.0), (None, 0.0)]
+)
+def test_only_white_space_at_the_ends_is_forgiven(answer, value):
+    assert score(answer).value == value
+
+
+def test_an_empty_reference_is_one_and_a_missing_one_is_a_fault_of_the_item():
+    assert score("  ", "").value == 1.0
+    missing = score("x", None)
+    assert (missing.value, missing.fault) == (None, Fault.JUDGE)
+
+
+def test_a_long_answer_is_cut_in_the_reason():
+    assert len(score("x" * 10_000).reason) < 150
