@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-fast check format wheel clean
+.PHONY: demo test test-fast test-agents check format wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/agent2 demo
@@ -13,6 +13,10 @@ test: $(VENV)/.installed
 
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not slow"
+
+# Installs the agent systems below $AGENT2_HOME (needs a registry) and plays a trial with each of them.
+test-agents: $(VENV)/.installed
+	$(BIN)/python -m pytest -m agents -rs tests/agents
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

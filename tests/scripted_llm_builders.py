@@ -31,7 +31,10 @@ class Upstream:
 
 @contextmanager
 def scripted_upstream(folder: Path, script: str, port: int = 0) -> Iterator[Upstream]:
-    """script: name of a packaged one, or a file. The key must be in the environment of who starts a gateway. port: 0 is a free one."""
+    """script: name of a packaged one, or a file. port: 0 is a free one.
+
+    The key must be in the environment of who starts a gateway.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "upstream.jsonl"
     command = [sys.executable, "-m", "agent2.arena.scripted_llm", "--script", script, "--log", str(log)]

@@ -3,7 +3,8 @@
     $AGENT2_HOME (default ~/.local/share/agent2)
     ├── secret        32 random bytes, mode 0600; hidden items derive from it; never bound into a sandbox
     ├── models/       base models made by a recipe, one folder each, with a manifest
-    └── baselines/    cards of base models, keyed by content digests
+    ├── baselines/    cards of base models, keyed by content digests
+    └── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
 
 Organisers of a shared leaderboard copy `secret` among their graders, so that all of them ask the same
 hidden items. Does not protect against a reader with the rights of the user who runs the harness.
@@ -41,6 +42,11 @@ def models_dir() -> Path:
 def baselines_dir() -> Path:
     """Where cards of base models are cached."""
     return _subfolder("baselines")
+
+
+def facts_dir() -> Path:
+    """Where tables derived from cards are cached, for queries."""
+    return _subfolder("facts")
 
 
 def secret() -> bytes:

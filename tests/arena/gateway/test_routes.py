@@ -3,7 +3,8 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from agent2.arena.gateway.requests import BadRequest, prepare
+from agent2.arena.gateway.outreach import BadRequest
+from agent2.arena.gateway.requests import prepare
 from agent2.arena.gateway.routes import Kind, Route, find_route, upstream_url
 from agent2.arena.gateway.settings import Endpoint, WireProtocol
 
@@ -59,11 +60,19 @@ def test_other_paths_are_no_routes(method, path):
         ("/v1/messages", {"max_tokens": 11}, 11),
         (GEMINI, {"generationConfig": {"maxOutputTokens": 13, "candidateCount": 2}}, 26),
         (GEMINI, {}, None),
+        ("/v1/chat/completions", {"max_completion_tokens": 1, "max_tokens": 9000}, 9000),
+        ("/v1/responses", {"max_output_tokens": "9000"}, 9000),
+        (GEMINI, {"generationConfig": {"maxOutputTokens": 1}, "generation_config": {"max_output_tokens": 2e4}}, 20000),
     ],
 )
 def test_the_output_limit_of_a_request_is_read(path, fields, limit):
     route = find_route("POST", path, {})
     assert prepare(json.dumps(fields).encode(), route, "m").output_tokens == limit
+
+
+def test_a_request_for_many_answers_without_a_limit_says_how_many():
+    asked = prepare(b'{"n": 50}', Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m")
+    assert (asked.output_tokens, asked.alternatives) == (None, 50)
 
 
 def test_what_lies_below_the_top_level_is_sent_byte_for_byte():

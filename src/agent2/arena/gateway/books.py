@@ -137,7 +137,7 @@ class Books:
     def _estimate(self, call: Call) -> Charge:
         if call.route.kind is Kind.COUNT:
             return nothing()
-        output = call.asked.output_tokens or self._settings.unlisted_output_tokens
+        output = call.asked.output_tokens or self._settings.unlisted_output_tokens * call.asked.alternatives
         return self._ledger.estimate(self._settings.model, len(call.body), output)
 
     def _begin(self, call: Call) -> None:

@@ -15,11 +15,12 @@ from aiohttp import web
 from agent2.arena.gateway.answers import Problem, error_body, models_body, status_of
 from agent2.arena.gateway.books import Books, Call
 from agent2.arena.gateway.intake import BodyRoom, Declined
+from agent2.arena.gateway.outreach import BadRequest
 from agent2.arena.gateway.read import Outcome
 from agent2.arena.gateway.recording import Begin, Recorder, RecordingError
 from agent2.arena.gateway.relay import EVENT_STREAM, Relayed, hang_up, passed_headers, relay_stream, relay_whole
 from agent2.arena.gateway.replay import Played, Player
-from agent2.arena.gateway.requests import BadRequest, prepare, storable
+from agent2.arena.gateway.requests import prepare, storable
 from agent2.arena.gateway.routes import (
     Kind,
     Route,

@@ -2,32 +2,21 @@
 
 Only the top level of the body is taken apart; what lies below reaches the provider byte for byte, so that its
 prompt cache works. Changed are: the model (there is one, whatever is asked for) and, in chat streams, the
-wish to be told the usage. Refused are: tools that the provider would run itself (they would give an agent
-without a network one, and cost what no token count shows) and answers that are fetched later.
+wish to be told the usage. Left out is what would change the price of a token. What is refused is in `outreach`.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
+from agent2.arena.gateway.outreach import LOOKED_AT, BadRequest, refuse_addresses, refuse_hosted
 from agent2.arena.gateway.routes import Kind, Route
 from agent2.arena.gateway.settings import WireProtocol
-from agent2.errors import Agent2Error, shown
 from agent2.records import JsonValue
 
-_HOSTED_TYPES = re.compile(
-    r"(web_search|web_fetch|file_search|code_interpreter|code_execution|image_generation|mcp)", re.IGNORECASE
-)
-_CLIENT_TYPES = frozenset({"function", "custom", "local_shell", "shell", "apply_patch", "computer_use_preview"})
-_GEMINI_CLIENT_TOOLS = frozenset({"functionDeclarations", "function_declarations", "computerUse", "computer_use"})
-_HOSTED_KEYS = {
-    WireProtocol.OPENAI_CHAT: ("web_search_options", "plugins"),
-    WireProtocol.OPENAI_RESPONSES: (),
-    WireProtocol.ANTHROPIC: ("mcp_servers", "container"),
-    WireProtocol.GEMINI: (),
-}
+_REPRICING = ("service_tier", "serviceTier", "speed", "inference_geo", "models", "route", "provider", "fallbacks")
+"""Fields by which a request would be answered at another price, or by another model: left out."""
 _OUTPUT_LIMITS = {
     WireProtocol.OPENAI_CHAT: ("max_completion_tokens", "max_tokens"),
     WireProtocol.OPENAI_RESPONSES: ("max_output_tokens",),
@@ -48,10 +37,6 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-class BadRequest(Agent2Error):
-    """A request that cannot be passed on as it stands."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A request that is ready for the provider."""
@@ -61,6 +46,8 @@ class Prepared:
     stream: bool
     output_tokens: int | None
     """The most output tokens that the request allows, all of its alternatives together; None: it names no limit."""
+    alternatives: int
+    """Answers that are asked for at once."""
     hides_usage: bool
     """The agent did not ask for the usage in its stream: it is taken out again."""
 
@@ -72,13 +59,27 @@ def prepare(body: bytes, route: Route, model: str) -> Prepared:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is no JSON object ({error}); send one") from error
     if route.kind is Kind.GENERATE:
-        _refuse_hosted(fields, route.protocol)
-    if route.protocol is WireProtocol.GEMINI:
-        settings = _mapping(fields, "generationConfig") or _mapping(fields, "generation_config")
-        limit = _limit(settings, _OUTPUT_LIMITS[route.protocol])
-        many = settings.get("candidateCount", 1)
-        asked = storable(route.model or "")[:MAX_NAME]
-        return Prepared(body, asked, bool(route.stream), _times(limit, many), hides_usage=False)
+        looked_at = {name: _value(fields, name) for name in LOOKED_AT & fields.keys()}
+        refuse_hosted(looked_at, is_gemini=route.protocol is WireProtocol.GEMINI)
+    refuse_addresses(body)
+    for name in _REPRICING:
+        fields.pop(name, None)
+    return _gemini(fields, route) if route.protocol is WireProtocol.GEMINI else _other(fields, route, model)
+
+
+def _gemini(fields: dict[str, msgspec.Raw], route: Route) -> Prepared:
+    """The path names the model, and says whether it is a stream."""
+    fields.pop("model", None)
+    settings = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
+    limit = max((_limit(one, _OUTPUT_LIMITS[WireProtocol.GEMINI]) or 0 for one in settings), default=0) or None
+    many = max(_whole(one.get(name)) or 1 for one in settings for name in ("candidateCount", "candidate_count"))
+    asked = storable(route.model or "")[:MAX_NAME]
+    body = msgspec.json.encode(fields)
+    return Prepared(body, asked, bool(route.stream), _times(limit, many), many, hides_usage=False)
+
+
+def _other(fields: dict[str, msgspec.Raw], route: Route, model: str) -> Prepared:
+    """The three protocols whose body says everything."""
     asked = _value(fields, "model")
     stream = _value(fields, "stream") is True
     fields["model"] = msgspec.Raw(msgspec.json.encode(model))
@@ -88,39 +89,15 @@ def prepare(body: bytes, route: Route, model: str) -> Prepared:
         hides_usage = options.get("include_usage") is not True
         fields["stream_options"] = msgspec.Raw(msgspec.json.encode({**options, "include_usage": True}))
     limit = _limit({name: _value(fields, name) for name in fields if "max" in name}, _OUTPUT_LIMITS[route.protocol])
+    many = _whole(_value(fields, "n")) or 1
     return Prepared(
         body=msgspec.json.encode(fields),
         asked_model=storable(asked)[:MAX_NAME] if isinstance(asked, str) else "",
         stream=stream,
-        output_tokens=_times(limit, _value(fields, "n") if "n" in fields else 1),
+        output_tokens=_times(limit, many),
+        alternatives=many,
         hides_usage=hides_usage,
     )
-
-
-def _refuse_hosted(fields: Mapping[str, msgspec.Raw], protocol: WireProtocol) -> None:
-    for name in _HOSTED_KEYS[protocol]:
-        if _value(fields, name):
-            raise BadRequest(f"{name!r} asks the provider to reach out of the sandbox, which a trial does not allow")
-    if protocol is WireProtocol.OPENAI_RESPONSES and _value(fields, "background") is True:
-        raise BadRequest("background responses are not served, their usage cannot be counted; set background to false")
-    tools = _value(fields, "tools")
-    for tool in tools if isinstance(tools, list) else []:
-        hosted = _hosted_tool(tool, protocol) if isinstance(tool, dict) else None
-        if hosted is not None:
-            raise BadRequest(
-                f"the tool {shown(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
-                "allow; leave it out"
-            )
-
-
-def _hosted_tool(tool: Mapping[str, JsonValue], protocol: WireProtocol) -> str | None:
-    """Name of a tool that the provider would run, or None."""
-    if protocol is WireProtocol.GEMINI:
-        return next((name for name in tool if name not in _GEMINI_CLIENT_TOOLS), None)
-    kind = tool.get("type")
-    if isinstance(kind, str) and kind not in _CLIENT_TYPES and _HOSTED_TYPES.match(kind):
-        return kind
-    return None
 
 
 def _value(fields: Mapping[str, msgspec.Raw], name: str) -> JsonValue:
@@ -137,13 +114,18 @@ def _mapping(fields: Mapping[str, msgspec.Raw], name: str) -> dict[str, JsonValu
 
 
 def _limit(fields: Mapping[str, JsonValue], names: tuple[str, ...]) -> int | None:
-    for name in names:
-        value = fields.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return min(value, MAX_OUTPUT)
-    return None
+    """The largest of the limits that a request names: which of them counts is the provider's to say."""
+    return max((_whole(fields.get(name)) or 0 for name in names), default=0) or None
 
 
-def _times(limit: int | None, many: JsonValue) -> int | None:
-    is_count = isinstance(many, int) and not isinstance(many, bool) and many > 1
-    return min(limit * many, MAX_OUTPUT) if limit is not None and is_count else limit
+def _whole(value: JsonValue) -> int | None:
+    """A count above 0, also as the text or decimal number that some providers take for one; `MAX_OUTPUT` at most."""
+    try:
+        count = int(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0
+    except (ValueError, OverflowError):
+        return None  # no number, which the provider will say
+    return min(count, MAX_OUTPUT) if count > 0 else None
+
+
+def _times(limit: int | None, many: int) -> int | None:
+    return min(limit * many, MAX_OUTPUT) if limit is not None else None

@@ -19,7 +19,7 @@ KEY_VARIABLE = "SCRIPTED_LLM_KEY"
 def main() -> None:
     """Serve a script on a loopback port or a unix socket."""
     parser = argparse.ArgumentParser(prog="python -m agent2.arena.scripted_llm", description=__doc__)
-    parser.add_argument("--script", required=True, help="YAML file with the steps, or the name of a packaged one: arithmetic")
+    parser.add_argument("--script", required=True, help="YAML file with the steps, or arithmetic, the packaged one")
     parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
     parser.add_argument("--socket", type=Path, help="unix socket, instead of a port")
     parser.add_argument("--log", type=Path, help="file to append one JSON line a request to")

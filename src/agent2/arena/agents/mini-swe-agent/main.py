@@ -4,6 +4,7 @@ mini-swe-agent rewrites one file after each step. The file lies in the agent's h
 that it is no part of the workspace; what is new in it is printed. Arguments: the command line of mini-swe-agent.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -21,10 +22,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
     code, printed = None, 0
     while code is None:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(PERIOD_S)
-        except subprocess.TimeoutExpired:
-            pass  # it works on
         printed = print_new(trajectory, printed)
     return code if code >= 0 else 128 - code
 
