@@ -2,24 +2,32 @@
 
 A card's folder:
 
-    card.json            header, state, summary, drops, frame index, notes; always replaced as a whole
+    card.json            header, state, summary, frame index, notes; always replaced as a whole
     rollouts.jsonl       while open: one scored rollout a line, in the order in which they finished
     rollouts.jsonl.zst   when closed: the same lines in zstd frames; `zstdcat` reads it too
+    items.json           when closed: the score of every item by id
+    drops.jsonl          when closed: the drops manifest, one rollout a line that failed or is left out
+    lines.idx            two checksums a line, of the line and of its item id (`cards.line_index`)
+    facts.parquet        of large closed cards: one row a rollout, derived from the lines (`cards.facts`)
 
-The header says under which protocol and reporting rule the numbers hold, so that a reader can compute them
-again, or under another rule. `card.json` says which of the two files counts: a kill while closing can leave
-the other one beside it. Does NOT protect against someone who rewrites data and digests together.
+`card.json` stays small however many rollouts there are; it names the digest of each file beside it. Cards written
+before these files existed hold everything in `card.json` and are read as well. The header says under which protocol
+and reporting rule the numbers hold, so that a reader can compute them again, or under another rule. `card.json` says
+which of the two rollouts files counts: a kill while closing can leave the other one beside it. Does NOT protect
+against someone who rewrites data and digests together.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Literal
 
 from agent2.errors import Fault
 from agent2.records import EvaluationProtocol, JsonValue, digest_of
 
-FORMAT = 1
+FORMAT = 2
+"""What this version writes. Format 1 had the whole summary in `card.json`, and fewer fields in the rule."""
+READABLE = (1, FORMAT)
 
 
 class Counting(StrEnum):
@@ -30,16 +38,24 @@ class Counting(StrEnum):
     MISSING = "missing"
 
 
+OverAttempts = Literal["mean", "first", "any", "all"]
+
+
 @dataclass(frozen=True, slots=True)
 class ReportingRule:
-    """How rollouts become one number; data, so that another rule can be applied to the same card."""
+    """How rollouts become one number; data, so that another rule can be applied to the same card.
+
+    A rollout to which several of the kinds below apply is left out if one of them says MISSING, else 0 if one of
+    them says ZERO. A score that a judge, the infrastructure or a submitter kept from being is missing under any rule.
+    """
 
     turn_cap: Counting = Counting.AS_SCORED
     """Rollouts that reached the turn cap."""
     model_fault: Counting = Counting.ZERO
-    """Rollouts that the model itself broke. Every other fault is a missing score under any rule."""
-    over_attempts: Literal["mean"] = "mean"
-    """Several attempts at an item: the mean of those that have a score."""
+    """Rollouts that the model itself broke."""
+    over_attempts: OverAttempts = "mean"
+    """Several attempts at an item: the mean of those that have a score; the first one (the lowest number), whether it
+    has a score or not; the best (any) or the worst (all) of them, if attempts without a score could not change it."""
     over_items: Literal["mean"] = "mean"
     """Items: the mean of those that have a score; the others are listed and never count as 0."""
     tool_errors_in_cost: bool | None = None
@@ -49,6 +65,14 @@ class ReportingRule:
     n_replicates: int = 10_000
     """Of the bootstrap."""
     bootstrap_seed: int = 0
+    time_cap: Counting = Counting.AS_SCORED
+    """Rollouts that took longer than the protocol allows."""
+    empty: Counting = Counting.AS_SCORED
+    """Rollouts in which every message of the model is blank, or there is none."""
+    truncated: Counting = Counting.AS_SCORED
+    """Rollouts whose last message was cut off by the token limit."""
+    environment_fault: Counting = Counting.MISSING
+    """Rollouts whose world crashed; ZERO holds that against the model. There is no score to count AS_SCORED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +115,7 @@ class Drop:
     """None: nothing failed; the reporting rule leaves it out."""
     reason: str
     counted: Counting
-    """MISSING, or ZERO where the rule holds it against the model."""
+    """MISSING, or ZERO where the rule holds it against the model; AS_SCORED where the rule overlooks the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +182,12 @@ class CardFile:
     """From opening to closing, sessions that were resumed added up (those killed count for 0)."""
     notes: Sequence[str] = field(default_factory=tuple)
     """What happened to the card: torn lines cut, resumed under other libraries."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Files beside `card.json` and the SHA-256 of each. With `items.json` among them, the summary above leaves out
+    `items_missing`, `item_scores` and `drops`, which are there."""
+
+
+def rule_changes(old: ReportingRule, new: ReportingRule) -> dict[str, tuple[str, str]]:
+    """Fields in which two rules differ, each with the old and the new value as words."""
+    pairs = {spec.name: (getattr(old, spec.name), getattr(new, spec.name)) for spec in fields(ReportingRule)}
+    return {name: (str(before), str(after)) for name, (before, after) in pairs.items() if before != after}

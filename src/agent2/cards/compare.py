@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.cards.aggregate import counted_value
+from agent2.cards.aggregate import Tally, counted_value
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import NotEnoughData
@@ -106,13 +106,14 @@ class _Side:
     def __init__(self, path: Path) -> None:
         self.header: CardHeader = read_header(path)
         rule: ReportingRule = self.header.reporting
-        values: dict[str, list[float]] = {}
+        tally, values = Tally(rule), dict[str, list[float]]()
         self.items: set[str] = set()
         self._faults: dict[str, int] = {}
         self._sums = np.zeros(5)
         self._n = self._n_missing = 0
         for record in iter_rollouts(path):
             rollout = record.rollout
+            tally.add(record)
             self.items.add(rollout.item_id)
             value = counted_value(record, rule)
             if value is None:
@@ -126,7 +127,7 @@ class _Side:
             tokens = usage.prompt_tokens + usage.completion_tokens
             self._sums += (rollout.retries > 0, len(rollout.turns), tokens, usage.seconds, value or 0.0)
             self._n += 1
-        self.scores = {item: float(np.mean(attempts)) for item, attempts in values.items()}
+        self.scores = {item: value for item, value in tally.summary().item_scores.items() if value is not None}
         self._attempts = values
 
     def process(self) -> Process:

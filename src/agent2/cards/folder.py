@@ -1,24 +1,32 @@
-"""The folder of a card: file names, and reading and replacing `card.json`.
+"""The folder of a card: file names, reading and replacing `card.json` and the parts of a summary beside it.
 
-Promises: `card.json` is replaced as a whole (written aside, fsynced, renamed), so a reader sees the old or
-the new one and a kill leaves no half of it.
+Promises: every file is replaced as a whole (written aside, fsynced, renamed), so a reader sees the old or
+the new one and a kill leaves no half of it. `card.json` comes last: the files beside it count only if it names them.
 """
 
 import contextlib
+import hashlib
 import os
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from agent2.cards.card import FORMAT, CardFile, CardHeader
+from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Drop
 from agent2.errors import CardError
-from agent2.records import ScoredRollout, digest_of
+from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
 
 CARD_JSON = "card.json"
 OPEN_ROLLOUTS = "rollouts.jsonl"
 CLOSED_ROLLOUTS = "rollouts.jsonl.zst"
+ITEMS = "items.json"
+DROPS = "drops.jsonl"
 
 _decoder = msgspec.json.Decoder(ScoredRollout)
+_encoder = msgspec.json.Encoder()
+_items_decoder = msgspec.json.Decoder(dict[str, float | None])
+_drop_decoder = msgspec.json.Decoder(Drop)
 
 
 def card_exists(path: Path) -> bool:
@@ -47,9 +55,33 @@ def load_card(path: Path) -> CardFile:
         card = msgspec.json.decode(data, type=CardFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CardError(f"{file}: is no card ({error}); restore it from a copy or evaluate again") from error
-    if card.format != FORMAT:
-        raise CardError(f"{file}: format {card.format}, this version reads {FORMAT}; use the version that wrote it")
+    if card.format not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise CardError(f"{file}: format {card.format}, this version reads {known}; use the version that wrote it")
     return card
+
+
+def header_digests(path: Path) -> tuple[str, str]:
+    """Digests of header and protocol as they stand in `card.json`, fields that were added later left out.
+
+    Raises CardError as `load_card` does.
+    """
+    header = load_card(path).header
+    stored = msgspec.json.decode((path / CARD_JSON).read_bytes())["header"]
+    return _digest_as_stored(header, stored), _digest_as_stored(header.protocol, stored["protocol"])
+
+
+def _digest_as_stored(record: object, stored: JsonValue) -> str:
+    return hashlib.sha256(_encoder.encode(_ordered(record, stored))).hexdigest()
+
+
+def _ordered(record: object, stored: JsonValue) -> JsonValue:
+    """The stored value with its keys as `digest_of` has them: fields of a record in their order, others sorted."""
+    if not is_dataclass(record):
+        return msgspec.json.decode(canonical_json(stored))
+    known = {spec.name: getattr(record, spec.name) for spec in fields(record)}
+    ordered = {name: _ordered(value, stored[name]) for name, value in known.items() if name in stored}
+    return ordered | {name: value for name, value in stored.items() if name not in known}
 
 
 def store_card(path: Path, card: CardFile) -> None:
@@ -72,6 +104,64 @@ def replace_file(file: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # the first error says more
             aside.unlink(missing_ok=True)
         raise disk_error(file, len(data), error) from error
+
+
+def store_parts(path: Path, summary: CardSummary) -> tuple[CardSummary, dict[str, str]]:
+    """Write the long lists of a summary into files of their own.
+
+    Returns the summary without them, and the digests by file name. Raises CardError if the disk says no.
+    """
+    parts = {
+        ITEMS: _encoder.encode(summary.item_scores) + b"\n",
+        DROPS: b"".join(_encoder.encode(drop) + b"\n" for drop in summary.drops),
+    }
+    for name, data in parts.items():
+        replace_file(path / name, data)
+    short = replace(summary, items_missing=[], item_scores={}, drops=[])
+    return short, {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+
+
+def whole_summary(path: Path, card: CardFile) -> CardSummary | None:
+    """The summary with the lists that lie beside `card.json`; None for an open card.
+
+    Raises CardError if one of those files is missing or is not what the card says.
+    """
+    summary = card.summary
+    if summary is None or ITEMS not in card.parts:
+        return summary
+    try:
+        item_scores = _items_decoder.decode(read_part(path, card, ITEMS))
+        drops = [_drop_decoder.decode(line) for line in read_part(path, card, DROPS).split(b"\n") if line]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CardError(f"{path}: {ITEMS} or {DROPS} is damaged ({error}); restore it from a copy") from error
+    missing = [item_id for item_id, value in item_scores.items() if value is None]
+    return replace(summary, items_missing=missing, item_scores=item_scores, drops=drops)
+
+
+def read_part(path: Path, card: CardFile, name: str) -> bytes:
+    """A file beside `card.json`. Raises CardError if it is missing or does not match its digest."""
+    file = path / name
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise CardError(f"{file}: cannot be read ({error.strerror}); restore it from a copy") from error
+    if hashlib.sha256(data).hexdigest() != card.parts.get(name):
+        raise CardError(
+            f"{file}: does not match its digest in {CARD_JSON}; restore it from a copy, or compute it again from the "
+            "rollouts: agent2 cards regrade"
+        )
+    return data
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 (hex) of a file's bytes, read in pieces."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def cards_below(folder: Path) -> Iterator[Path]:
+    """Folders of cards at or below a folder, sorted."""
+    yield from sorted(found.parent for found in folder.rglob(CARD_JSON))
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,9 +19,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 import msgspec
 import zstandard
@@ -29,12 +30,18 @@ import zstandard
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
+from agent2.cards.line_index import LINE_INDEX, LineIndex, read_sums, sum_of
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, digest_of
+
+if TYPE_CHECKING:
+    from agent2.cards.facts import FactsWriter
 
 FSYNC_EVERY_S = 1.0
 FRAME_ROLLOUTS = 512
 ZSTD_LEVEL = 3
+FACTS_FROM = 50_000
+"""Rollouts from which a card brings its facts; those of a smaller one are made in less than a second when asked for."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -66,6 +73,7 @@ class CardWriter:
         self._path = path
         self._card = card
         self._tally = Tally(card.header.reporting)
+        self._index = LineIndex()
         self._rollouts = path / folder.OPEN_ROLLOUTS
         self._descriptor = _open_locked(self._rollouts)
         self._n_bytes = os.fstat(self._descriptor).st_size
@@ -126,6 +134,7 @@ class CardWriter:
             ) from error
         self._write(line)
         self._tally.add(record)
+        self._index.add(line, rollout.item_id)
 
     def close(self) -> CardSummary:
         """Finish the card: summary, compressed rollouts, digests. Returns the summary.
@@ -139,10 +148,14 @@ class CardWriter:
                 f"{self._path}: holds {self.n_rollouts} of {planned} planned rollouts; play the others first"
             )
         self._sync()
-        frames = self._compress()
+        frames, parts = self._compress()
         summary = self._tally.summary()
+        short, digests = folder.store_parts(self._path, summary)
+        parts |= digests | {LINE_INDEX: self._store_index()}
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
-        closed = replace(self._card, state="closed", summary=summary, frames=frames, wall_clock_s=wall_clock_s)
+        closed = replace(
+            self._card, state="closed", summary=short, frames=frames, wall_clock_s=wall_clock_s, parts=parts
+        )
         folder.store_card(self._path, closed)
         self._rollouts.unlink()
         self._close_descriptor()
@@ -155,6 +168,7 @@ class CardWriter:
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
         try:
             self._sync()
+            self._store_index()
             folder.store_card(self._path, replace(self._card, wall_clock_s=wall_clock_s))
         finally:
             self._close_descriptor()
@@ -197,13 +211,22 @@ class CardWriter:
         self._unsynced_since = None
 
     def _take_stock(self) -> int:
-        """Count the whole lines and cut what follows them; returns how many bytes were cut."""
+        """Count the whole lines and cut what follows them; returns how many bytes were cut.
+
+        Raises CardError for a line that is none, or that was changed since the card was last released.
+        """
         end = 0
+        sums = read_sums(self._path)
         with self._rollouts.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.endswith(b"\n"):
                     break
-                self._tally.add(folder.decode_line(line, f"{self._rollouts}:{number}"))
+                where = f"{self._rollouts}:{number}"
+                record = folder.decode_line(line, where)
+                if sums is not None and number <= len(sums) and sum_of(line) != sums[number - 1, 0]:
+                    raise CardError(f"{where}: was changed since it was written; restore the file from a copy")
+                self._tally.add(record)
+                self._index.add(line, record.rollout.item_id)
                 end += len(line)
         torn = self._n_bytes - end
         if torn:
@@ -211,20 +234,34 @@ class CardWriter:
             self._n_bytes = end
         return torn
 
-    def _compress(self) -> list[Frame]:
-        """Write the closed rollouts file beside the open one; returns its index."""
+    def _store_index(self) -> str:
+        """Write the checksums of the lines; returns the digest of the file."""
+        data = self._index.data()
+        folder.replace_file(self._path / LINE_INDEX, data)
+        return hashlib.sha256(data).hexdigest()
+
+    def _compress(self) -> tuple[list[Frame], dict[str, str]]:
+        """Write the closed rollouts file, and the facts of a large card, beside the open one.
+
+        Returns the index of frames, and the digest of the facts by file name, if there are any.
+        """
         target = self._path / folder.CLOSED_ROLLOUTS
         aside = target.with_name(target.name + ".tmp")
+        facts = None
         try:
+            facts = _facts_writer(self._path, self._card) if self.n_rollouts >= FACTS_FROM else None
             with self._rollouts.open("rb") as lines, aside.open("wb") as out:
-                frames = list(_write_frames(lines, out))
+                frames = list(_write_frames(lines, out, facts))
                 out.flush()
                 os.fsync(out.fileno())
+            digests = {} if facts is None else facts.close()
             aside.replace(target)
         except OSError as error:
             aside.unlink(missing_ok=True)
+            if facts is not None:
+                facts.abandon()
             raise folder.disk_error(target, self._n_bytes, error) from error
-        return frames
+        return frames, digests
 
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
@@ -264,11 +301,20 @@ def _open_locked(file: Path) -> int:
     return descriptor
 
 
-def _write_frames(lines: BinaryIO, out: BinaryIO) -> Iterator[Frame]:
+def _facts_writer(path: Path, card: CardFile) -> "FactsWriter":
+    """The writer of the facts; its libraries take a fifth of a second to load, which only a large card is worth."""
+    from agent2.cards.facts import FactsWriter
+
+    return FactsWriter(path, card.header.reporting)
+
+
+def _write_frames(lines: BinaryIO, out: BinaryIO, facts: "FactsWriter | None") -> Iterator[Frame]:
     compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
     offset = 0
-    while batch := [line for _, line in zip(range(FRAME_ROLLOUTS), lines, strict=False)]:
+    while batch := list(islice(lines, FRAME_ROLLOUTS)):
         data = compressor.compress(b"".join(batch))
         out.write(data)
+        if facts is not None:
+            facts.add_lines(batch)
         yield Frame(offset, len(data), len(batch), hashlib.sha256(data).hexdigest())
         offset += len(data)

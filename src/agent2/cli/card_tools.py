@@ -18,15 +18,14 @@ def replay(
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
 ) -> None:
     """Replay one rollout turn by turn, from the card alone."""
-    from agent2.cards.find import find_rollouts
-    from agent2.cards.reader import read_header, read_page
+    from agent2.cards.reader import find_rollouts, read_header, read_page
     from agent2.cards.replay import scenes
     from agent2.cli.show import print_path, print_scene
     from agent2.errors import ConfigError
 
     header = read_header(card)
     if item is not None:
-        found = [record for record in find_rollouts(card, item) if record.rollout.attempt == attempt]
+        found = [record for _, record in find_rollouts(card, item, attempt)]
         wanted = f"item {item!r} attempt {attempt}"
     else:
         found, wanted = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"

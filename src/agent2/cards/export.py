@@ -1,0 +1,108 @@
+"""Writes a card's rollouts, turns and all, as one Parquet file for other programs.
+
+Promises: nothing of a line is left out (final states are JSON text, since every benchmark has its own shape); the
+card's header is in the file's metadata under `agent2.header`; an existing file is not overwritten, and a file is there
+whole or not at all. Memory is bounded by a batch of rollouts.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agent2.cards.aggregate import counted_value
+from agent2.cards.reader import iter_rollouts, read_header
+from agent2.errors import ConfigError
+from agent2.records import ScoredRollout, canonical_json
+
+BATCH_ROWS = 2048
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+_TURN = pa.struct(
+    [
+        ("action", pa.string()),
+        ("observation", pa.string()),
+        ("stop_reason", pa.string()),
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+    ]
+)
+COLUMNS = pa.schema(
+    [
+        ("item_id", pa.string()),
+        ("attempt", pa.int64()),
+        ("seed", pa.uint64()),
+        ("status", pa.string()),
+        ("prompt", pa.list_(_MESSAGE)),
+        ("turns", pa.list_(_TURN)),
+        ("answer", pa.string()),
+        ("state", pa.string()),  # JSON
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("seconds", pa.float64()),
+        ("fault", pa.string()),
+        ("fault_reason", pa.string()),
+        ("retries", pa.int64()),
+        ("score", pa.float64()),  # NULL: missing
+        ("counted", pa.float64()),  # under the card's reporting rule
+        ("score_reason", pa.string()),
+        ("score_fault", pa.string()),
+        ("views", pa.map_(pa.string(), pa.float64())),
+        ("labels", pa.list_(pa.string())),
+    ]
+)
+
+
+def export_rollouts(card: Path, out: Path) -> int:
+    """Write every rollout of a card, open ones included, to `out`; returns how many.
+
+    Raises ConfigError if `out` exists, CardError for a damaged card, OSError if the disk is full.
+    """
+    if out.exists():
+        raise ConfigError(f"{out}: is there already; choose another name or delete it")
+    header = read_header(card)
+    schema = COLUMNS.with_metadata({b"agent2.header": canonical_json(header)})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_name(f".{out.name}.draft")
+    n_rows = 0
+    try:
+        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+            for rows in _batches(iter_rollouts(card)):
+                plain = [_row(record) | {"counted": counted_value(record, header.reporting)} for record in rows]
+                writer.write_table(pa.Table.from_pylist(plain, schema=schema))
+                n_rows += len(rows)
+        draft.rename(out)
+    finally:
+        draft.unlink(missing_ok=True)
+    return n_rows
+
+
+def _batches(records: Iterator[ScoredRollout]) -> Iterator[list[ScoredRollout]]:
+    rows: list[ScoredRollout] = []
+    for record in records:
+        rows.append(record)
+        if len(rows) >= BATCH_ROWS:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _row(record: ScoredRollout) -> dict[str, Any]:
+    rollout, score = record.rollout, record.score
+    plain: dict[str, Any] = msgspec.to_builtins(rollout)
+    return {
+        **{name: plain[name] for name in ("item_id", "attempt", "seed", "status", "prompt", "turns", "answer")},
+        "state": canonical_json(rollout.state).decode(),
+        **plain["usage"],
+        "fault": plain["fault"],
+        "fault_reason": rollout.reason,
+        "retries": rollout.retries,
+        "score": score.value,
+        "score_reason": score.reason,
+        "score_fault": None if score.fault is None else score.fault.value,
+        "views": list(score.views.items()),
+        "labels": list(score.labels),
+    }

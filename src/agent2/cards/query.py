@@ -1,0 +1,168 @@
+"""SQL over the rollouts of many cards.
+
+    rollouts    a row for each rollout: the columns of `cards.facts`, and card, checkpoint, benchmark, split
+    cards       a row for each finished card: its numbers, and what its header says
+
+Promises: read-only, and nothing but those two tables can be read: one SELECT statement, no file, extension,
+environment variable or setting within reach of it, whoever wrote it; the first page does not compute the others where
+the statement allows it; memory is bounded. Only closed cards are there; the others are named in `skipped`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+
+from agent2.cards import folder
+from agent2.cards.card import CardFile
+from agent2.cards.fact_files import facts_of
+from agent2.errors import ConfigError
+
+MEMORY = "600MB"
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+    "memory_limit": MEMORY,
+}
+
+CARD_COLUMNS = {
+    "card": "varchar",  # its folder
+    "checkpoint": "varchar",
+    "checkpoint_digest": "varchar",
+    "benchmark": "varchar",
+    "split": "varchar",
+    "protocol_digest": "varchar",
+    "seed": "hugeint",
+    "value": "double",
+    "low": "double",
+    "high": "double",
+    "n_items": "bigint",
+    "n_rollouts": "bigint",
+    "n_missing": "bigint",
+    "n_turns": "bigint",
+    "n_retries": "bigint",
+    "prompt_tokens": "bigint",
+    "completion_tokens": "bigint",
+    "seconds": "double",  # added up over rollouts
+    "wall_clock_s": "double",
+    "created_at": "double",  # Unix seconds
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a result."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    has_more: bool
+    """Whether rows follow."""
+
+
+class CardQueries:
+    """Closed cards below some folders, ready for SQL; use it in a `with` block."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """Look for cards at and below the folders; tables of small cards are made on first use.
+
+        Raises ConfigError for a folder that is none or holds no finished card, CardError for a damaged card.
+        """
+        self.skipped: list[Path] = []
+        """Cards that are not finished."""
+        found = self._find(folders)
+        files = [str(facts_of(path).resolve()) for path, _ in found]
+        self._connection = duckdb.connect(":memory:", config=SETTINGS)
+        self._register(found, files)
+        self._lock(files)
+
+    def _find(self, folders: Sequence[Path]) -> list[tuple[Path, CardFile]]:
+        found: dict[Path, tuple[Path, CardFile]] = {}
+        for top in folders:
+            if not top.is_dir():
+                raise ConfigError(f"{top}: no such folder; name a card, an evaluation, a trial, or a folder above them")
+            for path in folder.cards_below(top):
+                card = folder.load_card(path)
+                if card.state == "open":
+                    self.skipped.append(path)
+                else:
+                    found.setdefault(path.resolve(), (path, card))
+        if not found:
+            where = ", ".join(map(str, folders))
+            raise ConfigError(f"{where}: no finished card there ({len(self.skipped)} unfinished); evaluate first")
+        return list(found.values())
+
+    def _register(self, found: Sequence[tuple[Path, CardFile]], files: Sequence[str]) -> None:
+        columns = ", ".join(f"{name} {kind}" for name, kind in CARD_COLUMNS.items())
+        self._connection.execute(f"create table all_cards ({columns}, facts_file varchar)")
+        rows = [[*_card_row(path, card), file] for (path, card), file in zip(found, files, strict=True)]
+        marks = ", ".join("?" * (len(CARD_COLUMNS) + 1))
+        self._connection.executemany(f"insert into all_cards values ({marks})", rows)
+        names = ", ".join(_literal(file) for file in sorted(set(files)))
+        self._connection.execute(
+            "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, f.* exclude (filename) "
+            f"from read_parquet([{names}], filename = true) f join all_cards c on f.filename = c.facts_file"
+        )
+        self._connection.execute("create view cards as select * exclude (facts_file) from all_cards")
+
+    def _lock(self, files: Sequence[str]) -> None:
+        """From here on the statement of a stranger can do no harm."""
+        names = ", ".join(_literal(file) for file in sorted(set(files)))
+        self._connection.execute(f"set allowed_paths = [{names}]")
+        self._connection.execute("set enable_external_access = false")
+        self._connection.execute("set lock_configuration = true")
+
+    def page(self, sql: str, start: int = 0, n: int = 20) -> Page:
+        """Rows start to start + n of one SELECT statement.
+
+        The order between pages is that of the statement: give it an ORDER BY where that matters. Raises ConfigError
+        for anything but one SELECT, and for what the database says against it.
+        """
+        if start < 0 or n < 0:
+            raise ConfigError(f"start {start}, n {n}: neither may be negative")
+        try:
+            statements = duckdb.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise ConfigError(f"{sql!r}: one SELECT statement is needed, over the tables rollouts and cards")
+            relation = self._connection.sql(sql)
+            rows = relation.limit(n + 1, offset=start).fetchall()
+        except duckdb.Error as error:
+            raise ConfigError(f"{sql!r}: {' '.join(str(error).split())}") from error
+        return Page(tuple(relation.columns), tuple(rows[:n]), len(rows) > n)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _card_row(path: Path, card: CardFile) -> list[Any]:
+    """In the order of CARD_COLUMNS."""
+    header, protocol = card.header, card.header.protocol
+    told = {
+        "card": str(path),
+        "checkpoint": header.checkpoint_name,
+        "checkpoint_digest": header.checkpoint_digest,
+        "benchmark": protocol.benchmark,
+        "split": protocol.split.value,
+        "protocol_digest": card.protocol_digest,
+        "seed": header.seed,
+        "wall_clock_s": card.wall_clock_s,
+        "created_at": header.created_at,
+    }
+    return [told[name] if name in told else getattr(card.summary, name) for name in CARD_COLUMNS]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
