@@ -71,6 +71,14 @@ def test_an_agent_that_would_get_the_real_key_is_refused(task, tmp_path, driver)
         resolve_trial(task, str(nosy), 0, overrides=[driver])
 
 
+def test_an_agent_that_would_get_the_real_key_under_another_name_is_refused(task, tmp_path, driver, monkeypatch):
+    monkeypatch.setenv("ANOTHER_NAME", f"Bearer {KEY}")
+    nosy = write_chat_agent(tmp_path / "nosy", pass_environment=["ANOTHER_NAME"])
+    with pytest.raises(ConfigError, match="pass_environment lets the key in ANOTHER_NAME into the sandbox") as refused:
+        resolve_trial(task, str(nosy), 0, overrides=[driver])
+    assert KEY not in str(refused.value)
+
+
 def test_a_driver_that_does_not_speak_the_agents_protocol_is_refused(task, tmp_path, driver):
     gemini = write_chat_agent(tmp_path / "other", llm="gemini")
     with pytest.raises(ConfigError, match="speaks openai-chat, the agent needs gemini"):

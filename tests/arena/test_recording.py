@@ -37,6 +37,16 @@ def test_what_cannot_be_unpacked_is_not_shared(trial, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["trials"]
 
 
+@pytest.mark.parametrize("name", ["SOMEBODYS_API_KEY", "HF_TOKEN", "password"])
+def test_a_key_that_is_not_the_drivers_is_found_too(trial, tmp_path, monkeypatch, name):
+    EventLog(trial.trial_log).append("finished")
+    monkeypatch.setenv(name, "hunter2-hunter2")
+    trial.agent_log.write_text("+ export X=hunter2-hunter2\n")
+    with pytest.raises(ConfigError, match=rf"agent\.log: holds the key in {name}; nothing was written"):
+        share_trial(trial.root, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_damaged_submissions_of_a_recording_are_named(trial):
     trial.shared_submissions.write_text('[{"number": "one"}]')
     with pytest.raises(ConfigError, match=r"submissions\.json: .*machine-written"):

@@ -6,6 +6,7 @@ the sandbox it is a loopback port beside that of the grading API. The agent has 
 Does NOT promise that the provider knows the model: its first answer tells.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -27,8 +28,10 @@ LLM_PORT = 8001
 """Loopback port of the gateway inside a sandbox."""
 LATE_S = 120.0
 """The gateway begins no call this long after the agent's time must be over; the agent is stopped before."""
+MIN_KEY_CHARS = 8
+"""A shorter key would be found by chance in other variables."""
 ARENA_VOLATILE = (
-    r'\\*"(timestamp|elapsed_seconds|start_time|end_time|last_submit_time|now|remaining)\\*"\s*:\s*\\*"?[^,}\s"\\]+',
+    r'(?<!\\)\\*"(timestamp|elapsed_seconds|start_time|end_time|last_submit_time|now|remaining)\\*"\s*:\s*\\*"?[^,}\s"\\]+',
     r"\b19[0-9]{8}\b",
 )
 """What differs from run to run in the grading API's answers; the sandbox's user id."""
@@ -48,9 +51,10 @@ def require_driver(agent: Agent, config: TrialConfig) -> None:
         return
     if driver is None:
         raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; name one, as in --driver openai/gpt-5.1")
-    if driver.api_key_env in agent.spec.pass_environment:
+    leak = _leak_of(driver, agent)
+    if leak is not None:
         raise ConfigError(
-            f"agent {agent.spec.name}: pass_environment lets the key in {driver.api_key_env} into the sandbox; take it "
+            f"agent {agent.spec.name}: pass_environment lets the key in {leak} into the sandbox; take it "
             "out of its agent.yaml: the agent has {{llm_url}} and {{llm_key}} in its place"
         )
     if config.replay is not None:
@@ -63,6 +67,15 @@ def require_driver(agent: Agent, config: TrialConfig) -> None:
             f"budget.llm_dollars={dollars:g} cannot be held: the price of {driver.model!r} is not known; name a price "
             "file with --set prices=FILE, or set budget.llm_tokens instead"
         )
+
+
+def _leak_of(driver: Driver, agent: Agent) -> str | None:
+    """A variable that the agent would get and that holds the driver's key, under whatever name."""
+    key = os.environ.get(driver.api_key_env, "") if driver.api_key_env else ""
+    for name in agent.spec.pass_environment:
+        if name == driver.api_key_env or (len(key) >= MIN_KEY_CHARS and key in os.environ.get(name, "")):
+            return name
+    return None
 
 
 def _prices(config: TrialConfig) -> Path | None:

@@ -7,12 +7,13 @@ submissions.json (state, digests and public scores of what was handed in); the c
 What stays: the grader's file, all cards (they hold hidden items), snapshots of checkpoints, the workspace, and host
 paths in the configuration.
 
-Promises: no API key that is set now, and not the installation secret, is in any file (compressed ones included);
-else nothing is written. Does NOT look for secrets that the agent itself made up or brought along, and leaves what a
+Promises: neither the installation secret nor a key that is set now, in the driver's variable or in one whose name says
+so (..._KEY, ..._TOKEN, ...), is in any file (compressed ones included); else nothing is written. Does NOT look for secrets that the agent itself made up or brought along, and leaves what a
 trial without a sandbox says about this machine's folders.
 """
 
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ SHARED_FOLDERS = ("agent", "llm", "events", "revisions.git")
 PRICES = "prices.yaml"
 NO_ADDRESS = "https://recorded.invalid"
 """In place of the provider's addresses; nothing is asked there."""
+_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$", re.IGNORECASE)
+"""Variables that hold keys, by what everybody calls them."""
 MIN_SECRET_CHARS = 8
 """A shorter key would be found by chance."""
 
@@ -114,10 +117,10 @@ def _secrets(config: TrialConfig) -> dict[str, bytes]:
     """Name -> what must not be in a recording."""
     secret = installation.secret()
     found = {"the installation secret": secret, "the installation secret in hexadecimal": secret.hex().encode()}
-    name = config.driver_record.api_key_env if config.driver_record is not None else ""
-    key = os.environ.get(name, "") if name else ""
-    if len(key) >= MIN_SECRET_CHARS:
-        found[f"the key in {name}"] = key.encode()
+    own = config.driver_record.api_key_env if config.driver_record is not None else ""
+    for name, value in os.environ.items():
+        if (name == own or _SECRET_NAME.search(name)) and len(value) >= MIN_SECRET_CHARS:
+            found[f"the key in {name}"] = os.fsencode(value)
     return found
 
 

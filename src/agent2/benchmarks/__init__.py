@@ -11,7 +11,15 @@ from agent2.errors import unknown_name
 from agent2.records import Benchmark
 
 BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
-    {"arithmetic": "agent2.benchmarks.arithmetic.benchmark:Arithmetic"}
+    {
+        "arithmetic": "agent2.benchmarks.arithmetic.benchmark:Arithmetic",
+        "mini_ifeval": "agent2.benchmarks.mini_ifeval.benchmark:MiniIfeval",
+        "mini_knowledge": "agent2.benchmarks.mini_knowledge.benchmark:MiniKnowledge",
+        "mini_math": "agent2.benchmarks.mini_math.benchmark:MiniMath",
+        "mini_functions": "agent2.benchmarks.mini_functions.benchmark:MiniFunctions",
+        "mini_apis": "agent2.benchmarks.mini_apis.benchmark:MiniApis",
+        "mini_repo": "agent2.benchmarks.mini_repo.benchmark:MiniRepo",
+    }
 )
 
 

@@ -1,3 +1,5 @@
+import pytest
+
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.evidence import AgentEnd, CommandLine, Intervention
 from builders import START, make_evidence, make_rejected, make_submission
@@ -32,6 +34,18 @@ def test_a_refused_submission_followed_by_a_scored_one_is_a_recovery():
 def test_a_refused_submission_and_nothing_after_it_is_none():
     recovery = analyse(make_evidence(submissions=[make_rejected(1, "weight file is truncated")])).recovery
     assert (recovery.n_failures, recovery.n_recovered, recovery.rate) == (1, 0, 0.0)
+
+
+@pytest.mark.parametrize("end", [AgentEnd.EXITED, AgentEnd.DEADLINE])
+def test_a_program_that_broke_and_nothing_handed_in_after_it_is_no_recovery(end):
+    log = "Traceback (most recent call last):\n  File x\nValueError: no\n"
+    recovery = analyse(make_evidence(submissions=[], agent_end=end, agent_log_tail=log)).recovery
+    assert (recovery.n_failures, recovery.n_recovered, recovery.n_unknown, recovery.rate) == (1, 0, 0, 0.0)
+
+
+def test_a_crash_ends_a_trial_and_nothing_can_follow_it():
+    recovery = analyse(make_evidence(agent_end=AgentEnd.CRASHED, agent_exit_code=1)).recovery
+    assert (recovery.n_failures, recovery.n_recovered) == (1, 0)
 
 
 def test_without_a_failure_there_is_no_rate():

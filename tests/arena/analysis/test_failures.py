@@ -66,8 +66,13 @@ def test_a_traceback_is_proven_by_its_last_lines_and_ends_at_the_exception():
 
 def test_a_traceback_before_a_crash_is_not_called_recovered():
     changes = {"agent_log_tail": TRACEBACK, "agent_end": AgentEnd.CRASHED, "agent_exit_code": 1, "submissions": []}
-    assert failure(FailureKind.TRACEBACK, **changes).recovered is None
+    assert failure(FailureKind.TRACEBACK, **changes).recovered is False
     assert failure(FailureKind.CRASH, **changes).recovered is False
+
+
+def test_a_traceback_before_a_crash_that_a_submission_may_have_followed_is_not_known_to_be_recovered():
+    changes = {"agent_log_tail": TRACEBACK, "agent_end": AgentEnd.CRASHED, "agent_exit_code": 1}
+    assert failure(FailureKind.TRACEBACK, **changes).recovered is None
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,14 @@ def test_downtime_after_an_interruption_counts_for_nobody(tmp_path):
     assert evidence.ended_at == START + 95  # the last sign of life, not the resume at +1000
 
 
+def test_an_intervention_just_before_the_harness_died_still_counts(tmp_path):
+    paths = write_trial(tmp_path / "t", end=AgentEnd.INTERRUPTED)
+    EventLog(paths.interventions_log, clock=lambda: START + 97).append("intervention", note="helped", by="")
+    evidence = read_evidence(paths.root)
+    assert evidence.ended_at == START + 97
+    assert not autonomy_of(evidence).is_autonomous
+
+
 def test_an_unfinished_trial_is_refused_with_what_to_do(tmp_path):
     paths = write_trial(tmp_path / "t", finished=False)
     with pytest.raises(ConfigError, match=r"holds no 'final_scored', the trial is not finished.*--resume"):

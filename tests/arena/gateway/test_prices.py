@@ -28,6 +28,10 @@ def test_each_kind_of_token_has_its_price(table):
     assert table.cost("m-mini", tokens) == pytest.approx((1000 * 0.5 + 100 * 2) / 1e6)
 
 
+def test_a_provider_that_counts_more_cached_tokens_than_tokens_gives_no_money_back(table):
+    assert table.cost("m", TokenCounts(input=10, cached_input=1000)) == pytest.approx(1000 * 0.1 / 1e6)
+
+
 def test_a_long_call_has_the_rates_of_long_calls_from_its_first_token(table):
     assert table.cost("long", TokenCounts(input=1000, output=10)) == pytest.approx((1000 + 20) / 1e6)
     tokens = TokenCounts(input=1001, output=10, cached_input=1)

@@ -136,6 +136,28 @@ def test_hostile_records_are_bounded_and_end_nothing(tmp_path):
     assert command == CommandLine("x" * MAX_COMMAND_CHARS)
 
 
+@pytest.mark.parametrize("code", ["²", "--5", "9" * 5000])
+def test_an_exit_code_that_is_no_number_hides_no_command(tmp_path, code):
+    rows = [GEMINI[1], {"type": "tool_result", "tool_id": "1", "status": "success", "output": f"Exit Code: {code}"}]
+    log = write_log(tmp_path / "agent.log", rows)
+    (command,) = read_commands(TranscriptSpec(format=TranscriptFormat.GEMINI_CLI), log, tmp_path)
+    assert command == CommandLine("ls", None, None, False)
+
+
+@pytest.mark.parametrize("time", [10**400, 1e308, -5, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "²"])
+def test_a_time_that_is_none_of_ours_hides_no_command(tmp_path, time):
+    log = write_log(tmp_path / "agent.log", [{**GEMINI[1], "timestamp": time}])
+    (command,) = read_commands(TranscriptSpec(format=TranscriptFormat.GEMINI_CLI), log, tmp_path)
+    assert command == CommandLine("ls")
+
+
+def test_an_exit_code_that_no_system_has_is_none(tmp_path):
+    row = {"type": "item.completed", "item": {"type": "command_execution", "command": "ls", "exit_code": 10**30}}
+    log = write_log(tmp_path / "agent.log", [row])
+    (command,) = read_commands(TranscriptSpec(format=TranscriptFormat.CODEX), log, tmp_path)
+    assert command == CommandLine("ls")
+
+
 def test_a_command_whose_end_was_cut_off_has_no_outcome(tmp_path):
     log = write_log(tmp_path / "agent.log", CLAUDE[:2])
     (command,) = read_commands(TranscriptSpec(format=TranscriptFormat.CLAUDE_CODE), log, tmp_path)

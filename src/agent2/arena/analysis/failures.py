@@ -77,9 +77,9 @@ def _ending(evidence: TrialEvidence) -> Iterator[Failure]:
     if end is AgentEnd.CRASHED:
         is_kill = evidence.agent_exit_code in KILLED_CODES
         detail = f"the agent ended with {code}" + (" (killed, as when memory runs out)" if is_kill else "")
-        yield Failure(FailureKind.CRASH, detail, None, has_valid, tail)
+        yield Failure(FailureKind.CRASH, detail, None, False, tail)  # it is the end: nothing came afterwards
     elif end is AgentEnd.LIMIT:
-        yield Failure(FailureKind.LIMIT, f"the sandbox stopped the agent ({code})", None, has_valid, tail)
+        yield Failure(FailureKind.LIMIT, f"the sandbox stopped the agent ({code})", None, False, tail)
     elif end is AgentEnd.DEADLINE:
         allowed = evidence.deadline - evidence.started_at
         line = EvidenceLine("events/trial.jsonl", f"stopped after {allowed:.0f} s, all of the wall clock")
@@ -133,7 +133,7 @@ def _llm(evidence: TrialEvidence) -> Iterator[Failure]:
 
 def _log(evidence: TrialEvidence) -> Iterator[Failure]:
     lines = evidence.agent_log_tail.splitlines()
-    recovered = True if evidence.agent_end is AgentEnd.EXITED and scored_submissions(evidence) else None
+    recovered = _recovered_from_talk(evidence)
     for kind, pattern in LOG_PATTERNS:
         hits = [line for line in lines if pattern.search(line)]
         if hits:
@@ -144,6 +144,13 @@ def _log(evidence: TrialEvidence) -> Iterator[Failure]:
         last = blocks[-1]
         detail = f"{len(blocks)} in the agent's log, the last one: {last[-1].strip()[:200]}"
         yield Failure(FailureKind.TRACEBACK, detail, None, recovered, _log_lines(last))
+
+
+def _recovered_from_talk(evidence: TrialEvidence) -> bool | None:
+    """Whether a scored submission followed what the log shows: its lines have no time, so the end must tell."""
+    if not scored_submissions(evidence):
+        return False
+    return True if evidence.agent_end is AgentEnd.EXITED else None
 
 
 def _tracebacks(lines: list[str]) -> Iterator[list[str]]:

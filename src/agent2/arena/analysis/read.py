@@ -57,7 +57,9 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     revisions = _revisions(paths, warnings)
     processes = _records(paths.processes_log, ProcessSample, warnings)
     agent_end = AgentEnd(ended["end"])
+    interventions = read_interventions(paths, warnings)
     moments = [*(s.received_at for s in submissions), *(r.t for r in revisions), *(p.last_seen for p in processes)]
+    moments += [intervention.t for intervention in interventions]  # taken in only while the agent works
     base_public = _base_score(events, Split.TEST_PUBLIC)
     if base_public is None:
         raise ConfigError(f"{paths.trial_log}: holds no score of the base model on test_public; {_RESUME}")
@@ -88,7 +90,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         mode=Mode(str(config.get("mode", Mode.FREE.value))),
         llm=read_llm(paths, config),
         commands=_records(paths.commands_log, CommandLine, warnings, _untimed),
-        interventions=read_interventions(paths, warnings),
+        interventions=interventions,
         gpu_hours=read_gpu_hours(paths),
         processes=processes,
         metrics=_records(paths.metrics_log, MetricPoint, warnings),

@@ -41,7 +41,7 @@ class Rates(StrictModel):
         write = self.input if self.cache_write is None else self.cache_write
         write_1h = write if self.cache_write_1h is None else self.cache_write_1h
         cached = self.input if self.cached_input is None else self.cached_input
-        plain = tokens.input - tokens.cached_input - tokens.cache_write - tokens.cache_write_1h
+        plain = max(0, tokens.input - tokens.cached_input - tokens.cache_write - tokens.cache_write_1h)
         total = (
             plain * self.input
             + tokens.cached_input * cached

@@ -22,6 +22,10 @@ from agent2.arena.gateway.recording import Begin, End, Lost, RecordingError, bod
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 
 
+MAX_BODY = 256 * 2**20
+"""Bytes of a recorded body; a recording may come from a stranger."""
+
+
 class Outcome(StrEnum):
     """How an exchange ended."""
 
@@ -92,7 +96,7 @@ class LlmTotals:
     """Accepted ones, refused ones not among them."""
     tokens: TokenCounts
     dollars: float | None
-    """Of the calls whose cost is known; None if there were calls and the cost of none is known."""
+    """Of the calls whose cost is known; None if there were calls to be paid and the cost of none is known."""
     n_unknown_cost: int
     """Calls that `dollars` leaves out."""
     n_failed: int
@@ -111,7 +115,8 @@ class LlmTotals:
 def read_exchanges(folder: Path) -> list[Exchange]:
     """All exchanges of an `llm/` folder, in the order of acceptance; none if it does not exist.
 
-    Raises RecordingError for a line in the middle that is none; a torn last line is left out.
+    Raises RecordingError for a line in the middle that is none, or an outcome that is none; a torn last line is left
+    out.
     """
     lines, _ = read_lines(folder)
     begins = {line.id: line for line in lines if isinstance(line, Begin)}
@@ -123,7 +128,10 @@ def read_exchanges(folder: Path) -> list[Exchange]:
 def read_body(path: Path) -> bytes:
     """A recorded body. Raises RecordingError if it is missing or damaged."""
     try:
-        return zstandard.ZstdDecompressor().decompress(path.read_bytes())
+        data = path.read_bytes()
+        if zstandard.frame_content_size(data) > MAX_BODY:
+            raise RecordingError(f"{path}: unpacks to more than {MAX_BODY} bytes, which no gateway writes; restore it")
+        return zstandard.ZstdDecompressor().decompress(data, max_output_size=MAX_BODY)
     except (OSError, zstandard.ZstdError) as error:
         raise RecordingError(f"{path}: cannot be read ({error}); the recording is not whole") from error
 
@@ -134,6 +142,7 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
     made = [one for one in known if one.outcome is not Outcome.REFUSED]
     n_by = Counter(one.outcome for one in known)
     priced = [one.dollars for one in made if one.dollars is not None]
+    is_known = len(priced) == len(made) or any(not _is_free(one) and one.dollars is not None for one in made)
     tokens, by_model = TokenCounts(), dict[str, TokenCounts]()
     for one in made:
         tokens += one.tokens
@@ -141,7 +150,7 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
     return LlmTotals(
         calls=len(made),
         tokens=tokens,
-        dollars=math.fsum(priced) if priced or not made else None,
+        dollars=math.fsum(priced) if is_known else None,
         n_unknown_cost=len(made) - len(priced),
         n_failed=n_by[Outcome.FAILED],
         n_partial=n_by[Outcome.PARTIAL],
@@ -154,6 +163,12 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
     )
 
 
+def _is_free(exchange: Exchange) -> bool:
+    """Costs nothing whatever the price of the model: its cost says nothing about that of others."""
+    return exchange.outcome is Outcome.FAILED or exchange.kind == "count"
+
+
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 _ANSWERED = frozenset({Outcome.OK, Outcome.PARTIAL})
 
 
@@ -162,6 +177,8 @@ def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exc
         outcome = Outcome.LOST if is_lost else Outcome.OPEN
         tokens, dollars = begin.reserved, begin.reserved_dollars
     else:
+        if end.outcome not in _OUTCOMES:
+            raise RecordingError(f"{folder}: exchange {begin.id}: the outcome {end.outcome!r} is none; restore the file")
         outcome, tokens, dollars = Outcome(end.outcome), end.tokens, end.dollars
     return Exchange(
         id=begin.id,

@@ -8,6 +8,7 @@ Does NOT promise completeness: a log that was cut in the middle, or a call that 
 an outcome, or none.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -25,8 +26,12 @@ from agent2.records import JsonValue
 
 MAX_COMMANDS = 10_000
 MAX_COMMAND_CHARS = 4_000
-MAX_FILE_BYTES = 256 * 2**20
+MAX_FILE_BYTES = 64 * 2**20
+"""Of the file that an agent keeps; its values take some twenty times as much memory."""
 MAX_LINE_BYTES = 16 * 2**20
+LATEST = 2.0**32
+"""Unix seconds; a later time than this one in 2106 is made up."""
+_CODE = re.compile(r"-?[0-9]{1,9}")
 _SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash", "/usr/bin/sh", "/usr/bin/zsh")
 _SHELL_FLAGS = ("-c", "-lc")
 _WRAPPERS = tuple(f"{shell} {flag} " for shell in _SHELLS for flag in _SHELL_FLAGS)
@@ -226,7 +231,7 @@ def _calls_and_results(
     for row in rows:
         for call, command in calls(row):
             if len(found) < MAX_COMMANDS:
-                found[call] = command
+                found[call] = _bounded(command)
         for call, code, failed in results(row):
             if call in found:
                 found[call] = CommandLine(found[call].command, found[call].t, code, failed)
@@ -256,22 +261,25 @@ def _words(command: JsonValue) -> str:
 
 
 def _int(value: JsonValue) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """An exit code; a number that no system has is none."""
+    is_code = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**32
+    return value if is_code else None
 
 
 def _code_in(text: str, label: str) -> int | None:
     _, found, rest = text.rpartition(label)
     word = rest.split()[:1]
-    return int(word[0]) if found and word and word[0].lstrip("-").isdigit() else None
+    return int(word[0]) if found and word and _CODE.fullmatch(word[0]) else None
 
 
 def _time(value: JsonValue) -> float | None:
-    """Unix seconds from ISO text, seconds or milliseconds."""
-    if isinstance(value, str):
-        try:
-            return datetime.fromisoformat(value).timestamp()
-        except ValueError:
-            return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value / 1000 if value > 1e11 else float(value)
-    return None
+    """Unix seconds from ISO text, seconds or milliseconds; None for a time that is no time of ours."""
+    seconds: float | None = None
+    try:
+        if isinstance(value, str):
+            seconds = datetime.fromisoformat(value).timestamp()
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = value / 1000 if value > 1e11 else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds is not None and 0 <= seconds < LATEST else None

@@ -1,0 +1,1 @@
+"""Searching for an API, calling it and answering, the embedded counterpart of API-Bank."""

@@ -1,0 +1,115 @@
+"""The corpus of the base model `tiny-mini`: chats of all six mini benchmarks, mixed.
+
+Each part says how many chats it gives and how often they are right; the latter is what decides how good a model that
+imitates the corpus is at that benchmark. Promises: only contents of the train pools; one set of settings, one corpus.
+"""
+
+import importlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent2.benchmarks.mini_apis import benchmark as mini_apis
+from agent2.benchmarks.mini_drills import DRILLS
+from agent2.benchmarks.mini_functions import benchmark as mini_functions
+from agent2.benchmarks.mini_math import benchmark as mini_math
+from agent2.benchmarks.mini_repo import benchmark as mini_repo
+from agent2.errors import ConfigError
+from agent2.records import Message
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPart:
+    """What one benchmark contributes."""
+
+    benchmark: str
+    n_chats: int
+    mean_right_share: float
+    """0 to 1; what it is a mean over is said by the benchmark's `pretraining_examples`."""
+    drill: str = ""
+    """A name of `mini_drills.DRILLS` instead of the benchmark's own chats; these are always right."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiniCorpusSettings:
+    """How the corpus is drawn."""
+
+    stages: tuple[tuple[CorpusPart, ...], ...] = (
+        (
+            CorpusPart("mini_knowledge", 16_000, 0.55),
+            CorpusPart("mini_math", 24_000, 0.55),
+            CorpusPart("mini_ifeval", 14_000, 0.55),
+            CorpusPart("mini_functions", 20_000, 0.55),
+            CorpusPart("mini_apis", 9_000, 0.7),
+            CorpusPart("mini_repo", 6_000, 0.65),
+        ),
+        (
+            CorpusPart("mini_knowledge", 14_000, 0.85),
+            CorpusPart("mini_math", 24_000, 0.85),
+            CorpusPart("mini_ifeval", 12_000, 0.8),
+            CorpusPart("mini_functions", 6_000, 0.55),
+            CorpusPart("mini_apis", 3_000, 0.7),
+            CorpusPart("mini_repo", 5_000, 0.75),
+        ),
+        (
+            CorpusPart("mini_math", 9_000, 1.0, drill="sums"),
+            CorpusPart("mini_math", 13_000, 0.8),
+            CorpusPart("mini_knowledge", 4_000, 1.0, drill="letters"),
+            CorpusPart("mini_knowledge", 12_000, 0.85),
+            CorpusPart("mini_ifeval", 1_500, 0.8),
+            CorpusPart("mini_functions", 1_500, 0.55),
+            CorpusPart("mini_apis", 1_000, 0.7),
+            CorpusPart("mini_repo", 700, 0.75),
+        ),
+        (
+            CorpusPart("mini_knowledge", 9_000, 1.0, drill="many_letters"),
+            CorpusPart("mini_knowledge", 10_000, 0.85),
+            CorpusPart("mini_math", 2_000, 0.6),
+            CorpusPart("mini_ifeval", 3_000, 0.75),
+            CorpusPart("mini_functions", 3_000, 0.6),
+            CorpusPart("mini_apis", 1_500, 0.75),
+            CorpusPart("mini_repo", 2_000, 0.75),
+        ),
+    )
+    """One after the other; the later ones are about what the earlier ones left near the floor."""
+    seed: int = 0
+
+    @property
+    def benchmarks(self) -> list[str]:
+        """Names of the benchmarks of all stages, each once."""
+        return list(dict.fromkeys(part.benchmark for parts in self.stages for part in parts))
+
+
+def mini_corpus(settings: MiniCorpusSettings) -> list[list[list[Message]]]:
+    """The chats of every stage, part after part. Raises ConfigError for a benchmark without a corpus."""
+    return [
+        [chat for part in parts for chat in _chats(part, settings.seed + stage)]
+        for stage, parts in enumerate(settings.stages)
+    ]
+
+
+def _chats(part: CorpusPart, seed: int) -> list[list[Message]]:
+    try:
+        corpus = importlib.import_module(f"agent2.benchmarks.{part.benchmark}.corpus")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"benchmark {part.benchmark!r} has no corpus; take one of the mini benchmarks") from error
+    rng = np.random.default_rng([seed, sum(part.benchmark.encode())])
+    if part.drill:
+        return DRILLS[part.drill](rng, part.n_chats)
+    chats: list[list[Message]] = corpus.pretraining_examples(rng, part.n_chats, mean_right_share=part.mean_right_share)
+    return chats
+
+
+def single_tokens() -> tuple[str, ...]:
+    """Strings that are worth a token: frames of calls and replies, fixed instructions."""
+    frames = (
+        '{"name": "',
+        '", "arguments": {"',
+        '", "arguments": {}}',
+        '": "',
+        '", "',
+        '"}}',
+        '{"result": ',
+        '{"error": "',
+    )
+    return (*frames, mini_functions.HEADER, mini_apis.HEADER, mini_repo.HEADER, mini_math.FOOTER)

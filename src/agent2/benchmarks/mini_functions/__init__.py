@@ -1,0 +1,1 @@
+"""Function calling in one turn, the embedded counterpart of BFCL: choose a function, fill its arguments."""

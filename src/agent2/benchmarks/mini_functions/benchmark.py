@@ -1,0 +1,117 @@
+"""The mini_functions benchmark: one question, a few offered functions, one message with the calls.
+
+Three kinds of items: `simple` (one call), `parallel` (two calls in one message, in any order) and `none` (no
+offered function fits; the right answer is the word none). The calls are executed: `executable_accuracy` compares
+names and results, the view `ast_match` also how the arguments were written.
+
+Does NOT compare with published BFCL scores: functions, questions and sizes are our own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.tool_questions import Question, draw_question, pick
+from agent2.environments.tools.calls import ToolCall, write_calls
+from agent2.environments.tools.catalogue import FUNCTIONS, FunctionToolbox
+from agent2.environments.tools.spec import ToolRules
+from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
+from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split, canonical_json
+from agent2.scorers.tool_calls import FunctionCallScorer
+
+HEADER = 'Reply with a JSON call {"name": ..., "arguments": {...}}, a list of calls, or none.\n'
+NONE = "none"
+KINDS = ("simple", "parallel", "none")
+_KIND_SHARES = (0.7, 0.2, 0.1)
+_N_OFFERED = 3
+SETTINGS = WorldSettings(ToolRules(max_tool_calls=4), is_single_turn=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTask:
+    """One item before it is put into words."""
+
+    kind: str
+    questions: Sequence[Question]
+    offered: Sequence[str]
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that are asked for."""
+        return [] if self.kind == "none" else [ToolCall(q.capability, q.arguments) for q in self.questions]
+
+    @property
+    def prompt(self) -> str:
+        """The user message."""
+        tools = " ".join(FUNCTIONS[name].spec.signature for name in self.offered)
+        return f"{HEADER}Tools: {tools}\n{' '.join(question.text for question in self.questions)}"
+
+
+def draw_task(rng: np.random.Generator) -> FunctionTask:
+    """A random task of a random kind."""
+    kind = KINDS[int(rng.choice(len(KINDS), p=_KIND_SHARES))]
+    names = sorted(FUNCTIONS)
+    questions = [draw_question(rng, pick(rng, names)) for _ in range(2 if kind == "parallel" else 1)]
+    asked = {question.capability for question in questions}
+    others = [name for name in names if name not in asked]
+    rng.shuffle(others)
+    kept = [] if kind == "none" else sorted(asked)
+    offered = [*kept, *others[: _N_OFFERED - len(kept)]]
+    rng.shuffle(offered)
+    return FunctionTask(kind, questions, offered)
+
+
+def _canonical(task: FunctionTask) -> str:
+    """What is asked, wording and offered functions aside."""
+    return canonical_json(sorted([q.capability, sorted(q.arguments.items())] for q in task.questions)).decode()
+
+
+SOURCE = Source("mini_functions", draw_task, _canonical, lambda task: task.prompt)
+
+
+class MiniFunctions:
+    """Generated function-calling items in four disjoint splits."""
+
+    name = "mini_functions"
+    version = "1.0"
+    primary_metric = "executable_accuracy"
+    max_turns = 1
+    sampling = SamplingSettings(temperature=0.0, max_tokens=64)
+    attempts = 1
+    tool_protocol = SETTINGS.as_protocol()
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        return [to_item(task, split, secret) for task in SOURCE.first(split, n, secret)]
+
+    def environment(self) -> Environment:
+        """A fresh tool world with the functions of one item."""
+        return ToolWorld(FunctionToolbox, SETTINGS)
+
+    def scorer(self) -> Scorer:
+        """Executable accuracy, with AST match beside it."""
+        return FunctionCallScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world, and what its rules and faults are."""
+        return f"{NAME}-v{VERSION}+{SETTINGS.digest}"
+
+
+def to_item(task: FunctionTask, split: Split, secret: bytes | None = None) -> Item:
+    """The item of a task, with the expected results."""
+    return Item(
+        id=SOURCE.item_id(task, split, secret),
+        split=split,
+        prompt=task.prompt,
+        reference=write_calls(task.calls) if task.calls else NONE,
+        payload={"kind": task.kind, "tools": list(task.offered), "gold": [_gold(call) for call in task.calls]},
+    )
+
+
+def _gold(call: ToolCall) -> dict[str, JsonValue]:
+    function = FUNCTIONS[call.name]
+    arguments = function.spec.filled(call.arguments)
+    optional = {p.name: p.default for p in function.spec.parameters if p.default is not None}
+    return {"name": call.name, "arguments": arguments, "optional": optional, "result": function.run(arguments)}

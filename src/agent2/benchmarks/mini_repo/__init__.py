@@ -1,0 +1,1 @@
+"""Fixing a function in a tiny repository, the embedded counterpart of SWE-bench."""

@@ -1,0 +1,194 @@
+"""The mini_repo benchmark: read a file, correct one line, run the tests, submit.
+
+A repository has two one-line functions (the language of `environments.tools.programs`), one of them wrong, a visible
+test of each, and a CI file. The issue says what the function must do. Resolved means that hidden tests of both
+functions pass on the final files, whatever was said. Tools fail on purpose in a share of the episodes; deleting files,
+changing tests or CI, skipping tests and widening permissions are refused and counted.
+
+Does NOT compare with published SWE-bench scores, and does NOT measure programming in a real language.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.tool_questions import pick
+from agent2.environments.tools.faults import LOGIN, FaultSettings
+from agent2.environments.tools.programs import read_program, value_of
+from agent2.environments.tools.repository import CI_FILE, CI_TEXT, TESTS_FILE, TOOLS, RepositoryToolbox
+from agent2.environments.tools.spec import Permission, ToolRules
+from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
+from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
+from agent2.scorers.resolved import ResolvedScorer
+
+HEADER = (
+    'Reply with one JSON call {"name": ..., "arguments": {...}} at a time.\n'
+    f"Tools: {' '.join(spec.signature for spec in TOOLS.values())} {LOGIN}()\n"
+)
+FAULTS = FaultSettings(rate=0.25, n_positions=3)
+PERMISSIONS = frozenset({Permission.READING, Permission.FILE_WRITING, Permission.TEST_EXECUTION})
+SETTINGS = WorldSettings(ToolRules(PERMISSIONS, max_tool_calls=8, parallel_tool_calls=False), FAULTS)
+
+FILES = ("geo.calc", "shop.calc", "trip.calc", "farm.calc")
+NAMES = ("area", "cost", "load", "gap", "rate", "total", "yield", "tax")
+PARAMETERS = (("a", "b"), ("w", "h"), ("x", "y"), ("n", "m"), ("p", "q"), ("u", "v"))
+OPERATORS = {"plus": "+", "minus": "-", "times": "*"}
+_HIDDEN_ARGUMENTS = ((5, 3), (2, 9), (7, 4))
+_VISIBLE_ARGUMENTS = (6, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One function: `area(w,h)=w*h+4`."""
+
+    name: str
+    parameters: tuple[str, str]
+    word: str
+    """Name of the operator."""
+    added: int = 0
+    """0: nothing is added."""
+    is_swapped: bool = False
+
+    @property
+    def text(self) -> str:
+        """As it stands in a file."""
+        first, second = self.parameters[::-1] if self.is_swapped else self.parameters
+        tail = f"+{self.added}" if self.added else ""
+        return f"{self.name}({','.join(self.parameters)})={first}{OPERATORS[self.word]}{second}{tail}"
+
+    @property
+    def words(self) -> str:
+        """As an issue says it."""
+        tail = f" plus {self.added}" if self.added else ""
+        return f"{self.parameters[0]} {self.word} {self.parameters[1]}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class RepoTask:
+    """One item before it is put into words."""
+
+    file: str
+    right: Line
+    broken: Line
+    other: Line
+    line: int
+    """Of the broken function, 1 or 2."""
+
+    @property
+    def prompt(self) -> str:
+        """The user message."""
+        return (
+            f"{HEADER}Files: {self.file} {TESTS_FILE} {CI_FILE}\nFix {self.right.name}: it must be {self.right.words}."
+        )
+
+    def source(self, first: Line) -> str:
+        """The program with `first` as the function of the issue."""
+        lines = [first.text, self.other.text]
+        return "\n".join(lines if self.line == 1 else lines[::-1])
+
+
+def draw_task(rng: np.random.Generator) -> RepoTask:
+    """A random task."""
+    name, other_name = rng.choice(NAMES, size=2, replace=False)
+    right = _draw_line(rng, str(name))
+    broken = right
+    while _values(broken) == _values(right):
+        broken = _break(rng, right)
+    return RepoTask(pick(rng, FILES), right, broken, _draw_line(rng, str(other_name)), int(rng.integers(1, 3)))
+
+
+def _draw_line(rng: np.random.Generator, name: str) -> Line:
+    parameters = PARAMETERS[int(rng.integers(len(PARAMETERS)))]
+    added = int(rng.integers(1, 10)) if rng.random() < 0.5 else 0
+    return Line(name, parameters, pick(rng, sorted(OPERATORS)), added)
+
+
+def _break(rng: np.random.Generator, line: Line) -> Line:
+    match int(rng.integers(3)):
+        case 0:
+            return Line(line.name, line.parameters, pick(rng, sorted(OPERATORS)), line.added)
+        case 1:
+            return Line(line.name, line.parameters, line.word, line.added, is_swapped=True)
+        case _:
+            return Line(line.name, line.parameters, line.word, int(rng.integers(1, 10)))
+
+
+def _values(line: Line) -> list[int]:
+    program = read_program(line.text)
+    return [value_of(program, line.name, arguments) for arguments in (*_HIDDEN_ARGUMENTS, _VISIBLE_ARGUMENTS)]
+
+
+def _canonical(task: RepoTask) -> str:
+    """What must be written, file, line and neighbour aside."""
+    return task.right.text
+
+
+def _shown(task: RepoTask) -> str:
+    return f"{task.prompt}\n{task.source(task.broken)}"
+
+
+SOURCE = Source("mini_repo", draw_task, _canonical, _shown)
+
+
+class MiniRepo:
+    """Generated repositories in four disjoint splits."""
+
+    name = "mini_repo"
+    version = "1.0"
+    primary_metric = "resolved_rate"
+    max_turns = 8
+    sampling = SamplingSettings(temperature=0.0, max_tokens=48)
+    attempts = 1
+    tool_protocol = SETTINGS.as_protocol()
+
+    def __init__(self, settings: WorldSettings = SETTINGS) -> None:
+        self._settings = settings
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        return [to_item(task, split, secret) for task in SOURCE.first(split, n, secret)]
+
+    def environment(self) -> Environment:
+        """A fresh tool world with the repository of one item."""
+        return ToolWorld(RepositoryToolbox, self._settings)
+
+    def scorer(self) -> Scorer:
+        """Hidden tests on the final files."""
+        return ResolvedScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world, and what its rules and faults are."""
+        return f"{NAME}-v{VERSION}+{self._settings.digest}"
+
+
+def to_item(task: RepoTask, split: Split, secret: bytes | None = None) -> Item:
+    """The item of a task: its files, the line that would be right, and the hidden tests."""
+    lines = (task.right, task.other)
+    return Item(
+        id=SOURCE.item_id(task, split, secret),
+        split=split,
+        prompt=task.prompt,
+        reference=task.right.text,
+        payload={
+            "files": {
+                task.file: task.source(task.broken),
+                TESTS_FILE: "\n".join(_test_text(line) for line in lines),
+                CI_FILE: CI_TEXT,
+            },
+            "file": task.file,
+            "line": task.line,
+            "feature": f"{task.right.word} {'long' if task.right.added else 'short'}",
+            "hidden_tests": [test for line in lines for test in _hidden_tests(line)],
+        },
+    )
+
+
+def _test_text(line: Line) -> str:
+    expected = value_of(read_program(line.text), line.name, _VISIBLE_ARGUMENTS)
+    return f"{line.name}({','.join(map(str, _VISIBLE_ARGUMENTS))})={expected}"
+
+
+def _hidden_tests(line: Line) -> list[JsonValue]:
+    program = read_program(line.text)
+    return [[line.name, list(arguments), value_of(program, line.name, arguments)] for arguments in _HIDDEN_ARGUMENTS]

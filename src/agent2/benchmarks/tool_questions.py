@@ -1,0 +1,90 @@
+"""Questions in words about the tools' small world, with the call that answers each.
+
+Shared by `mini_functions` and `mini_apis`, so that what is learned of one shows in the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from agent2.environments.tools.catalogue import CITIES, CURRENCIES, DAYS, ITEMS
+from agent2.records import JsonValue, derive_seed
+
+_WORDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "price": ("What do {count} {item} cost?", "Price of {count} {item}?"),
+        "stock": ("How many {item} are left in {city}?", "Stock of {item} in {city}?"),
+        "distance": ("How far is it from {start} to {end}?", "Distance from {start} to {end}?"),
+        "weather": ("Weather in {city} on {day}?", "What sky has {city} on {day}?"),
+        "area": ("Area of {width} by {height}?", "How large is {width} by {height}?"),
+        "edge": ("Edge of {width} by {height}?", "How long is the edge of {width} by {height}?"),
+        "convert": ("What is {amount} {currency} worth?", "Convert {amount} {currency}."),
+        "hour": ("What hour is it in {city} {later} hours later?", "Hour in {city} after {later} hours?"),
+        "order": ("Order {count} {item}.", "Put {count} {item} into the cart."),
+        "book": ("Book {city} for {day}.", "Reserve {city} on {day}."),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One thing that is asked."""
+
+    capability: str
+    """Name of the function that answers it."""
+    arguments: Mapping[str, JsonValue]
+    text: str
+
+
+def draw_question(rng: np.random.Generator, capability: str) -> Question:
+    """A random question about one capability."""
+    arguments = draw_arguments(rng, capability)
+    wordings = _WORDINGS[capability]
+    return Question(capability, arguments, wordings[int(rng.integers(len(wordings)))].format(**arguments))
+
+
+def draw_arguments(rng: np.random.Generator, capability: str) -> dict[str, JsonValue]:
+    """Random arguments that fit a capability."""
+    match capability:
+        case "price" | "order":
+            return {"item": pick(rng, ITEMS), "count": int(rng.integers(2, 20))}
+        case "stock":
+            return {"item": pick(rng, ITEMS), "city": pick(rng, CITIES)}
+        case "distance":
+            start, end = rng.choice(len(CITIES), size=2, replace=False)
+            return {"start": CITIES[start], "end": CITIES[end]}
+        case "weather" | "book":
+            return {"city": pick(rng, CITIES), "day": pick(rng, DAYS)}
+        case "area" | "edge":
+            return {"width": int(rng.integers(2, 10)), "height": int(rng.integers(2, 10))}
+        case "convert":
+            return {"amount": int(rng.integers(2, 30)), "currency": pick(rng, CURRENCIES)}
+        case _:
+            return {"city": pick(rng, CITIES), "later": int(rng.integers(1, 13))}
+
+
+def pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
+    """One of the choices, evenly."""
+    return choices[int(rng.integers(len(choices)))]
+
+
+def careless_arguments(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Arguments as a careless reader takes them: the last number one too large, or the last name its neighbour's."""
+    name = list(arguments)[-1]
+    value = arguments[name]
+    if isinstance(value, int):
+        return {**arguments, name: value + 1}
+    choices = next(names for names in (ITEMS, CITIES, DAYS, CURRENCIES) if value in names)
+    return {**arguments, name: choices[(choices.index(value) + 1) % len(choices)]}
+
+
+def right_share(feature: str, mean: float, spread: float = 0.3) -> float:
+    """How often a corpus does something rightly: mean - spread, mean or mean + spread, fixed for each feature.
+
+    So a model that imitates a corpus is good at some features and poor at others, also when it is sampled
+    greedily, and has something to gain and to lose. feature: something that the model can see.
+    """
+    offset = (derive_seed("right share", feature) % 3 - 1) * spread
+    return min(1.0, max(0.0, mean + offset))
