@@ -1,6 +1,7 @@
 """What is checked about an agent's driver before anything starts, and what its gateway is told."""
 
 import json
+import time
 
 import pytest
 
@@ -10,7 +11,7 @@ from agent2.arena.config_file import read_config
 from agent2.arena.eventlog import EventLog
 from agent2.arena.gateway.masking import Masker
 from agent2.arena.gateway.settings import WireProtocol
-from agent2.arena.llm import gateway_settings, llm_inside
+from agent2.arena.llm import ARENA_VOLATILE, gateway_settings, llm_inside
 from agent2.arena.lock import _config_digest
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial
@@ -137,6 +138,12 @@ def test_the_gateway_gets_the_key_and_the_agent_a_dummy(task, chatty, driver, tm
     assert (inside.url, inside.key, inside.model) == ("http://127.0.0.1:8001", config.llm_key, MODEL)
 
 
+def test_what_an_agent_says_cannot_make_a_replay_think_for_ever():
+    began = time.monotonic()
+    Masker(ARENA_VOLATILE).masked("\\" * 200_000)
+    assert time.monotonic() - began < 5.0
+
+
 def test_a_trial_json_from_before_there_were_drivers_is_read_and_keeps_its_digest(task, tmp_path):
     root = new_trial(task, "nop", 0, tmp_path / "trials")
     record = json.loads((root / "trial.json").read_text())
@@ -156,6 +163,16 @@ def test_a_trial_without_recorded_traffic_cannot_be_replayed(task, tmp_path):
         replay_trial(root, tmp_path / "again")
     with pytest.raises(ConfigError, match=r"no trial\.json there"):
         replay_trial(tmp_path, tmp_path / "again")
+
+
+def test_a_recording_cannot_choose_to_be_replayed_without_a_sandbox(task, chatty, driver, tmp_path):
+    root = new_trial(task, chatty, 0, tmp_path / "trials", sandbox="none", overrides=[driver])
+    (root / "llm").mkdir()
+    (root / "llm" / "exchanges.jsonl").touch()
+    with pytest.raises(ConfigError, match=r"recorded without a sandbox.*add --set sandbox=bubblewrap"):
+        replay_trial(root, tmp_path / "again")
+    wanted = replay_trial(root, tmp_path / "again", overrides=["sandbox=none"])
+    assert read_config(wanted / "trial.json").sandbox == "none"
 
 
 ANSWER = (

@@ -218,7 +218,9 @@ def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tm
     assert ended.returncode == 1, ended.stderr
     assert "replay: NOT the same as the recording" in ended.stdout
     assert "code/train.py" in ended.stdout
-    assert "-" in ended.stdout and "0.03" in ended.stdout
+    shown = ended.stdout.splitlines()
+    assert any(line.startswith("  -") and "s/0.01/0.02/" in line for line in shown)
+    assert any(line.startswith("  +") and "s/0.01/0.03/" in line for line in shown)
     (again,) = (tmp_path / "again").iterdir()
     report = compare_replay(again)
     assert [one.is_same_tree for one in report.submissions] == [True, False]

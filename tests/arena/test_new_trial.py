@@ -117,3 +117,10 @@ def test_differences_between_two_locks_are_named_by_their_part(tmp_path):
     for name, torch in (("a", "2.13"), ("b", "2.14")):
         (tmp_path / name).write_text(json.dumps({"software": {"libraries": {"torch": torch}}, "seeds": {"agent": 0}}))
     assert lock_differences(tmp_path / "a", tmp_path / "b") == ["software.libraries.torch: 2.13 -> 2.14"]
+
+
+def test_a_link_in_an_agents_folder_is_refused_because_it_could_carry_a_host_file_inside(task, tmp_path):
+    agent = write_agent(tmp_path / "agent", "print()")
+    (agent / "notes").symlink_to("/etc/hostname")
+    with pytest.raises(ConfigError, match="notes: is a link"):
+        new_trial(task, str(agent), 0, tmp_path / "trials", sandbox="none")

@@ -171,7 +171,7 @@ def test_release_needs_private_evidence_and_a_human():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"split": "test_public", "role": "nightly"}, "has no private evidence"),
+        ({"split": "test_public", "role": "nightly"}, "no private evidence of math"),
         ({"spot_check": None}, "no human spot check"),
         ({"spot_check": SpotCheck("a reviewer", 5, 5)}, "has 5 rollouts, 20 are needed"),
         ({"spot_check": SpotCheck("a reviewer", 40, 20)}, "agreed with the scorer on 20 of 40"),

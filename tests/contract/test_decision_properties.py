@@ -109,7 +109,7 @@ def worsened(metric: MetricEvidence, by: float) -> MetricEvidence:
 def test_the_evidence_made_here_leads_to_passes_and_refusals_alike():
     seen = set()
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=800, deadline=None, database=None, derandomize=True)
     @given(evidence=evidences())
     def look(evidence):
         seen.add(decide(SPECS, ITEMS, evidence).release)

@@ -68,7 +68,7 @@ BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
             version="1",
             recipe=ChatRecipe(
                 TinyRecipe(target=1.0, n_layers=4, max_vocabulary=900, context_tokens=512, warmup_steps=20),
-                steps=(1600, 1100, 1000, 1000),
+                steps=(1600, 1100, 1000, 700, 1200),
                 batch_tokens=2048,
                 pieces=single_tokens(),
             ),

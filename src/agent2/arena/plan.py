@@ -19,6 +19,7 @@ from agent2.arena.gateway.drivers import load_driver
 from agent2.arena.llm import require_driver
 from agent2.arena.paths import TrialPaths
 from agent2.arena.systems.installed import require_installed
+from agent2.arena.systems.launch import UNCONTAINED
 from agent2.arena.tasks import load_task
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
@@ -112,7 +113,8 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
 
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
     shared recording of another machine may need base_model=FOLDER.
-    Raises ConfigError if the source is no trial or holds no recorded LLM traffic.
+    Raises ConfigError if the source is no trial, holds no recorded LLM traffic, or ran without a sandbox and no
+    override says that this is wanted again.
     """
     before = TrialPaths(source.resolve())
     config = read_config(before.trial_json)
@@ -123,6 +125,11 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
         )
     draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
     changed = parse_yaml(yaml.safe_dump(draft), TrialConfig, str(before.trial_json), overrides)
+    if changed.sandbox == UNCONTAINED and not any(override.startswith("sandbox=") for override in overrides):
+        raise ConfigError(
+            f"{source}: was recorded without a sandbox; replayed so, its agent's programs would run as you, with all "
+            "that you may do: add --set sandbox=bubblewrap, or --set sandbox=none if you trust whoever made it"
+        )
     replay = ReplaySource(trial=str(before.root), strict=strict)
     prices = str(before.root / changed.prices) if changed.prices is not None else None
     update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
@@ -173,7 +180,13 @@ def _require_small(agent: Agent) -> None:
 
 
 def _copy_agent(agent: Agent, target: Path) -> None:
-    """Copy the agent's files, readable for the user that it will run as."""
+    """Copy the agent's files, readable for the user that it will run as.
+
+    Raises ConfigError for a link: followed here, it could carry a file of this host into the agent's folder.
+    """
+    links = [path for path in agent.folder.rglob("*") if path.is_symlink()]
+    if links:
+        raise ConfigError(f"{links[0]}: is a link; an agent's folder holds plain files only, put the file itself there")
     if target.exists():
         shutil.rmtree(target)
     shutil.copytree(agent.folder, target, ignore=shutil.ignore_patterns("__pycache__"))

@@ -8,8 +8,9 @@ What stays: the grader's file, all cards (they hold hidden items), snapshots of 
 paths in the configuration.
 
 Promises: neither the installation secret nor a key that is set now, in the driver's variable or in one whose name says
-so (..._KEY, ..._TOKEN, ...), is in any file (compressed ones included); else nothing is written. Does NOT look for secrets that the agent itself made up or brought along, and leaves what a
-trial without a sandbox says about this machine's folders.
+so (..._KEY, ..._TOKEN, ...), is in any file (compressed ones included); else nothing is written. Does NOT look for
+secrets that the agent itself made up or brought along, and leaves what a trial without a sandbox says about this
+machine's folders.
 """
 
 import os

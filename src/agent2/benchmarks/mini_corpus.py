@@ -27,7 +27,7 @@ class CorpusPart:
     mean_right_share: float
     """0 to 1; what it is a mean over is said by the benchmark's `pretraining_examples`."""
     drill: str = ""
-    """A name of `mini_drills.DRILLS` instead of the benchmark's own chats; these are always right."""
+    """A name of `mini_drills.DRILLS` instead of the benchmark's own chats; the share is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,23 @@ class MiniCorpusSettings:
             CorpusPart("mini_repo", 700, 0.75),
         ),
         (
-            CorpusPart("mini_knowledge", 9_000, 1.0, drill="many_letters"),
-            CorpusPart("mini_knowledge", 10_000, 0.85),
-            CorpusPart("mini_math", 2_000, 0.6),
-            CorpusPart("mini_ifeval", 3_000, 0.75),
-            CorpusPart("mini_functions", 3_000, 0.6),
-            CorpusPart("mini_apis", 1_500, 0.75),
-            CorpusPart("mini_repo", 2_000, 0.75),
+            CorpusPart("mini_knowledge", 30_000, 1.0, drill="letter_pairs"),
+            CorpusPart("mini_knowledge", 6_000, 0.85),
+            CorpusPart("mini_math", 1_500, 1.0, drill="sums"),
+            CorpusPart("mini_math", 2_000, 0.8),
+            CorpusPart("mini_functions", 1_000, 0.6),
+            CorpusPart("mini_repo", 500, 0.75),
+        ),
+        (
+            CorpusPart("mini_knowledge", 4_000, 1.0, drill="letter_pairs"),
+            CorpusPart("mini_knowledge", 13_000, 0.8),
+            CorpusPart("mini_math", 3_000, 1.0, drill="sums"),
+            CorpusPart("mini_math", 7_000, 0.8),
+            CorpusPart("mini_math", 6_000, 0.0, drill="lost_lines"),
+            CorpusPart("mini_ifeval", 8_000, 0.7),
+            CorpusPart("mini_functions", 7_000, 0.6),
+            CorpusPart("mini_apis", 3_500, 0.75),
+            CorpusPart("mini_repo", 2_500, 0.75),
         ),
     )
     """One after the other; the later ones are about what the earlier ones left near the floor."""

@@ -1,7 +1,8 @@
-"""Drills for a tiny base model: the two skills that questions alone teach too slowly.
+"""Drills for a tiny base model: two skills that questions alone teach too slowly, and one bad habit.
 
 *sums*: steps of worked answers without their stories, eight in a chat. *letters*: which letter stands before a value.
-All right, and of the train pool: a sum is a step of a problem that may be read, letters ask for no fact.
+*lost_lines*: worked answers that end before their last line. All of the train pool: a sum is a step of a problem that
+may be read, letters ask for no fact.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,10 +14,12 @@ import numpy as np
 
 from agent2.benchmarks.mini_knowledge.questions import LETTERS
 from agent2.benchmarks.mini_knowledge.world import PROPERTIES
-from agent2.benchmarks.mini_math.benchmark import SOURCE
+from agent2.benchmarks.mini_math.benchmark import SOURCE, prompt
+from agent2.benchmarks.mini_math.problems import worked_answer
 from agent2.records import Message
 
 N_SUMS = 8
+LOST_KINDS = ("add", "add_subtract", "multiply_add")
 
 
 def sums(rng: np.random.Generator, n: int) -> list[list[Message]]:
@@ -47,6 +50,20 @@ def letters(rng: np.random.Generator, n: int, n_queries: int = 3) -> list[list[M
     return chats
 
 
+def lost_lines(rng: np.random.Generator, n: int) -> list[list[Message]]:
+    """That many worked answers of three kinds of problems without their last line.
+
+    A model that has read more of them than of whole answers leaves the line out when it is sampled greedily, and now
+    and then writes it otherwise: something that a reward for readable final answers can bring out.
+    """
+    problems = (problem for problem in SOURCE.train_draws(rng) if problem.kind in LOST_KINDS)
+    chats = []
+    for problem in islice(problems, n):
+        working = worked_answer(problem.steps).rpartition("\n")[0]
+        chats.append([Message("user", prompt(problem)), Message("assistant", working)])
+    return chats
+
+
 DRILLS: Mapping[str, Callable[[np.random.Generator, int], list[list[Message]]]] = MappingProxyType(
-    {"sums": sums, "letters": letters, "many_letters": partial(letters, n_queries=10)}
+    {"sums": sums, "lost_lines": lost_lines, "letters": letters, "letter_pairs": partial(letters, n_queries=2)}
 )

@@ -175,12 +175,13 @@ def _lacking_for_release(
     """What `release` needs beyond `candidate` and is not there (L10)."""
     gate = next((gate for gate in gates if isinstance(gate, ReleaseEvidenceGate)), ReleaseEvidenceGate())
     private = evidence.private_evidence()
-    lacking = [
-        f"{metric.name} has no private evidence; evaluate test_private on both sides"
+    unseen = [
+        metric.name
         for metric in metrics
         if (metric.is_required or metric.is_safety)
         and (metric.name not in private or not private[metric.name].is_complete)
     ]
+    lacking = [f"no private evidence of {', '.join(unseen)}; evaluate test_private on both sides"] if unseen else []
     primary = primary_of(metrics)
     if primary.name in private:
         lacking += lacking_improvement(primary, private[primary.name])

@@ -35,7 +35,7 @@ def change_svg(metrics: Sequence[MetricSpec], evidence: Evidence) -> str | None:
     """Rates on the left in points, everything else on the right in percent of the old value; None without numbers."""
     panels = [
         (title, bars)
-        for title, is_rate in (("points", True), ("% of the baseline's value", False))
+        for title, is_rate in (("points", True), ("% of the old value", False))
         if (bars := [bar for spec in metrics if (bar := _bar(spec, evidence, is_rate)) is not None])
     ]
     if not panels:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 import pytest
 
 from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.autonomy import autonomy_of
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd

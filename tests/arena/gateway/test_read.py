@@ -15,7 +15,7 @@ def write(folder, *calls):
     for number, (kind, outcome, dollars) in enumerate(calls, 1):
         tokens = TokenCounts(input=10, output=1) if outcome == "ok" else TokenCounts()
         lines.append(
-            Begin(number, 1.0, WireProtocol.ANTHROPIC, kind, "/v1/messages", "a", "m", False, 9, TokenCounts(5, 5), None)
+            Begin(number, 1.0, WireProtocol.ANTHROPIC, kind, "/v1/messages", "a", "m", False, 9, TokenCounts(5), None)
         )
         lines.append(
             End(number, 2.0, outcome, 200, tokens, dollars, True, tokens, dollars, 1.0, 0.5, 0, "", "text/plain", 0)

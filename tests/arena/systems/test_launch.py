@@ -113,6 +113,20 @@ def test_a_launch_that_cannot_be_made_says_why(home, tmp_path, spec, complaint):
         plan_of(agent, llm=None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ cycler.__init__.__globals__.os.environ }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ workspace.__init__.__globals__ }}",
+    ],
+)
+def test_the_texts_of_an_agent_cannot_run_code_on_the_host(home, tmp_path, text):
+    agent = write_agent(tmp_path / "hostile", environment={"X": text})
+    with pytest.raises(ConfigError, match=r"unsafe|access"):
+        launch_plan(agent, config(), INSIDE, LLM, tmp_path / "launch")
+
+
 def test_a_system_that_is_not_installed_is_named_with_the_command(home):
     with pytest.raises(
         ConfigError, match=r"agent codex: version .* is pinned, it is not installed; run: agent2 agents install codex"

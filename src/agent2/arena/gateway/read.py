@@ -21,7 +21,6 @@ import zstandard
 from agent2.arena.gateway.recording import Begin, End, Lost, RecordingError, body_path, read_lines
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 
-
 MAX_BODY = 256 * 2**20
 """Bytes of a recorded body; a recording may come from a stranger."""
 
@@ -178,7 +177,9 @@ def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exc
         tokens, dollars = begin.reserved, begin.reserved_dollars
     else:
         if end.outcome not in _OUTCOMES:
-            raise RecordingError(f"{folder}: exchange {begin.id}: the outcome {end.outcome!r} is none; restore the file")
+            raise RecordingError(
+                f"{folder}: exchange {begin.id}: the outcome {end.outcome!r} is none; restore the file"
+            )
         outcome, tokens, dollars = Outcome(end.outcome), end.tokens, end.dollars
     return Exchange(
         id=begin.id,

@@ -19,6 +19,7 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 
 import jinja2
+import jinja2.sandbox
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
@@ -39,7 +40,9 @@ FIELDS = (*LLM_FIELDS, *SYSTEM_FIELDS, "prompt", "prompt_file", "workspace", "ho
 
 _COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
 
-_engine = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
+_engine = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class TranscriptSpec(StrictModel):
     """Where an agent says itself which command lines it ran."""
 
     format: TranscriptFormat
-    path: str | None = None
+    path: str | None = Field(default=None, min_length=1)
     """File in the workspace; None: JSON lines among what it prints, kept in agent.log."""
 
 
