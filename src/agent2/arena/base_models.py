@@ -65,7 +65,7 @@ BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
             builder="agent2.arena.tiny_arithmetic:build",
         ),
         "tiny-mini": BaseModel(
-            version="1",
+            version="2",
             recipe=ChatRecipe(
                 TinyRecipe(target=1.0, n_layers=4, max_vocabulary=900, context_tokens=512, warmup_steps=20),
                 steps=(1600, 1100, 1000, 700, 1200),

@@ -41,7 +41,7 @@ def letters(rng: np.random.Generator, n: int, n_queries: int = 3) -> list[list[M
             str(one) for one in rng.permutation(PROPERTIES[names[int(rng.integers(len(names)))]])[: len(LETTERS)]
         ]
         listed = "\n".join(f"{letter} {option}" for letter, option in zip(LETTERS, options, strict=True))
-        chat = []
+        chat: list[Message] = []
         order = rng.permutation(len(LETTERS)).tolist()
         for place in islice(cycle(order), n_queries):
             asked = f"Which is {options[place]}?"
