@@ -24,6 +24,6 @@ def test_the_evaluation_example_trains_two_checkpoints_and_decides(tmp_path, mon
 
 
 def test_the_reward_of_the_example_is_the_scorers_verdict():
-    item = load_benchmark("mini_ifeval").items(Split.TRAIN, 1, None)[0]
+    item = load_benchmark("mini_math").items(Split.TRAIN, 1, None)[0]
     reward = runpy.run_path(str(EXAMPLE))["reward_of"]([item])
     assert reward([item.reference, ""], [item.id, item.id]) == [1.0, 0.0]
