@@ -20,7 +20,7 @@ def test_the_evaluation_example_trains_two_checkpoints_and_decides(tmp_path, mon
     assert code == (0 if report["release_decision"] in {"candidate", "release"} else 1)
     assert (report["checkpoint"], report["baseline"]) == ("grpo", "sft")
     assert report["evaluation"]["benchmarks"]["mini_math"]["checkpoint"]["missing"] == 0
-    assert report["decision"]["problems"] == []
+    assert report["decision"]["evidence_gate"]["problems"] == []
 
 
 def test_the_reward_of_the_example_is_the_scorers_verdict():
