@@ -62,7 +62,7 @@ def agent2(*arguments, home):
         (["run", "arithmetic", "--agent", "nop", "--strict"], "add --replay TRIAL"),
         (["intervene", "nowhere", "--note", "hello"], "no trial.json there"),
         (["share", "nowhere", "out"], "no trial.json there"),
-        (["cards", "list", "nowhere"], "nowhere: no such folder"),
+        (["cards", "list", "nowhere"], "nowhere: no such folder; name the folder of a trial, a sweep or an evaluation"),
         (["cards", "validate", "nowhere"], "no card.json there"),
         (["cards", "show", ".", "--start", "-1"], "neither may be negative"),
     ],
@@ -109,6 +109,11 @@ def test_doctor_says_what_this_host_holds(tmp_path):
     ended = agent2("doctor", home=tmp_path)
     assert "bubblewrap" in ended.stdout
     assert ended.returncode == ("problem" in ended.stdout)
+
+
+def test_a_folder_without_cards_is_said_to_have_none(tmp_path):
+    ended = agent2("cards", "list", str(tmp_path), home=tmp_path)
+    assert (ended.returncode, ended.stdout.strip()) == (0, f"no cards below {tmp_path}")
 
 
 def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_path):

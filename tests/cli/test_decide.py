@@ -208,6 +208,11 @@ def test_one_card_alone_is_bad_input(tmp_path):
     assert "nothing to hold against it" in run("regress", card, code=2)
 
 
+def test_a_folder_without_cards_is_named_before_a_missing_candidate(tmp_path):
+    for command in ("compare", "regress"):
+        assert "nowhere: no cards there" in run(command, tmp_path / "nowhere", code=2)
+
+
 def test_the_folder_of_an_evaluation_is_decided_from_its_cards_not_from_what_its_report_says(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     players = write_players(tmp_path)

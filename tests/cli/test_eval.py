@@ -75,6 +75,19 @@ def test_the_same_command_without_a_folder_goes_on_where_it_stands(agent2, workp
     assert [path.name[:32] for path in (workplace / "evaluations").iterdir()] == [f"{SUITE}-v1.0-dev"[:32]]
 
 
+def test_bad_input_leaves_no_folder_behind(agent2, workplace):
+    for wrong in (["--dtype", "int8"], ["--role", "weekly"]):
+        assert agent2("eval", SUITE, *SIDES, *wrong)[0] == 2
+    assert not (workplace / "evaluations").exists()
+
+
+def test_a_checkpoint_against_itself_is_said_to_be_the_same(agent2):
+    _, out, _ = agent2("eval", SUITE, SIDES[0], SIDES[1], "--baseline", SIDES[1], *SMALL, "--out", "e")
+    assert "both sides are the same checkpoint" in out
+    _, out, _ = agent2("eval", SUITE, *SIDES, *SMALL, "--out", "other")
+    assert "both sides are the same checkpoint" not in out
+
+
 def test_private_items_without_the_role_are_refused_and_logged(agent2):
     code, _, err = agent2("eval", SUITE, *SIDES, "--split", "test_private", "--out", "e")
     assert code == 2
@@ -91,10 +104,17 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
         ([SUITE, *SIDES, "--split", "train"], "what models learn from"),
         ([SUITE, *SIDES[:2]], "a score without its control group is no evidence"),
         ([SUITE, *SIDES[:3], "nowhere"], "checkpoint 'nowhere': no such folder"),
+        (
+            [SUITE, *SIDES[:3], "tiny-mni"],
+            "--baseline: no folder 'tiny-mni', and: unknown base model 'tiny-mni'; did you",
+        ),
+        ([SUITE, *SIDES[2:]], "names no checkpoint for --checkpoint; give one\n"),
+        ([SUITE, *SIDES, "--dtype", "float61"], "--dtype: unknown dtype 'float61'; did you mean 'float16'?"),
         ([SUITE, *SIDES, "--with", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         ([SUITE, *SIDES, "--set", "protocol.sampling.n=0"], "greater than or equal to 1"),
         ([SUITE, *SIDES, "--out", "players.py"], "is no folder"),
         (["llm_core_regression_v1", *SIDES], "not installed here: unknown benchmark 'mmlu_pro'"),
+        (["llm_core_regression_v1", *SIDES], "`agent2 decide` takes a report of scores that were made elsewhere"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(agent2, arguments, sentence):

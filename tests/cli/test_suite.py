@@ -20,7 +20,7 @@ def agent2(*arguments, home):
 def test_the_packaged_suites_are_listed_with_their_primary_metric(tmp_path):
     done = agent2("suite", "list", home=tmp_path)
     assert done.returncode == 0, done.stderr
-    for word in ("llm_core_regression_v1", "gsm8k_exact_match", "agent_tool_regression-v1.0", "mini_functions"):
+    for word in ("llm_core_regression_v1", "gsm8k_exact_match", "agent_tool_regression_v1", " 1.0 ", "mini_functions"):
         assert word in done.stdout
 
 

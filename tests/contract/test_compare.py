@@ -75,7 +75,7 @@ def test_cards_of_another_protocol_are_refused_and_the_field_is_named(tmp_path):
 
 def test_nothing_in_common_is_an_error(tmp_path):
     base = card_set(tmp_path, "a", "11")
-    with pytest.raises(ConfigError, match="nothing is in both"):
+    with pytest.raises(ConfigError, match="nothing is in both: evaluate both on the same split"):
         compare(base, [card_set(tmp_path, "b", "11", benchmark="other-v1")])
     with pytest.raises(ConfigError, match="name at least one candidate"):
         compare(base, [])

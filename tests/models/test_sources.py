@@ -2,7 +2,8 @@ import pytest
 
 from agent2.errors import CheckpointError, ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.sources import BY_SERVER, LoadSettings, find_checkpoint, told_apart
+from agent2.models.loading import DTYPES as LOADED_DTYPES
+from agent2.models.sources import BY_SERVER, DTYPES, LoadSettings, find_checkpoint, told_apart
 from agent2.records import Message, SamplingSettings
 from model_builders import make_model
 from served_fakes import chat, endpoint
@@ -21,6 +22,10 @@ def answer_of(source):
     ((_, completion),) = sampler.collect()
     sampler.close()
     return completion
+
+
+def test_the_number_formats_named_without_torch_are_those_that_can_be_loaded():
+    assert set(DTYPES) == set(LOADED_DTYPES)
 
 
 def test_a_folder_is_a_model_in_this_process(tmp_path):

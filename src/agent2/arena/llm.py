@@ -50,7 +50,7 @@ def require_driver(agent: Agent, config: TrialConfig) -> None:
             )
         return
     if driver is None:
-        raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; name one, as in --driver openai/gpt-5.1")
+        raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; name one, as in --driver openai/gpt-5.2")
     leak = _leak_of(driver, agent)
     if leak is not None:
         raise ConfigError(

@@ -39,7 +39,7 @@ def resolve_trial(
 ) -> TrialConfig:
     """The whole configuration of a trial; touches no file of it.
 
-    overrides: "budget.wall_clock_s=300", "driver=openai/gpt-5.1", "mode=rl-only" and the like, on the fields of
+    overrides: "budget.wall_clock_s=300", "driver=openai/gpt-5.2", "mode=rl-only" and the like, on the fields of
     TrialConfig. trial_id: made up by default.
     Raises ConfigError for an unknown task, agent, sandbox or key, a value out of range, a driver that is missing or
     does not fit, a key that is not set, or an agent system that is not installed at its pinned version.

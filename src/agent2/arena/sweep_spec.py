@@ -1,7 +1,7 @@
 """What a sweep runs: stacks (agent x driver x mode) x tasks x seeds, in a YAML file that people write.
 
 An agent that is driven by an LLM runs with each driver, one that is not runs once; each in every mode. A stack is
-named by its parts: `codex`, `codex+openai/gpt-5.1`, `grpo (rl-only)`.
+named by its parts: `codex`, `codex+openai/gpt-5.2`, `grpo (rl-only)`.
 """
 
 from collections import Counter

@@ -52,7 +52,7 @@ def install(
 def check(
     names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
 ) -> None:
-    """Check that agent systems are installed at their pinned versions and unchanged since."""
+    """Check that agent systems are installed at their pinned versions and unchanged since; exit 2 if one is not."""
     from agent2.arena.agents import load_agent
     from agent2.arena.systems.installed import require_installed
     from agent2.cli.show import print_table

@@ -24,7 +24,9 @@ def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below
     from agent2.errors import CardError, ConfigError
 
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; name the folder of a trial, a sweep, or one above them")
+        raise ConfigError(
+            f"{folder}: no such folder; name the folder of a trial, a sweep or an evaluation, or one above them"
+        )
     rows = []
     for path in cards_below(folder):
         try:
@@ -35,6 +37,9 @@ def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below
         score = "-" if summary.value is None else f"{summary.value:.3f} [{summary.low:.3f}, {summary.high:.3f}]"
         protocol = f"{header.protocol.benchmark} / {header.protocol.split.value}"
         rows.append([str(path), protocol, score, f"{summary.n_items} items, {summary.n_missing} missing"])
+    if not rows:
+        typer.echo(f"no cards below {folder}")
+        return
     print_table(["card", "benchmark / split", "score [95%]", "n"], rows)
 
 

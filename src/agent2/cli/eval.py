@@ -1,5 +1,6 @@
 """`agent2 eval`: a checkpoint against its control group on a suite; cards, report, decision."""
 
+import difflib
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,14 +20,19 @@ Name = Annotated[
     str | None,
     typer.Option(help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name."),
 ]
+Control = Annotated[
+    str | None, typer.Option(help="What it is compared with, written likewise; default: the suite's control group.")
+]
 
 
 def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     suite: Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")],
     checkpoint: Name = None,
-    baseline: Name = None,
+    baseline: Control = None,
     role: Annotated[str, typer.Option(help="dev, nightly or candidate; decides which items are played.")] = "dev",
-    split: Annotated[str | None, typer.Option(help="Another split than the role's; test_private is refused.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Another split than the role's; test_private needs --role candidate.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the evaluation; the same command goes on where it stands.")
     ] = None,
@@ -44,15 +50,19 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.contract.suite_files import load_suite
+    from agent2.errors import unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.evaluation.suite_run import run_suite
-    from agent2.models.sources import LoadSettings, told_apart
+    from agent2.models.sources import DTYPES, LoadSettings, told_apart
     from agent2.records import Split
     from agent2.reports.eval_pages import write_eval_report
 
     contract = load_suite(suite, overrides or ())
     known = read_report(besides, contract.metrics, baseline) if besides is not None else None
+    due, played = _member(EvaluationRole, role, "role"), _member(Split, split, "split") if split is not None else None
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES, "--dtype")
     settings = LoadSettings(dtype=dtype, context_length=contract.protocol.context_length)
     with progress_bar() as steps:
         control, tested = told_apart(
@@ -66,8 +76,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             baseline=control,
             checkpoint=tested,
             out=out or Path(),
-            role=_member(EvaluationRole, role, "role"),
-            split=_member(Split, split, "split") if split is not None else None,
+            role=due,
+            split=played,
             seed=seed,
         )
         folder = out or _default_folder(request)
@@ -86,6 +96,8 @@ def _tell(outcome: "SuiteOutcome") -> None:
     from agent2.reports.eval_view import summary_rows
 
     print_table(["", "baseline -> checkpoint"], summary_rows(outcome))
+    if len({side.digest for side in outcome.identity.sides.values()}) == 1:
+        typer.echo("- both sides are the same checkpoint: nothing but the luck of the draw can differ")
     for reason in outcome.decision.reasons:
         typer.echo(f"- {reason}")
     typer.echo(f"release decision: {outcome.decision.release}")
@@ -96,16 +108,16 @@ def _source(
 ) -> "CheckpointSource":
     """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-    from agent2.errors import ConfigError
+    from agent2.errors import ConfigError, unknown_name
     from agent2.models.sources import find_checkpoint
 
     if name is None:
-        raise ConfigError(
-            f"suite {contract.id} names no checkpoint for {flag}; give one (a score without its control group is no "
-            "evidence)"
-        )
+        why = " (a score without its control group is no evidence)" if flag == "--baseline" else ""
+        raise ConfigError(f"suite {contract.id} names no checkpoint for {flag}; give one{why}")
     if name in BASE_MODELS:
         name = str(ensure_base_model(name, lambda message: steps(message)))
+    elif not Path(name).exists() and difflib.get_close_matches(name, BASE_MODELS, n=1):
+        raise unknown_name("base model", name, BASE_MODELS, f"{flag}: no folder {name!r}, and")
     return find_checkpoint(name, settings)
 
 

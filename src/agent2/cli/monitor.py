@@ -7,7 +7,7 @@ import typer
 
 
 def monitor(
-    log: Annotated[Path, typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .csv or a TensorBoard folder.")],
+    log: Annotated[Path, typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .csv, or a run's folder.")],
     suite: Annotated[str, typer.Option(help="Suite whose metrics and gates hold: a name or a file.")],
     rollouts: Annotated[
         Path | None, typer.Option(help="Card or JSON lines with rewards, to pull suspicious rollouts from.")

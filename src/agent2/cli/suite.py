@@ -20,7 +20,7 @@ def list_suites() -> None:
     for name in suite_names():
         suite = load_suite(name)
         benchmarks = ", ".join(entry.name for entry in suite.in_order())
-        rows.append([name, suite.id, suite.track, suite.primary.name, benchmarks, suite.digest[:12]])
+        rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, suite.digest[:12]])
     print_table(["suite", "version", "track", "primary metric", "benchmarks", "digest"], rows)
 
 

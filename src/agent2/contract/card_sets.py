@@ -68,7 +68,8 @@ def common_cards(old: CardSet, new: CardSet) -> list[str]:
     common = [key for key in old.cards if key in new.cards]
     if not common:
         raise ConfigError(
-            f"{old.where} has {', '.join(old.cards)}, {new.where} has {', '.join(new.cards)}; nothing is in both"
+            f"{old.where} has {', '.join(old.cards)}, {new.where} has {', '.join(new.cards)}; nothing is in both: "
+            "evaluate both on the same split"
         )
     for key in common:
         before, after = old.headers[key], new.headers[key]

@@ -121,7 +121,8 @@ def _require_permission(request: SuiteRequest) -> None:
 def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
     where = f"suite {request.suite.id}"
     if request.find_benchmark is load_benchmark and entry.name not in BENCHMARKS:
-        raise unknown_name("benchmark", entry.name, BENCHMARKS, f"{where}: not installed here")
+        unknown = unknown_name("benchmark", entry.name, BENCHMARKS, f"{where}: not installed here")
+        raise ConfigError(f"{unknown}; `agent2 decide` takes a report of scores that were made elsewhere")
     benchmark = request.find_benchmark(entry.name)
     if entry.version is not None and entry.version != benchmark.version:
         raise ConfigError(

@@ -32,6 +32,8 @@ BY_SERVER = "by the server"
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Loaded when a model is, since it brings torch."""
+DTYPES = ("float32", "bfloat16", "float16")
+"""Number formats of a model in this process; the keys of `loading.DTYPES`, which needs torch to be imported."""
 FORMS = "a FOLDER in Hugging Face layout, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
 
 
@@ -48,7 +50,7 @@ class LoadSettings:
     """How a checkpoint is loaded or asked; no part of what it is."""
 
     dtype: str = "float32"
-    """Of a model in this process."""
+    """Of a model in this process; one of `DTYPES`."""
     device: str | None = None
     """Of a model in this process; None: CUDA where there is one, else the CPU."""
     max_in_flight: int | None = None

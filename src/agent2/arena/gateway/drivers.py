@@ -1,6 +1,6 @@
 """Drivers: the LLMs that an agent can be driven by, by name or by file.
 
-`--driver openai/gpt-5.1` takes a provider of the table below and the model as that provider calls it;
+`--driver openai/gpt-5.2` takes a provider of the table below and the model as that provider calls it;
 `--driver PATH.yaml` takes any endpoint:
 
     name: my-model                      # as reports call it
