@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent2.contract.decision import decide
+from agent2.contract.decision import CURES, decide
 from agent2.contract.effects import TrainingAction
 from agent2.contract.evidence import Change, SpotCheck, TrainingSignals
 from agent2.contract.findings import GateState
@@ -15,6 +15,7 @@ from agent2.contract.gates import (
     RewardPrivateGate,
 )
 from agent2.contract.metrics import MetricSpec
+from agent2.contract.suite_parts import Cause
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable
 
 
@@ -270,3 +271,17 @@ def test_a_no_keeps_the_previous_checkpoint_as_release_candidate():
 def test_a_training_reward_alone_proves_nothing():
     evidence = make_evidence(without=["math"], training=TrainingSignals(reward=Change(0.1, 0.9)))
     assert decided(evidence).release == "insufficient"
+
+
+def test_bad_cases_lead_to_data_by_what_the_suite_attributes_them_to():
+    evidence = make_evidence(badcases={"keyword_missing": 74, "format_error": 19, "odd": 3, "rare": 1})
+    causes = {"keyword_missing": "data", "format_error": "reward"}
+    next_data = decide(METRICS, GATES, evidence, causes).next_data
+    assert next_data[0].startswith("keyword_missing (74 cases): attributed to data: supplement")
+    assert next_data[1].startswith("format_error (19 cases): attributed to the reward")
+    assert next_data[2].startswith("odd (3 cases): not in the suite's taxonomy")
+    assert len(next_data) == 3
+
+
+def test_every_cause_of_a_suite_has_a_cure():
+    assert set(CURES) == set(Cause)

@@ -37,7 +37,7 @@ def decide(
     if evidence.suite is not None and contract.name not in evidence.suite:
         note = f"the report was made under suite {evidence.suite}; it was decided under {contract.id}"
         evidence = replace(evidence, notes=(*evidence.notes, note))
-    decision = decide_on(contract.metrics, contract.gates, evidence)
+    decision = decide_on(contract.metrics, contract.gates, evidence, contract.failure_taxonomy)
     if out is not None:
         write_report(out, report_dict(contract.metrics, evidence, decision))
     if as_json:

@@ -16,8 +16,9 @@ and less evidence never give a better decision (`docs/decisions.md` says exactly
 reward is never evidence of improvement.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from agent2.contract.adequacy import NO_COUNTS, NO_PAIRS, problems_of, rule_of
 from agent2.contract.answers import Answers, answer_questions
@@ -40,6 +41,19 @@ from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.rules import evaluate_gates
 
 TOP_BADCASES = 3
+NO_CAUSES: Mapping[str, str] = MappingProxyType({})
+CURES: Mapping[str, str] = MappingProxyType(
+    {
+        "data": "attributed to data: supplement training items of this class",
+        "reward": "attributed to the reward: mend it or split it, then train again on this class",
+        "algorithm": "attributed to the algorithm: look at steps, credit and exploration on this class",
+        "tools": "attributed to tools: add trajectories that recover from this error",
+        "evaluation": "attributed to the evaluation: mend the scorer before anything is trained on it",
+        "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
+    }
+)
+"""What follows for the next round from what a class of bad cases is attributed to (C09, F15)."""
+UNATTRIBUTED = "not in the suite's taxonomy: attribute it to data, reward, algorithm, tools, evaluation or safety first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +97,15 @@ class Decision:
         return tuple(finding for finding in self.findings if finding.fired)
 
 
-def decide(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence) -> Decision:
+def decide(
+    metrics: Sequence[MetricSpec],
+    gates: Sequence[GateSpec],
+    evidence: Evidence,
+    causes: Mapping[str, str] = NO_CAUSES,
+) -> Decision:
     """Apply a suite's gates to evidence.
 
+    causes: badcase class -> what it is attributed to (the suite's failure taxonomy), for where next data should come from.
     Raises ConfigError if gates and metrics do not fit each other, never for what the evidence holds: bad evidence
     is a decision, `insufficient`.
     """
@@ -100,7 +120,7 @@ def decide(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: E
         key=TRAINING_SEVERITY.__getitem__,
         default=TrainingAction.CONTINUE,
     )
-    next_data = _next_data(findings, evidence)
+    next_data = _next_data(findings, evidence, causes)
     return Decision(
         checkpoint=evidence.checkpoint,
         baseline=evidence.baseline,
@@ -201,11 +221,11 @@ def _lacking_for_release(
     return tuple(lacking)
 
 
-def _next_data(findings: Sequence[Finding], evidence: Evidence) -> tuple[str, ...]:
+def _next_data(findings: Sequence[Finding], evidence: Evidence, causes: Mapping[str, str]) -> tuple[str, ...]:
     sentences = [sentence for finding in findings if finding.fired for sentence in finding.effects.next_data]
     counts = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     sentences += [
-        f"{name} ({count} cases): attribute to data, reward, algorithm, tools, evaluation or safety, then supplement"
+        f"{name} ({count} cases): {CURES.get(causes.get(name, ''), UNATTRIBUTED)}"
         for name, count in counts[:TOP_BADCASES]
         if count > 0
     ]
