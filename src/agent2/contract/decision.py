@@ -105,7 +105,7 @@ def decide(
 ) -> Decision:
     """Apply a suite's gates to evidence.
 
-    causes: badcase class -> what it is attributed to (the suite's failure taxonomy), for where next data should come from.
+    causes: badcase class -> what it is attributed to, as in the suite's failure taxonomy.
     Raises ConfigError if gates and metrics do not fit each other, never for what the evidence holds: bad evidence
     is a decision, `insufficient`.
     """
