@@ -72,13 +72,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         if known is not None:
             require_about(known, tested.name)
         request = SuiteRequest(
-            suite=contract,
-            baseline=control,
-            checkpoint=tested,
-            out=out or Path(),
-            role=due,
-            split=played,
-            seed=seed,
+            suite=contract, baseline=control, checkpoint=tested, out=out or Path(), role=due, split=played, seed=seed
         )
         folder = out or _default_folder(request)
         run_suite(replace(request, out=folder), steps)
