@@ -19,8 +19,8 @@ IMITATION = SftSettings(
     epochs=4, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
 )
 SETTINGS = OnlineGrpoSettings(batches=40, learning_rate=8e-4, seed=SEED)
-SETTLING = OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1)
-"""Smaller steps at the end: at the first rate success goes up and down by several points from batch to batch."""
+SETTLING = OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1000)
+"""Smaller steps at the end, as success goes up and down by several points at the first rate; games of another seed."""
 LEARN_UNTIL_S, SETTLE_UNTIL_S = 330.0, 400.0
 """Seconds since the program began, of the assignment's eight minutes."""
 
