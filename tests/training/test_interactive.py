@@ -6,8 +6,8 @@ from agent2.arena.base_models import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.records import Split
-from agent2.training.interactive import line_words, played_words, read_interactive, submission_words
-from agent2.training.participant import read_participant
+from agent2.training.interactive import played_words, read_interactive, show_line
+from agent2.training.participant import Participant, read_participant
 
 SCORING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
 
@@ -64,11 +64,33 @@ def test_a_checkpoint_is_played_on_every_dev_item(participate):
     assert [(line["step"], line["eval_dev"]) for line in logged] == [(0, score.success), (1, score.success)]
 
 
-def test_an_answer_of_the_grader_is_told_in_words():
-    answer = {"submission_id": 2, "score": 74.333, "baseline_score": 6.333, "error": None}
-    assert submission_words(answer) == "submission 2: 74.3 (base model 6.3)"
+@pytest.mark.slow
+def test_a_checkpoint_is_measured_handed_in_and_both_are_told(participate, monkeypatch, capsys):
+    task = read_interactive(participate("household", "household", rows(4)))
+    handed_in = []
+
+    def submit(_, checkpoint, note):
+        handed_in.append((checkpoint, note))
+        return {"submission_id": 2, "score": 74.333, "baseline_score": 6.333, "error": None}
+
+    monkeypatch.setattr(Participant, "submit", submit)
+    base = ensure_base_model("tiny-household")
+    task.check_and_submit(base, "as it was")
+    success = json.loads((task.me.output / "eval_log.jsonl").read_text())["eval_dev"]
+    assert handed_in == [(base, f"as it was, dev {100 * success:.1f}%")]
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"as it was: {task.evaluate_on_dev(base)} of dev games",
+        "submission 2: 74.3 (base model 6.3)",
+    ]
 
 
-def test_a_line_of_the_log_is_told_in_words():
-    line = {"phase": "grpo", "step": 4, "loss": 0.5, "success": 0.25, "t": 1.0}
-    assert line_words(line) == "grpo step 4: loss 0.500, success 0.250"
+def test_a_line_of_the_log_is_told_in_words(capsys):
+    show_line({"phase": "grpo", "step": 4, "loss": 0.5, "success": 0.25, "t": 1.0})
+    assert capsys.readouterr().out == "grpo step 4: loss 0.500, success 0.250\n"
+
+
+@pytest.mark.parametrize("text", ["a lot", "0", "-1", "nan", "inf"])
+def test_an_effort_that_is_no_number_above_zero_is_refused(participate, monkeypatch, text):
+    monkeypatch.setenv("AGENT2_EFFORT", text)
+    with pytest.raises(ConfigError, match="AGENT2_EFFORT"):
+        participate("household", "household", rows(1))

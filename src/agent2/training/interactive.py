@@ -17,7 +17,7 @@ from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
 from agent2.records import Environment, Item, JsonValue, Scorer, derive_seed
 from agent2.training.logs import LogLine
-from agent2.training.participant import Participant
+from agent2.training.participant import Participant, tell
 
 
 @runtime_checkable
@@ -85,6 +85,17 @@ class InteractiveTask:
         self.me.log_evaluation(checkpoint, {"eval_dev": score.success, "eval_missing": float(score.n_missing)})
         return score
 
+    def check_and_submit(self, checkpoint: Path, stage: str) -> None:
+        """Measure a checkpoint on the dev items, hand it in and print both scores; stage: what it comes from.
+
+        Raises SubmissionError if the grader gives no score.
+        """
+        after = self.evaluate_on_dev(checkpoint)
+        tell(f"{stage}: {after} of dev games")
+        answer = self.me.submit(checkpoint, f"{stage}, dev {100 * after.success:.1f}%")
+        told = f"{answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
+        tell(f"submission {answer['submission_id']}: {told}")
+
 
 def read_interactive(me: Participant) -> InteractiveTask:
     """The task of an assignment whose rows can be played. Raises ConfigError if they cannot."""
@@ -104,14 +115,8 @@ def played_words(task: InteractiveTask, when: Sequence[str]) -> str:
     )
 
 
-def submission_words(answer: Mapping[str, JsonValue]) -> str:
-    """What the grader answered to a submission, for an agent's own log."""
-    told = f"{answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
-    return f"submission {answer['submission_id']}: {told}"
-
-
-def line_words(line: LogLine) -> str:
-    """One line of a training log, for an agent's own log."""
+def show_line(line: LogLine) -> None:
+    """Print one line of a training log, for an agent's own log."""
     shown = ("loss", "success", "kl_initial", "entropy", "turns", "invalid_share", "unterminated_share", "signal_share")
     told = ", ".join(f"{name} {float(line[name]):.3f}" for name in shown if name in line)
-    return f"{line['phase']} step {line['step']}: {told}"
+    tell(f"{line['phase']} step {line['step']}: {told}")

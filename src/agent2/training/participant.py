@@ -5,6 +5,7 @@ grader by HTTP, like any stranger. Does NOT retry: a refused submission says wha
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -114,8 +115,24 @@ def read_participant() -> Participant:
         environment=assignment.get("environment", "question"),
         benchmark=assignment.get("benchmark", ""),
         max_turns=scoring.get("max_turns", 1),
-        effort=float(os.environ.get("AGENT2_EFFORT", "1")),
+        effort=_effort(),
     )
+
+
+def tell(text: str) -> None:
+    """One line of an agent's own log, which is its standard output; at once, so that it can be followed."""
+    print(text, flush=True)  # noqa: T201
+
+
+def _effort() -> float:
+    text = os.environ.get("AGENT2_EFFORT", "1")
+    try:
+        effort = float(text)
+    except ValueError:
+        effort = math.nan
+    if not 0 < effort < math.inf:
+        raise ConfigError(f"$AGENT2_EFFORT is {text!r}; set it to a number above 0, as 0.1 for a tenth of the work")
+    return effort
 
 
 def _rows(path: Path) -> list[Row]:

@@ -1,30 +1,6 @@
 """Post-trains the base model in two stages: imitation of an expert, then reinforcement learning on games it plays."""
 
-import importlib
-
-import datasets
-from transformers.utils import logging as transformers_logging
-
-from agent2.errors import ConfigError
-from agent2.training.checkpoints import use_threads
-from agent2.training.participant import read_participant
-
-RECIPES = ("household",)
-"""Environments that there is a recipe for; each is a module beside this one."""
-
-
-def main() -> None:
-    """Run the recipe for the assignment's environment."""
-    datasets.disable_progress_bars()
-    transformers_logging.disable_progress_bar()
-    use_threads()
-    me = read_participant()
-    if me.environment not in RECIPES:
-        raise ConfigError(
-            f"sft-grpo: no recipe for the environment {me.environment!r}; there is {' and '.join(RECIPES)}"
-        )
-    importlib.import_module(me.environment).run(me)
-
+from agent2.training.agent_main import run_recipe
 
 if __name__ == "__main__":
-    main()
+    run_recipe("sft-grpo", ("household",))

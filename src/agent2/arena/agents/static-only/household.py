@@ -10,9 +10,8 @@ import re
 
 import numpy as np
 
-from agent2.training.interactive import line_words, played_words, read_interactive, submission_words
-from agent2.training.logs import LogLine
-from agent2.training.participant import Participant
+from agent2.training.interactive import played_words, read_interactive, show_line
+from agent2.training.participant import Participant, tell
 from agent2.training.sft import SftSettings, train_sft
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
@@ -36,14 +35,7 @@ def run(me: Participant) -> None:
             "evaluation_protocol": played_words(task, ["before training", "after it"]),
         }
     )
-    print(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev games", flush=True)
-    report = train_sft(me.base, rows, me.output / "model", SETTINGS, show)
-    after = task.evaluate_on_dev(report.checkpoint)
-    print(f"after {report.steps} steps in {report.seconds:.0f} s: {after} of dev games", flush=True)
-    answer = me.submit(report.checkpoint, f"static data only, dev {100 * after.success:.1f}%")
-    print(submission_words(answer), flush=True)
-
-
-def show(line: LogLine) -> None:
-    """One line of the training log."""
-    print(line_words(line), flush=True)
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev games")
+    report = train_sft(me.base, rows, me.output / "model", SETTINGS, show_line)
+    tell(f"{report.steps} steps in {report.seconds:.0f} s")
+    task.check_and_submit(report.checkpoint, "static data only")

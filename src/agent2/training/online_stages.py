@@ -1,0 +1,49 @@
+"""An agent's online learning in stages, each from the checkpoint of the one before, measured and submitted.
+
+For programs in an arena workspace; the training itself is `online_grpo`'s.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.training.interactive import InteractiveTask, show_line
+from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
+from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.participant import tell
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineStage:
+    """One run of `train_online_grpo`."""
+
+    name: str
+    """Also that of its folder among the agent's outputs."""
+    settings: OnlineGrpoSettings
+    """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
+    until_s: float
+    """No new batch is begun so many seconds after the agent's start."""
+
+
+def learn_in_stages(task: InteractiveTask, checkpoint: Path, stages: Sequence[OnlineStage], started: float) -> Path:
+    """Play and learn stage by stage, with a submission after each; the last checkpoint.
+
+    started: `time.monotonic()` of the agent's start.
+    """
+    me = task.me
+    for stage in stages:
+        settings = dataclasses.replace(
+            stage.settings,
+            batches=max(1, round(me.effort * stage.settings.batches)),
+            max_turns=me.max_turns,
+            max_tokens=me.sampling.max_tokens,
+            max_seconds=max(1.0, stage.until_s - (time.monotonic() - started)),
+        )
+        out = me.output / stage.name / "model"
+        report = train_online_grpo(checkpoint, task.train, task.world(), out, settings, OnlineGrpoHooks(show_line))
+        checkpoint = report.checkpoint
+        tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
+        task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
+    return checkpoint
