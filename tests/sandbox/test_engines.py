@@ -314,7 +314,7 @@ def test_a_command_that_cannot_be_made_leaves_nothing_behind(engine, tmp_path, m
     def refuse(*_):
         raise SandboxError("no command")
 
-    monkeypatch.setattr(f"agent2.sandbox.{engine.name}.open_room", kept)
+    monkeypatch.setattr("agent2.sandbox.engine_room.open_room", kept)
     monkeypatch.setattr(type(engine), "command", refuse)
     with pytest.raises(SandboxError, match="no command"):
         engine.start(_spec(tmp_path))

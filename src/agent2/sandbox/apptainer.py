@@ -18,19 +18,18 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
-from agent2.sandbox.engine_room import COMMAND, Room, make_root, open_room, system_mounts
+from agent2.sandbox.engine_room import COMMAND, OnEnd, Room, csv_field, make_root, start_in_room, system_mounts
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.gpus import gpu_devices, gpu_environment
 from agent2.sandbox.host import hand_over, has_root_rights, uid_for
 from agent2.sandbox.keepers import held_by, keeper
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.limits import OWN_PROCESSES, rlimits, tasks_of_user
-from agent2.sandbox.network import with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -134,25 +133,13 @@ class Apptainer:
             toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
             toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
         devices = gpu_devices(spec.gpus, self._devices)
-        spec, way = with_network(spec)
-        try:
-            room = open_room(spec, binds, uid, MADE_FILES, first_uid=os.geteuid())
-        except BaseException:
-            if way is not None:
-                way.close()
-            raise
-        on_end = (room.close,) if way is None else (room.close, way.close)
-        try:
-            launch = self._launch(spec, room, uid, devices, on_end)
-        except BaseException:
-            for call in on_end:
-                call()
-            raise
-        return SandboxProcess(launch)
 
-    def _launch(
-        self, spec: SandboxSpec, room: Room, uid: int, devices: Iterable[Path], on_end: tuple[Callable[[], None], ...]
-    ) -> Launch:
+        def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
+            return self._launch(networked, room, uid, devices, on_end)
+
+        return start_in_room(spec, binds, uid, MADE_FILES, os.geteuid(), launch_in)
+
+    def _launch(self, spec: SandboxSpec, room: Room, uid: int, devices: Iterable[Path], on_end: OnEnd) -> Launch:
         scratch = _make_scratch(room.folder, uid)
         make_root(room.folder / "root", [*scratch, *room.binds])
         search = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
@@ -238,9 +225,7 @@ def _make_scratch(folder: Path, uid: int) -> tuple[Mount, ...]:
 def _mount(bind: Mount) -> str:
     """A --mount option, which is a line of CSV."""
     fields = ["type=bind", f"source={bind.host}", f"destination={bind.inside}", *([] if bind.writable else ["ro"])]
-    return ",".join(
-        '"' + one.replace('"', '""') + '"' if any(sign in one for sign in ',"\n') else one for one in fields
-    )
+    return ",".join(csv_field(one) for one in fields)
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -18,19 +18,17 @@ import logging
 import os
 import secrets
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
-from agent2.sandbox.engine_room import COMMAND, Room, csv_field, open_room, root_archive
+from agent2.sandbox.engine_room import COMMAND, OnEnd, Room, csv_field, root_archive, start_in_room
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.gpus import gpu_devices, gpu_environment
 from agent2.sandbox.host import hand_over, has_root_rights, uid_for
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.limits import OWN_PROCESSES
-from agent2.sandbox.network import with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -135,25 +133,13 @@ class Docker:
         if uid != os.geteuid():
             toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
             toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
-        spec, way = with_network(spec)
-        try:
-            room = open_room(spec, binds, uid, MADE_FILES, first_uid=uid)
-        except BaseException:
-            if way is not None:
-                way.close()
-            raise
-        on_end = (room.close,) if way is None else (room.close, way.close)
-        try:
-            launch = self._launch(spec, room, image, uid, on_end)
-        except BaseException:
-            for call in on_end:
-                call()
-            raise
-        return SandboxProcess(launch)
 
-    def _launch(
-        self, spec: SandboxSpec, room: Room, image: str, uid: int, on_end: tuple[Callable[[], None], ...]
-    ) -> Launch:
+        def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
+            return self._launch(networked, room, image, uid, on_end)
+
+        return start_in_room(spec, binds, uid, MADE_FILES, uid, launch_in)
+
+    def _launch(self, spec: SandboxSpec, room: Room, image: str, uid: int, on_end: OnEnd) -> Launch:
         name = f"agent2-{os.getpid()}-{secrets.token_hex(4)}"
         path = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
         plan = Plan(

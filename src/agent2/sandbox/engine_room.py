@@ -13,12 +13,14 @@ import shutil
 import socket
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.sandbox import toolkit
-from agent2.sandbox.process import FORWARDER
+from agent2.sandbox.launch import Launch
+from agent2.sandbox.network import with_network
+from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE, Mount, SandboxSpec
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ LINK = f"{PRIVATE}/link"
 EMPTY_FOLDERS = ("dev", "etc", "home", "home/agent", "proc", "run", "run/agent2", "sys", "tmp", "usr", "workspace")
 COMMAND = (str(toolkit.interpreter()), "-I", "-S", f"{PRIVATE}/forward.py", LINK)
 """What runs first in a container."""
+
+OnEnd = tuple[Callable[[], None], ...]
+"""What is called when the program has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,32 @@ class Room:
         """Remove it."""
         self.listener.close()
         shutil.rmtree(self.folder, onerror=_tell)
+
+
+def start_in_room(
+    spec: SandboxSpec,
+    toolkit_binds: Iterable[Path],
+    uid: int,
+    made: Iterable[str],
+    first_uid: int,
+    launch_in: Callable[[SandboxSpec, Room, OnEnd], Launch],
+) -> SandboxProcess:
+    """Start a container, with the network that the spec asks for, in a room of its own; both end with it.
+
+    launch_in: from the spec with the network's ports and variables, the room, and what to call at the end. The other
+    arguments are those of `open_room`. Raises SandboxError, and then leaves nothing behind.
+    """
+    spec, way = with_network(spec)
+    opened: list[Callable[[], None]] = [] if way is None else [way.close]
+    try:
+        room = open_room(spec, toolkit_binds, uid, made, first_uid=first_uid)
+        opened.insert(0, room.close)
+        launch = launch_in(spec, room, tuple(opened))
+    except BaseException:
+        for close in opened:
+            close()
+        raise
+    return SandboxProcess(launch)  # which closes them itself, also where it does not start
 
 
 def _tell(_: object, path: str, error: tuple[object, BaseException, object]) -> None:

@@ -15,8 +15,8 @@ import ipaddress
 import json
 import socket
 import sys
-import threading
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from agent2.sandbox.registries import Settings
+from agent2.sandbox.until_closed import say_ready, serve_until_closed
 
 MAX_HEAD = 1 << 16
 HEAD_S = 30.0
@@ -187,8 +188,7 @@ async def serve(launch: OpenLaunch, stop: asyncio.Event) -> None:
     with launch.record.open("a", encoding="utf-8") as file:
         proxy = OpenProxy(launch, file)
         server = await asyncio.start_unix_server(proxy.accept, str(launch.socket), limit=MAX_HEAD)
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
+        say_ready()
         await stop.wait()
         server.close()
         await proxy.close()
@@ -197,19 +197,7 @@ async def serve(launch: OpenLaunch, stop: asyncio.Event) -> None:
 def main() -> None:
     """Serve until standard input closes."""
     launch = OpenLaunch.model_validate_json(sys.stdin.buffer.readline())
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def watch() -> None:
-            sys.stdin.buffer.read()
-            loop.call_soon_threadsafe(stop.set)
-
-        threading.Thread(target=watch, daemon=True).start()
-        await serve(launch, stop)
-
-    asyncio.run(run())
+    serve_until_closed(partial(serve, launch))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ for tell the registry something. Sends no credentials of ours.
 import asyncio
 import json
 import sys
-import threading
 from datetime import UTC, datetime
+from functools import partial
 from typing import IO
 
 import aiohttp
@@ -22,6 +22,7 @@ from yarl import URL
 
 from agent2.sandbox.registries import PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
 from agent2.sandbox.spec import GIB, MIB
+from agent2.sandbox.until_closed import say_ready, serve_until_closed
 
 PASSED_ON = ("Accept", "User-Agent", "If-None-Match", "If-Modified-Since")
 PASSED_BACK = ("Content-Type", "ETag", "Last-Modified", "X-PyPI-Last-Serial")
@@ -177,8 +178,7 @@ async def serve(launch: ProxyLaunch, stop: asyncio.Event) -> None:
             runner = web.ServerRunner(server)
             await runner.setup()
             await web.UnixSite(runner, str(launch.socket)).start()
-            sys.stdout.write("ready\n")
-            sys.stdout.flush()
+            say_ready()
             await stop.wait()
             await runner.cleanup()
 
@@ -186,19 +186,7 @@ async def serve(launch: ProxyLaunch, stop: asyncio.Event) -> None:
 def main() -> None:
     """Serve until standard input closes."""
     launch = ProxyLaunch.model_validate_json(sys.stdin.buffer.readline())
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def watch() -> None:
-            sys.stdin.buffer.read()
-            loop.call_soon_threadsafe(stop.set)
-
-        threading.Thread(target=watch, daemon=True).start()
-        await serve(launch, stop)
-
-    asyncio.run(run())
+    serve_until_closed(partial(serve, launch))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ IMITATION = SftSettings(
     epochs=4, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
 )
 STAGES = (
-    OnlineStage("learning", OnlineGrpoSettings(batches=80, learning_rate=8e-4, seed=SEED), until_s=330),
-    OnlineStage("settling", OnlineGrpoSettings(batches=30, learning_rate=3e-4, seed=SEED + 1000), until_s=400),
+    OnlineStage("learning", OnlineGrpoSettings(batches=40, learning_rate=8e-4, seed=SEED), until_s=330),
+    OnlineStage("settling", OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1000), until_s=400),
 )
 """Smaller steps at the end, as success goes up and down by several points at the first rate; games of another seed.
 The assignment has eight minutes."""
