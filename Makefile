@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Processes that share the tests; a file stays in one of them.
+TEST_PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 .PHONY: demo test test-fast test-agents chaos red-team check format wheel clean
 
@@ -9,10 +12,10 @@ demo: $(VENV)/.installed
 	$(BIN)/agent2 demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # Installs the agent systems below $AGENT2_HOME (needs a registry) and plays a trial with each of them.
 test-agents: $(VENV)/.installed
