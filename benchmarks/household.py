@@ -41,6 +41,7 @@ from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import EnvironmentFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.worlds import act_all, reset_all
 from agent2.models.hf import HfSampler
 from agent2.records import Completion, Environment, Item, SamplingSettings, Split
 
@@ -150,19 +151,20 @@ def time_engine(name: str, engine: Any, items: Sequence[Item], walks: Sequence[l
 def time_workers(benchmark: Household, items: Sequence[Item], walks: Sequence[list[tuple[str, str]]]) -> EngineTime:
     """Play all walks at once in two processes, which have imported the engine by then."""
     with Workers(2) as workers:
-        warm_up = [(workers.world(benchmark.settings), item, 0) for item in benchmark.items(Split.DEV, 16, None)]
-        workers.reset_all(warm_up)
-        worlds = [workers.world(benchmark.settings) for _ in items]
+        reset_all(
+            lambda: workers.world(benchmark.settings), [(item, 0) for item in benchmark.items(Split.DEV, 16, None)]
+        )
         start = time.perf_counter()
-        openings = workers.reset_all([(world, item, 0) for world, item in zip(worlds, items, strict=True)])
+        begun = reset_all(lambda: workers.world(benchmark.settings), [(item, 0) for item in items])
         load_s = time.perf_counter() - start
-        if broken := [opening for opening in openings if isinstance(opening, EnvironmentFailed)]:
+        if broken := [opening for _, opening in begun if isinstance(opening, EnvironmentFailed)]:
             raise broken[0]
+        worlds = [world for world, _ in begun if world is not None]
         play_s, n_turns = 0.0, 0
         for turn in range(1, N_TURNS + 1):
             going = [i for i, walk in enumerate(walks) if len(walk) > turn]
             start = time.perf_counter()
-            steps = workers.act_all([(worlds[i], walks[i][turn][0]) for i in going])
+            steps = act_all([(worlds[i], walks[i][turn][0]) for i in going])
             play_s += time.perf_counter() - start
             n_turns += len(going)
             for i, step in zip(going, steps, strict=True):

@@ -71,7 +71,7 @@ def test_malformed_override_says_how_to_write_it(override):
 
 @pytest.mark.parametrize("override", ["name=[", "name={a", "name=2020-13-45", "name=\x00"])
 def test_an_override_whose_value_is_no_yaml_is_refused(override):
-    with pytest.raises(ConfigError, match=r"--set .*not valid YAML"):
+    with pytest.raises(ConfigError, match=r"^--set '[^']*': not valid YAML.*; mend the value after '='$"):
         parse_yaml("name: a\n", Outer, "f", [override])
 
 

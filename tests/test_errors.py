@@ -1,4 +1,4 @@
-from agent2.errors import FAULT_POLICY, Fault, shown, unknown_name
+from agent2.errors import FAULT_POLICY, Fault, nearest_name, shown, unknown_name
 
 
 def test_every_fault_has_exactly_one_policy():
@@ -12,6 +12,11 @@ def test_only_the_models_own_faults_count_against_it():
 def test_unknown_name_offers_the_nearest():
     message = str(unknown_name("task", "arithmetik", ["arithmetic", "household"], "--task"))
     assert message == "--task: unknown task 'arithmetik'; did you mean 'arithmetic'?"
+
+
+def test_a_beginning_stands_for_its_name_and_a_name_that_shares_an_ending_does_not():
+    assert nearest_name("wall", ["submissions", "wall_clock_s"]) == "wall_clock_s"
+    assert nearest_name("device", ["gpus", "prices", "seed"]) is None
 
 
 def test_unknown_name_lists_all_when_none_is_near():

@@ -1,6 +1,8 @@
 import os
 import stat
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,14 @@ def test_the_secret_is_made_once_and_kept():
     first = installation.secret()
     assert len(first) == installation.SECRET_BYTES
     assert installation.secret() == first
+
+
+def test_the_words_for_an_extra_name_one_that_the_package_has():
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    for extra in ("household", "inspect", "tensorboard"):
+        assert extra in project["optional-dependencies"]
+        said = installation.extra_words(extra)
+        assert f"-e '.[{extra}]' in the checkout" in said and f"'WHEEL[{extra}]'" in said
 
 
 def test_the_secret_is_private():

@@ -4,7 +4,6 @@ An unknown key is an error with file, line and the nearest known name; so is eve
 Machine-written files (trial.json, card.json) are JSON, so the format tells who wrote a file.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError, nearest_name, unknown_name
 
 
 class StrictModel(BaseModel):
@@ -95,17 +94,18 @@ def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
         raise ConfigError(f"{source.spot(location)}: {sentence}") from error
 
 
-def _read(text: str, where: str) -> tuple[yaml.Node | None, Any]:
-    """The tree of a YAML text, which knows lines, and its values."""
+def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Node | None, Any]:
+    """The tree of a YAML text, which knows lines, and its values. is_override: it is no file, but a value of --set."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_double_keys(root, where)
         return root, yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
         mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
+        line = f":{mark.line + 1}" if mark and not is_override else ""
+        advice = "mend the value after '='" if is_override else "mend the line"
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
-        raise ConfigError(f"{where}{line}: not valid YAML: {problem}; mend the line") from error
+        raise ConfigError(f"{where}{line}: not valid YAML: {problem}; {advice}") from error
 
 
 def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
@@ -138,7 +138,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
             raise ConfigError(f"--set {override!r}: {parent!r} is no mapping; name a key inside one")
-    data[last] = _read(value, f"--set {override!r}")[1]
+    data[last] = _read(value, f"--set {override!r}", is_override=True)[1]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:
@@ -150,8 +150,8 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     name = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, location[:-1]))
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        near = nearest_name(str(location[-1]), known)
+        hint = f"did you mean {near!r}?" if near is not None else f"known keys: {', '.join(known)}"
         return location, f"unknown key {name!r}; {hint}"
     if problem["type"] == "missing":
         return location, f"key {name!r} is missing; add it"

@@ -95,6 +95,11 @@ class NotEnoughData(Agent2Error):
     """A statistic was asked of fewer observations than its definition needs."""
 
 
+SIMILARITY = 0.6
+"""Least similarity (difflib's ratio) of a name that is proposed; at 0.5 `device` would be taken for `prices`."""
+MIN_PREFIX = 3
+"""Letters that the beginning of a name must have to stand for it."""
+
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxother = 120
 
@@ -104,12 +109,20 @@ def shown(value: object) -> str:
     return _brief.repr(value)
 
 
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant: the most similar one, or one that begins so; None if none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
+    begins_so = [one for one in names if len(name) >= MIN_PREFIX and one.startswith(name)]
+    return next(iter([*near, *begins_so]), None)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
     """The error for a name that is in no table: names the nearest known one, or lists all of them.
 
     kind: what the name should have been ("task"). where: file and line, or flag, it came from.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
+    near = nearest_name(name, names)
+    hint = f"did you mean {near!r}?" if near is not None else f"known: {', '.join(names) or 'none'}"
     return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")

@@ -78,6 +78,14 @@ def secret_digest(value: bytes) -> str:
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
 
 
+def extra_words(extra: str) -> str:
+    """How to install an optional part of this package, for messages: in a checkout, or from a wheel that was built."""
+    return (
+        f"install the extra {extra}: pip install -c constraints.txt -e '.[{extra}]' in the checkout, "
+        f"or pip install 'WHEEL[{extra}]'"
+    )
+
+
 def _subfolder(name: str) -> Path:
     folder = home() / name
     folder.mkdir(exist_ok=True)

@@ -53,7 +53,12 @@ def test_a_build_that_breaks_leaves_nothing_behind():
 def test_a_folder_of_the_users_own_is_taken_as_it_is(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert ensure_base_model(str(tmp_path)) == tmp_path.resolve()
-    with pytest.raises(ConfigError, match=r"no config\.json in"):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"empty: no config\.json in"):
+        ensure_base_model(str(tmp_path / "empty"))
+    with pytest.raises(
+        ConfigError, match=r"nowhere: there is no such folder, .* hf download OWNER/NAME --local-dir FOLD"
+    ):
         ensure_base_model(str(tmp_path / "nowhere"))
 
 
@@ -62,6 +67,18 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
         ensure_base_model("tiny-arithmetics")
     with pytest.raises(ConfigError, match="unknown base model"):
         cached_path("tiny-arithmetics")
+
+
+def test_a_name_of_a_hub_is_kept_and_answered_with_the_command_that_gets_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        ensure_base_model("Qwen/Qwen2.5-1.5B-Instruct")
+    said = str(caught.value)
+    assert said.startswith("base model Qwen/Qwen2.5-1.5B-Instruct: there is no such folder, and nothing is downloaded")
+    assert "hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct" in said
+    for path in ("models/Qwen2.5-1.5B-Instruct", str(tmp_path / "Qwen"), "./mine"):
+        with pytest.raises(ConfigError, match="hf download OWNER/NAME"):
+            ensure_base_model(path)
 
 
 def test_nothing_is_cached_before_it_is_built():

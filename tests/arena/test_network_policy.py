@@ -6,10 +6,12 @@ from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.assignment import InsidePaths, assignment_text, environment
+from agent2.arena.config_file import read_config, write_json
 from agent2.arena.paths import TrialPaths
-from agent2.arena.plan import resolve_trial
+from agent2.arena.plan import new_trial, repeat_trial, resolve_trial
+from agent2.arena.sweep_spec import SweepSpec, check_trials, plan_trials
 from agent2.cli.trial_start import sandbox_choices
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, SandboxError
 from agent2.records import SamplingSettings
 from agent2.sandbox.spec import Network
 from builders import make_evidence
@@ -44,6 +46,22 @@ def test_policy_registries_and_gpus_reach_the_sandbox(task, tmp_path):
     assert "package registries" in assignment_text(config, INSIDE, SamplingSettings())
     rows = {row["what"]: row["how"] for row in config.containment}
     assert "0, 2" in rows["GPUs"] and "allowed package registries" in rows["network"]
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_there_is_a_folder(task, tmp_path):
+    for chosen in ("gpus=[977]", "scoring.gpu=977"):
+        with pytest.raises(SandboxError, match="GPU 977: /dev/nvidia977 does not exist"):
+            new_trial(task, "nop", 0, tmp_path / "trials", overrides=[chosen])
+        spec = SweepSpec(name="s", tasks=[task], agents=["nop"], seeds=[0], set=[chosen])
+        with pytest.raises(SandboxError, match="GPU 977"):
+            check_trials(spec, plan_trials(spec))
+    assert not (tmp_path / "trials").exists()
+    root = new_trial(task, "nop", 0, tmp_path / "trials")
+    config = read_config(root / "trial.json")
+    write_json(root / "trial.json", config.model_copy(update={"gpus": (977,)}).model_dump(mode="json"))
+    with pytest.raises(SandboxError, match="GPU 977"):
+        repeat_trial(root, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 def test_an_open_network_is_told_to_the_agent_and_flagged_in_the_report(task):

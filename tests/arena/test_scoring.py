@@ -1,11 +1,17 @@
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from agent2.arena.evidence import SubmissionState
-from agent2.arena.scoring import choose_final, fetch_cached, keep_cached
+from agent2.arena.grader.job import ScoringMachine
+from agent2.arena.plan import resolve_trial
+from agent2.arena.scoring import Exam, card_key, choose_final, fetch_cached, keep_cached
+from agent2.arena.tasks import load_task
+from agent2.benchmarks import load_benchmark
 from agent2.errors import Fault
+from agent2.records import Split
 from builders import make_score, make_submission
 
 
@@ -53,3 +59,20 @@ def test_a_draft_that_a_killed_harness_with_our_process_id_left_is_no_obstacle(h
     (home / "baselines" / f".key.{os.getpid()}").mkdir(parents=True)
     keep_cached("key", make_card(tmp_path / "card"))
     assert fetch_cached("key", tmp_path / "copy")
+
+
+def test_a_card_of_another_precision_or_device_is_another_card():
+    exam = Exam(load_task("arithmetic"), load_benchmark("arithmetic"), b"secret")
+    base = SimpleNamespace(content_digest="a" * 64)
+    machines = [ScoringMachine(), ScoringMachine(dtype="bfloat16"), ScoringMachine(gpu=0), ScoringMachine(gpu=1)]
+    keys = [card_key(exam, base, Split.TEST_PUBLIC, 1, machine) for machine in machines]
+    assert keys[0] == card_key(exam, base, Split.TEST_PUBLIC, 1)
+    assert len(set(keys)) == 3 and keys[2] == keys[3]
+
+
+def test_the_machine_that_scores_is_chosen_with_the_trial():
+    config = resolve_trial(
+        "arithmetic", "nop", 0, sandbox="none", overrides=["scoring.gpu=1", "scoring.dtype=bfloat16"]
+    )
+    assert config.scoring == ScoringMachine(gpu=1, dtype="bfloat16")
+    assert (config.scoring.device, config.scoring.gpus) == ("cuda", (1,))

@@ -59,11 +59,21 @@ def test_missing_data_end_a_check_with_the_command_to_run():
 
 
 def test_a_data_folder_that_is_none_or_not_wanted_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="is no folder"):
-        own_inputs("", tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    for name in ("nothing", "file"):
+        with pytest.raises(ConfigError, match=f"--data .*{name}: is no folder"):
+            own_inputs("", tmp_path / name)
+        checked = run("tasks", "check", "alfworld", "--data", str(tmp_path / name), "--model", "none")
+        assert f"{name}: is no folder" in str(checked.exception)
     result = run("run", "arithmetic", "--agent", "nop", "--data", str(tmp_path), "--out", str(tmp_path / "trials"))
     assert "reads no data folder" in str(result.exception)
     assert not list((tmp_path / "trials").glob("*"))
+
+
+def test_a_check_with_a_model_that_is_not_there_plays_nothing(monkeypatch):
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *given: pytest.fail("it played"))
+    for model, advice in (("nowhere/model", "hf download"), ("tiny-housold", "did you mean 'tiny-household'")):
+        assert advice in str(run("tasks", "check", "household", "--model", model).exception)
 
 
 def test_model_and_data_are_inputs_of_a_trial_by_their_full_paths(tmp_path, monkeypatch):

@@ -40,10 +40,25 @@ def test_only_the_newest_message_keeps_its_list_of_admissible_commands():
     assert [m.role for m in found] == [m.role for m in messages]
     assert found[-1] == messages[-1]
     assert [m.content for m in found[1::2]][:2] == [
-        "You are in a room. Your task is to: put a mug on desk 1.",
+        OPENING[1].content,
         "You arrive at shelf 1. On the shelf 1, you see a mug 1.",
     ]
     assert sent("drop_admissible", OPENING) == OPENING
+
+
+@pytest.mark.parametrize("gap", ["\n\n", "\n"])
+@pytest.mark.parametrize("policy", ["full", "drop_admissible", "drop_observations(keep_last=1)"])
+def test_a_goal_behind_a_list_of_commands_is_always_sent(policy, gap):
+    goal = "Your task is to: put a mug in the shelf."
+    opening = [Message("user", f"You are in a house.\nAvailable actions:\n- look\n- go{gap}{goal}")]
+    for n in (0, 1, 9):
+        assert context_policy(policy).sent([*opening, *episode(n)[2:]], 1)[0] == opening[0]
+
+
+def test_a_list_ends_at_the_first_blank_line():
+    said = "You see a mug 1.\nAvailable actions:\n- look\n- go\n \nThe door is shut."
+    assert ADMISSIBLE.sub("", said) == "You see a mug 1.\n \nThe door is shut."
+    assert key_fact(said, 40) == "You see a mug 1. The door is shut."
 
 
 @pytest.mark.parametrize(
@@ -57,7 +72,7 @@ def test_lists_are_known_by_their_heading(heading):
 def test_last_turns_stand_in_full_and_earlier_ones_as_action_and_key_fact():
     found = sent("drop_observations(keep_last=2,fact_chars=40)", episode(5))
     said = [m.content for m in found]
-    assert said[:2] == ["Rules.", "You are in a room. Your task is to: put a mug on desk 1."]
+    assert found[:2] == OPENING
     assert said[2:6] == [
         "go to shelf 1",
         "On the shelf 1, you see a mug 1.",

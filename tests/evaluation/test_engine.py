@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.errors import EnvironmentFailed, Fault, SamplerFailed
+from agent2.errors import ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import (
@@ -329,9 +329,10 @@ def test_seconds_run_from_the_first_request_to_the_last_reply():
     assert record.rollout.usage.seconds == 1.0
 
 
-@pytest.mark.parametrize("how", [{"max_in_flight": 0}, {"max_turns": 0}])
+@pytest.mark.parametrize("how", [{"max_in_flight": 0}, {"max_turns": 0}, {"max_turns": -2}])
 def test_settings_without_room_are_refused(how):
-    with pytest.raises(ValueError, match="at least 1"):
+    ((name, value),) = how.items()
+    with pytest.raises(ConfigError, match=f"{name}={value}; set it to at least 1"):
         play_all([item()], **how)
 
 

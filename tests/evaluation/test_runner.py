@@ -217,6 +217,12 @@ def lost_until(n_good, n_lost):
     return ScriptedSampler(reply, capacity=1)
 
 
+@pytest.mark.parametrize("max_turns", [0, -3])
+def test_limits_without_a_turn_are_refused_and_never_mean_the_full_cap(max_turns):
+    with pytest.raises(ConfigError, match=f"max_turns is {max_turns}; set it to at least 1"):
+        Limits(max_turns=max_turns)
+
+
 NO_RETRY = Limits(retries=0)
 
 

@@ -7,7 +7,7 @@ from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.workers import Workers
 from agent2.errors import EnvironmentFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.worlds import AHEAD, act_all, is_remote, reset_all
+from agent2.evaluation.worlds import AHEAD, act_all, is_remote, reset_all, turn_cap
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Split, Step
 
@@ -94,6 +94,14 @@ def test_worlds_elsewhere_are_told_before_they_are_asked_and_not_too_many_at_onc
     steps = act_all([(worlds[0], "go"), (worlds[1], "deaf"), (worlds[2], "stay")])
     assert There.calls == ["begin_act"] * 3 + ["acted"] * 2
     assert [getattr(step, "observation", str(step)) for step in steps] == ["GO", "it hears nothing", "STAY"]
+
+
+def test_a_world_may_have_a_lower_cap_than_the_one_who_plays():
+    class Short(Here):
+        max_turns = 4
+
+    assert [turn_cap(Short(), most) for most in (3, 4, 50)] == [3, 4, 4]
+    assert turn_cap(Here(), 50) == 50
 
 
 def expert_like(messages):

@@ -30,6 +30,7 @@ def healthy(seed=0):
             "invalid_share": max(0.0, 0.15 - 0.1 * i / N + rng.normal(0, 0.02)),
             "unterminated_share": abs(rng.normal(0.002, 0.002)),
             "repeated_share": max(0.0, 0.08 + rng.normal(0, 0.02)),
+            "stutter_share": max(0.0, 0.01 + rng.normal(0, 0.01)),
             "kl_initial": 0.12 * i / N + abs(rng.normal(0, 0.01)),
             "foreign_share": 0.0,
             "logprob_gap": abs(rng.normal(3e-5, 1e-5)),
@@ -59,7 +60,12 @@ def test_a_healthy_run_over_episodes_raises_nothing(seed):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("unterminated_share", "never end"), ("invalid_share", "not understand"), ("repeated_share", "repeat the one")],
+    [
+        ("unterminated_share", "never end"),
+        ("invalid_share", "not understand"),
+        ("repeated_share", "repeat the one"),
+        ("stutter_share", "stutter"),
+    ],
 )
 def test_messages_that_go_bad_are_a_collapse_named_by_its_kind(name, words):
     found = signals(with_change(name, lambda value, n: min(1.0, value + 0.05 * n)))

@@ -9,7 +9,7 @@ ITEM = make_items(1)[0]
 WIN, LOSS = {"won": True, "n_invalid": 0}, {"won": False, "n_invalid": 2}
 
 
-def episode(state=WIN, turns=2, ending=Ending.COMPLETED, unterminated=0, actions=None):
+def episode(state=WIN, turns=2, ending=Ending.COMPLETED, unterminated=0, actions=None, last_is_cut=False):
     n = 3 * turns
     return Episode(
         Start(ITEM, 0, 0),
@@ -20,6 +20,7 @@ def episode(state=WIN, turns=2, ending=Ending.COMPLETED, unterminated=0, actions
         actions=actions or [f"go {i}" for i in range(turns)],
         ending=ending,
         n_unterminated=unterminated,
+        last_is_unterminated=last_is_cut,
         state=state,
     )
 
@@ -70,11 +71,17 @@ def test_without_the_capped_ones_only_wins_are_left_and_the_signal_is_gone():
 
 
 def test_truncated_means_cut_off_and_lost_never_the_turn_cap():
-    cut, cut_and_won = capped(unterminated=1), episode(unterminated=1)
+    cut, cut_and_won = (make(unterminated=1, last_is_cut=True) for make in (capped, episode))
     no_room = episode(LOSS, ending=Ending.CONTEXT)
     found = judged(cut, cut_and_won, no_room, capped(), mask_truncated=True)
     assert found.excluded == [Excluded.TRUNCATED, None, Excluded.TRUNCATED, None]
     assert judged(cut, cut_and_won, no_room, capped()).excluded == [None] * 4
+
+
+def test_an_episode_that_was_cut_off_once_and_played_on_to_the_turn_cap_counts():
+    found = judged(episode(), capped(unterminated=3), mask_truncated=True)
+    assert found.excluded == [None, None] and found.rewards == [1.0, 0.0]
+    assert found.measures["unterminated_share"] == pytest.approx(3 / 6) and found.measures["masked_truncated"] == 0.0
 
 
 def test_long_episodes_are_left_out_by_length():
@@ -106,3 +113,18 @@ def test_shares_are_of_messages():
 
 def test_what_a_world_does_not_tell_is_not_logged():
     assert "invalid_share" not in judged(episode({"won": True}), episode({"won": False})).measures
+
+
+@pytest.mark.parametrize(
+    ("message", "stutters"),
+    [
+        ('{"action": "searchsearchAAPL stockAAAAA"}', True),
+        ("go go go go to cabinet 1", False),
+        ("gotgotgotgot", True),
+        ("AAAAA", True),
+        ("put the banana in fridge 11", False),
+        ("1000000 + 1111 ---- ====", False),
+    ],
+)
+def test_a_message_stutters_when_letters_come_again_at_once(message, stutters):
+    assert judged(capped(actions=[message, "look"])).measures["stutter_share"] == (0.5 if stutters else 0.0)

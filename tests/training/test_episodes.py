@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import pytest
 
 from agent2.errors import EnvironmentFailed, Fault, SamplerFailed
@@ -146,6 +148,61 @@ def test_a_sampler_without_log_probabilities_is_refused(player):
     sampler = Scripted(player[1], Completion("go box"))
     with pytest.raises(SamplerFailed, match="needs the drawn tokens and their log-probabilities"):
         play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, LIMITS)
+
+
+class Capped(Hunt):
+    """Refuses a third turn, as household games do beyond their own cap."""
+
+    max_turns = 2
+
+    def __init__(self):
+        super().__init__()
+        self.n_turns = 0
+
+    def act(self, action):
+        self.n_turns += 1
+        if self.n_turns > self.max_turns:
+            raise EnvironmentFailed("beyond the cap")
+        return super().act(action)
+
+
+def test_a_world_with_a_lower_cap_than_the_settings_loses_no_losses(player):
+    episodes = played_by(player, make=Capped).episodes
+    same = played_by(player, limits=PlayLimits(2, 6, 1.0, 256)).episodes
+    assert {e.ending for e in episodes} == {Ending.COMPLETED, Ending.TURN_CAP}
+    assert [(e.actions, e.ending, e.retries) for e in episodes] == [(e.actions, e.ending, 0) for e in same]
+
+
+class Elsewhere(Hunt):
+    """Works elsewhere; tells which halves of its calls came in which order."""
+
+    calls: ClassVar[list[str]] = []
+
+    def begin(self, item, seed):
+        Elsewhere.calls.append("begin")
+        self.start = item, seed
+
+    def begun(self):
+        Elsewhere.calls.append("begun")
+        return self.reset(*self.start)
+
+    def begin_act(self, action):
+        Elsewhere.calls.append("begin_act")
+        self.action = action
+
+    def acted(self):
+        Elsewhere.calls.append("acted")
+        return self.act(self.action)
+
+
+def test_worlds_elsewhere_work_side_by_side_and_play_the_same_episodes(player):
+    Elsewhere.calls.clear()
+    there = played_by(player, n=8, make=Elsewhere).episodes
+    assert Elsewhere.calls[:16] == ["begin"] * 8 + ["begun"] * 8
+    assert "begin_act begin_act begin_act acted acted acted" in " ".join(Elsewhere.calls)
+    assert [(e.completion_ids, e.logprobs, e.state) for e in there] == [
+        (e.completion_ids, e.logprobs, e.state) for e in played_by(player, n=8).episodes
+    ]
 
 
 class Silent(Hunt):

@@ -1,9 +1,10 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.environments.household.world import HouseholdWorld
+from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError
 from agent2.records import Split
 from agent2.training.expert_traces import TraceSettings, collect_traces
@@ -64,6 +65,14 @@ def test_one_seed_gives_the_same_traces_and_another_seed_others():
     first, again = (collect_traces(GAMES[:6], HOUSEHOLD.environment, CLUMSY).rows for _ in range(2))
     assert first == again
     assert collect_traces(GAMES[:6], HOUSEHOLD.environment, replace(CLUMSY, seed=1)).rows != first
+
+
+def test_more_turns_than_the_world_takes_are_the_turns_that_it_takes():
+    least = TraceSettings(episodes_per_item=1, clumsy_share=0.0, max_turns=3)
+    short = partial(HouseholdWorld, HouseholdSettings(max_turns=3))
+    found, same = (collect_traces(GAMES, short, replace(least, max_turns=n)) for n in (12, 3))
+    assert (found.rows, found.n_actions) == (same.rows, same.n_actions)
+    assert len(found.rows) < found.n_played == len(GAMES), "games that were lost are counted and left out"
 
 
 @pytest.mark.parametrize("settings", [replace(CLUMSY, episodes_per_item=0), replace(CLUMSY, max_turns=0)])

@@ -12,6 +12,7 @@ import jinja2
 from pydantic import Field
 
 from agent2.arena.gateway.drivers import Driver
+from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.config import StrictModel
 from agent2.records import Benchmark, JsonValue, SamplingSettings
@@ -91,6 +92,8 @@ class TrialConfig(StrictModel):
     base_model: str
     evaluation_timeout_s: float = Field(default=600.0, gt=0)
     """Longest that one evaluation may take."""
+    scoring: ScoringMachine = ScoringMachine()
+    """What submissions and the base model are scored on."""
     memory_gib: float = Field(default=8.0, gt=0)
     disk_gib: float = Field(default=10.0, gt=0)
     processes: int = Field(default=512, ge=8)

@@ -12,6 +12,7 @@ import dataclasses
 import importlib
 import json
 import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ from agent2.records import JsonValue, digest_of
 _log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
+_HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""OWNER/NAME of a model hub; `models/NAME` is where the pages here keep a model."""
 
 OnProgress = Callable[[str], None]
 """Told in a few words what is being done."""
@@ -113,21 +116,46 @@ def ensure_base_model(
     """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
 
     name_or_path: a name of `BASE_MODELS`, or anything with a slash: a folder in Hugging Face layout, returned
-    as it is. models: the table to look in. Raises ConfigError, with the nearest name, for anything else.
+    as it is. models: the table to look in. Raises ConfigError as `require_base_model` does.
     """
-    if "/" in name_or_path:
-        folder = Path(name_or_path).expanduser().resolve()
-        if not (folder / "config.json").is_file():
-            raise ConfigError(
-                f"base model {name_or_path}: no config.json in {folder}; give the folder of a model in Hugging Face "
-                f"layout, or one of the names: {', '.join(sorted(models))}"
-            )
-        return folder
+    require_base_model(name_or_path, models)
+    if is_path(name_or_path):
+        return Path(name_or_path).expanduser().resolve()
     entry = _entry(name_or_path, models)
     folder = _folder(name_or_path, entry)
     if not (folder / MANIFEST).is_file():
         _build(name_or_path, entry, folder, on_progress or _log.info)
     return folder
+
+
+def is_path(name_or_path: str) -> bool:
+    """True where a base model is named by its folder."""
+    return "/" in name_or_path or name_or_path == "."
+
+
+def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE_MODELS) -> None:
+    """See that `ensure_base_model` has something to give, and build nothing.
+
+    Raises ConfigError: with the nearest name for an unknown one, with the command that gets a model where there is no
+    such folder (nothing is downloaded here), or for a folder that is no model in Hugging Face layout.
+    """
+    if not is_path(name_or_path):
+        _entry(name_or_path, models)
+        return
+    folder = Path(name_or_path).expanduser().resolve()
+    names = ", ".join(sorted(models))
+    if not folder.exists():
+        is_hub_name = _HUB_NAME.fullmatch(name_or_path) and not folder.parent.exists()
+        hub_name, kept = (name_or_path, f"models/{folder.name}") if is_hub_name else ("OWNER/NAME", "FOLDER")
+        raise ConfigError(
+            f"base model {name_or_path}: there is no such folder, and nothing is downloaded; get it with: hf download "
+            f"{hub_name} --local-dir {kept}, then name that folder; or take one of the names: {names}"
+        )
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"base model {name_or_path}: no config.json in {folder}; give the folder of a model in Hugging Face "
+            f"layout, or one of the names: {names}"
+        )
 
 
 def _entry(name: str, models: Mapping[str, BaseModel]) -> BaseModel:

@@ -14,6 +14,7 @@ import yaml
 
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import ReplaySource, TrialConfig, limits_of
+from agent2.arena.base_models import is_path, require_base_model
 from agent2.arena.config_file import read_config, write_json
 from agent2.arena.gateway.drivers import load_driver
 from agent2.arena.llm import require_driver
@@ -25,6 +26,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.gpus import gpu_devices
 
 MAX_AGENT_MIB = 256
 
@@ -42,8 +44,8 @@ def resolve_trial(
 
     overrides: "budget.wall_clock_s=300", "driver=openai/gpt-5.2", "mode=rl-only" and the like, on the fields of
     TrialConfig. trial_id: made up by default.
-    Raises ConfigError for an unknown task, agent, sandbox or key, a value out of range, a driver that is missing or
-    does not fit, a key that is not set, or an agent system that is not installed at its pinned version.
+    Raises ConfigError for an unknown task, agent, sandbox, base model or key, a value out of range, or a driver that is
+    missing, does not fit or has no key set.
     """
     spec, player, back_end = load_task(task), load_agent(agent), find_sandbox(sandbox)
     draft = {
@@ -57,6 +59,7 @@ def resolve_trial(
     }
     config = _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
     require_driver(player, config)
+    require_base_model(config.base_model)
     if config.data is not None:
         load_benchmark(config.task.benchmark, Path(config.data))  # refuses data that the task does not take
     rows = [
@@ -88,11 +91,12 @@ def new_trial(
 ) -> Path:
     """Make the folder of a new trial and return it; arguments as for `resolve_trial`.
 
-    Raises ConfigError also if the folder is in use or cannot be made.
+    Raises ConfigError also if the folder is in use or cannot be made, SandboxError for a GPU that is not there.
     """
     config = resolve_trial(task, agent, seed, sandbox=sandbox, overrides=overrides, trial_id=trial_id)
     player = load_agent(agent)
     require_system(player)
+    require_gpus(config)
     return _make_folder(config, player, out)
 
 
@@ -102,10 +106,19 @@ def require_system(agent: Agent) -> None:
         require_installed(agent)
 
 
+def require_gpus(config: TrialConfig) -> None:
+    """See that the GPUs of the agent and of the scoring are there; before anything is scored.
+
+    Without a sandbox no device file is shown to anybody, so none is asked for. Raises SandboxError with what to do.
+    """
+    if config.sandbox != UNCONTAINED:
+        gpu_devices((*config.gpus, *config.scoring.gpus))
+
+
 def repeat_trial(source: Path, out: Path) -> Path:
     """Make a new trial with the configuration and the agent's files of an earlier one.
 
-    Raises ConfigError if the source is no trial.
+    Raises ConfigError if the source is no trial, SandboxError for a GPU that is not on this machine.
     """
     before = TrialPaths(source.resolve())
     return _make_again(before, read_config(before.trial_json), out)
@@ -117,7 +130,7 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
     shared recording of another machine may need base_model=FOLDER.
     Raises ConfigError if the source is no trial, holds no recorded LLM traffic, or ran without a sandbox and no
-    override says that this is wanted again.
+    override says that this is wanted again, SandboxError for a GPU that is not on this machine.
     """
     before = TrialPaths(source.resolve())
     config = read_config(before.trial_json)
@@ -144,6 +157,7 @@ def _make_again(before: TrialPaths, config: TrialConfig, out: Path) -> Path:
     agent = load_agent(str(before.agent))
     require_driver(agent, config)
     require_system(agent)
+    require_gpus(config)
     trial_id = _new_id(config.task.name, agent.spec.name, config.seed)
     return _make_folder(config.model_copy(update={"trial_id": trial_id}), agent, out)
 
@@ -154,8 +168,7 @@ def _new_id(task: str, agent: str, seed: int) -> str:
 
 def _absolute(name_or_path: str) -> str:
     """A path made absolute, so that the trial can be resumed from another folder; a name as it is."""
-    is_path = "/" in name_or_path or name_or_path == "."
-    return str(Path(name_or_path).expanduser().resolve()) if is_path else name_or_path
+    return str(Path(name_or_path).expanduser().resolve()) if is_path(name_or_path) else name_or_path
 
 
 def _make_folder(config: TrialConfig, agent: Agent, out: Path) -> Path:

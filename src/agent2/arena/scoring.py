@@ -14,6 +14,7 @@ import numpy as np
 
 from agent2 import __version__, installation
 from agent2.arena.evidence import NoiseBand, PairedGain, SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
@@ -39,9 +40,11 @@ class Exam:
         return self.benchmark.items(split, self.task.n_items[split], self.secret)
 
 
-def card_key(exam: Exam, base: CheckpointInfo, split: Split, attempts: int) -> str:
-    """Equal exactly when the card of a checkpoint would be the same again."""
-    benchmark = exam.benchmark
+def card_key(
+    exam: Exam, base: CheckpointInfo, split: Split, attempts: int, machine: ScoringMachine | None = None
+) -> str:
+    """Equal exactly when the card of a checkpoint would be the same again; machine: None is the usual one."""
+    benchmark, machine = exam.benchmark, machine or ScoringMachine()
     return digest_of(
         {
             "version": __version__,
@@ -50,6 +53,7 @@ def card_key(exam: Exam, base: CheckpointInfo, split: Split, attempts: int) -> s
             "sampling": benchmark.sampling,
             "attempts": attempts,
             "max_turns": benchmark.max_turns,
+            "machine": [machine.device, machine.dtype],
             "environment": benchmark.environment_version(),
             "scorer": [benchmark.scorer().name, benchmark.scorer().version],
         }

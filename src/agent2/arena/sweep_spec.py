@@ -14,7 +14,7 @@ from pydantic import Field
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import Mode
 from agent2.arena.gateway.drivers import load_driver
-from agent2.arena.plan import require_system, resolve_trial
+from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.sweep_stacks import PlannedTrial
 from agent2.arena.sweep_until import UntilDecided
 from agent2.arena.tasks import load_task
@@ -67,12 +67,12 @@ def check_trials(spec: SweepSpec, planned: Sequence[PlannedTrial]) -> None:
     """See that each stack can be run on each task.
 
     Raises ConfigError for an unusable override or sandbox, a driver that does not fit or has no key, or an agent system
-    that is not installed.
+    that is not installed; SandboxError for a GPU that is not there.
     """
     for trial in planned:
         if trial.seed == spec.seeds[0]:
             overrides = [*spec.set, *trial.overrides]
-            resolve_trial(trial.task, trial.agent, trial.seed, sandbox=spec.sandbox, overrides=overrides)
+            require_gpus(resolve_trial(trial.task, trial.agent, trial.seed, sandbox=spec.sandbox, overrides=overrides))
             require_system(load_agent(trial.agent))
 
 

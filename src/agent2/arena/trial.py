@@ -227,6 +227,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         max_submissions=config.budget.submissions,
         limits=snapshot_limits(trial.base.path, accept_host_paths=trial.sandbox.name == UNSANDBOXED),
         threads=config.threads,
+        machine=config.scoring,
     )
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
     evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation)
@@ -366,7 +367,7 @@ def _noise(trial: _Trial, grader: Grader) -> None:
 
 
 def _cached_evaluation(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:
-    key = card_key(trial.exam, trial.base, split, attempts)
+    key = card_key(trial.exam, trial.base, split, attempts, trial.config.scoring)
     if fetch_cached(key, card):
         return
     grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)

@@ -17,6 +17,8 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "household": "agent2.benchmarks.household.benchmark:Household",
         "household_small": "agent2.benchmarks.household.benchmark:HouseholdSmall",
         "household_full": "agent2.benchmarks.household.benchmark:HouseholdFull",
+        "household_faulty": "agent2.benchmarks.household.benchmark:HouseholdFaulty",
+        "household_listed": "agent2.benchmarks.household.benchmark:HouseholdListed",
         "alfworld": "agent2.benchmarks.alfworld.benchmark:Alfworld",
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
         "mini_ifeval": "agent2.benchmarks.mini_ifeval.benchmark:MiniIfeval",

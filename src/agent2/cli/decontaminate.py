@@ -54,12 +54,13 @@ def _items(against: str, n_items: int) -> "list[Item]":
         raise unknown_name("benchmark", name, BENCHMARKS, "--against")
     split = Split(split_name)
     benchmark, secret = load_benchmark(name), installation.secret() if split in HIDDEN_SPLITS else None
-    while n_items:
+    while True:
         try:
             return benchmark.items(split, n_items, secret)
-        except ConfigError:
-            n_items //= 2  # the split has fewer
-    raise ConfigError(f"--against {against}: the split has no items")
+        except ConfigError as error:
+            if n_items <= 1:
+                raise ConfigError(f"--against {against}: {error}") from error
+            n_items //= 2  # the split may have fewer
 
 
 def _print_tables(found: "Contamination") -> None:

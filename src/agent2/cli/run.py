@@ -5,10 +5,7 @@ from typing import Annotated
 
 import typer
 
-NOTHING_NAMED = (
-    "agent2 run: name a task and an agent, as in: agent2 run arithmetic --agent grpo "
-    "(or a task and --model, to score that model as it is)"
-)
+NAME_AN_AGENT = "as in: agent2 run arithmetic --agent grpo (--model in place of --agent: score that model as it is)"
 
 
 def run(  # noqa: PLR0913 - one option of the command line each
@@ -62,7 +59,8 @@ def run(  # noqa: PLR0913 - one option of the command line each
         agent = agent or start.SCORED_AS_IT_IS
         root = start.play_new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id)
     else:
-        raise ConfigError(NOTHING_NAMED)
+        missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
+        raise ConfigError(f"name {missing}, {NAME_AN_AGENT}")
     print_result(root)
     if replay is not None and not print_replay(root):
         raise typer.Exit(1)

@@ -59,13 +59,17 @@ def check(
     ] = None,
 ) -> None:
     """Prove that a task is sound: floor, ceiling, determinism, disjoint splits, its level's demand, noise band."""
+    from agent2.arena.base_models import require_base_model
     from agent2.arena.task_check import check_task
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
     from agent2.cli.show import print_table
+    from agent2.cli.trial_start import check_data
 
     spec = load_task(task)
-    benchmark = load_benchmark(spec.benchmark, data)
+    if model and model != NO_MODEL:
+        require_base_model(model)
+    benchmark = load_benchmark(spec.benchmark, check_data(data))
     findings = [*check_task(spec, benchmark), *_base_findings(spec, benchmark, model)]
     rows = [[f.name, _VERDICTS[f.ok], f"{f.seconds:.1f}", f.detail] for f in findings]
     print_table(["check", "verdict", "seconds", "detail"], rows)

@@ -20,11 +20,20 @@ def own_inputs(model: str, data: Path | None) -> list[str]:
     if model:
         folder = Path(model).expanduser()
         chosen.append(f"base_model={json.dumps(str(folder.resolve()) if folder.is_dir() else model)}")
-    if data is not None:
-        if not data.expanduser().is_dir():
-            raise ConfigError(f"--data {data}: is no folder; name the one that holds the official data")
-        chosen.append(f"data={json.dumps(str(data.expanduser().resolve()))}")
+    folder_of_data = check_data(data)
+    if folder_of_data is not None:
+        chosen.append(f"data={json.dumps(str(folder_of_data))}")
     return chosen
+
+
+def check_data(data: Path | None) -> Path | None:
+    """The folder of --data by its full path. Raises ConfigError for one that is not there or is a file."""
+    if data is None:
+        return None
+    folder = data.expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"--data {data}: is no folder; name the one that holds the official data")
+    return folder
 
 
 def sandbox_choices(network: str, gpus: str) -> list[str]:

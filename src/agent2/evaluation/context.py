@@ -5,10 +5,10 @@ and the protocol names the policy with its numbers, so what was sent can be comp
 different policies are not compared by accident. `full` is the switch of an ablation: the same evaluation without
 any policy.
 
-Promises: the opening (rules and goal) and the last turns always stand; actions and observations alternate as the
-model learned it; nothing is sent that was not in the episode. What lies behind is shortened in steps of several turns,
-so that a sampler can mostly go on with the prompt that it has computed. Does NOT count tokens, since it knows no
-tokenizer: characters stand in for them; and does NOT summarise with a model.
+Promises: the opening (rules and goal) is sent word for word, and the last turns always stand; actions and observations
+alternate as the model learned it; nothing is sent that was not in the episode. What lies behind is shortened in steps
+of several turns, so that a sampler can mostly go on with the prompt that it has computed. Does NOT count
+tokens, since it knows no tokenizer: characters stand in for them; and does NOT summarise with a model.
 """
 
 import dataclasses
@@ -21,10 +21,12 @@ from agent2.errors import ConfigError, unknown_name
 from agent2.records import Message
 
 ADMISSIBLE = re.compile(
-    r"\s*^(?:you can|(?:(?:your|the) )?(?:admissible|available|possible) (?:commands|actions)[^:\n]*):.*",
+    r"\s*^(?:you can|(?:(?:your|the) )?(?:admissible|available|possible) (?:commands|actions)[^:\n]*):.*?"
+    r"(?=\n[^\S\n]*\n|\Z)",
     re.I | re.M | re.S,
 )
-"""A list of what may be done next, from its heading to the end of the message; stale as soon as the next one comes."""
+"""A list of what may be done next, from its heading to the first blank line or the end of the message; stale as soon as
+the next one comes."""
 DEAD_ENDS = frozenset({"Nothing happens."})
 """Observations that say no more than that an action had no effect."""
 MESSAGE_CHARS = 16
@@ -60,7 +62,7 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class DropAdmissible:
-    """Everything but lists of admissible commands; only the newest message keeps its own."""
+    """Everything but lists of admissible commands; the opening and the newest message keep theirs."""
 
     @property
     def name(self) -> str:
@@ -69,7 +71,7 @@ class DropAdmissible:
 
     def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
         """The messages, shorter ones where a list stood."""
-        return [*map(_without_list, messages[:-1]), messages[-1]]
+        return [*messages[:n_opening], *_without_old_lists(messages[n_opening:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +101,8 @@ class DropObservations:
         n_turns = (len(messages) - n_opening) // 2
         n_old = max(0, n_turns // self.keep_last - 1) * self.keep_last
         cut = n_opening + 2 * n_old
-        recent = [*map(_without_list, messages[cut:-1]), messages[-1]] if cut < len(messages) else []
-        opening = messages[:n_opening] if n_turns == 0 else list(map(_without_list, messages[:n_opening]))
-        if n_turns == 0:
-            return opening
         old = [(messages[at], messages[at + 1]) for at in range(n_opening, cut, 2)]
-        return [*opening, *self._remembered(old), *recent]
+        return [*messages[:n_opening], *self._remembered(old), *_without_old_lists(messages[cut:])]
 
     def _remembered(self, turns: Sequence[tuple[Message, Message]]) -> Iterator[Message]:
         kept: list[tuple[Message, Message]] = []
@@ -135,6 +133,11 @@ def key_fact(observation: str, most_chars: int) -> str:
             break
         fact = f"{sentence} {fact}"
     return (fact if len(fact) <= most_chars else fact[: most_chars - 1].rstrip() + "…") or "…"
+
+
+def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
+    """Only the newest message keeps its list."""
+    return [*map(_without_list, messages[:-1]), *messages[-1:]]
 
 
 def _without_list(message: Message) -> Message:

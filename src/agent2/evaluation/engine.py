@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from agent2.errors import FAULT_POLICY, EnvironmentFailed, Fault, SamplerFailed
+from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.context import context_policy
 from agent2.evaluation.worlds import act_all, reset_all
 from agent2.records import (
@@ -102,13 +102,13 @@ def play(
     """Play and score every attempt; yields each as it finishes, in no particular order.
 
     make_environment: called once for each try; environments are single-use. clock: in seconds.
-    Raises ValueError for settings without room for a single turn or rollout, ConfigError for an unknown context
-    policy. Closing the iterator early
-    leaves the requests in flight with the sampler.
+    Raises ConfigError for settings without room for a single turn or rollout and for an unknown context policy.
+    Closing the iterator early leaves the requests in flight with the sampler.
     """
     limit = sampler.capacity if settings.max_in_flight is None else settings.max_in_flight
-    if limit < 1 or settings.max_turns < 1:
-        raise ValueError(f"max_in_flight={limit} and max_turns={settings.max_turns} must both be at least 1")
+    for name, value in (("max_in_flight", limit), ("max_turns", settings.max_turns)):
+        if value < 1:
+            raise ConfigError(f"rollouts cannot be played with {name}={value}; set it to at least 1")
     engine = _Engine(sampler, make_environment, scorer, settings, clock)
     waiting = iter(attempts)
     while True:

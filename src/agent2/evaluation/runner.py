@@ -40,7 +40,7 @@ class Limits:
     """What a rollout may use beyond one completion's sampling; part of the protocol."""
 
     max_turns: int | None = None
-    """Where it is lower than the benchmark's own; None: the benchmark's."""
+    """Where it is lower than the benchmark's own, at least 1; None: the benchmark's."""
     max_wall_time_s: float | None = None
     retries: int = 1
     """How often an attempt may be begun anew after a fault that allows it."""
@@ -52,6 +52,13 @@ class Limits:
     judge_digest: str = ""
     context: str = "full"
     """What of a long episode is sent to the model; see `evaluation.context`."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError without room for a single turn."""
+        if self.max_turns is not None and self.max_turns < 1:
+            raise ConfigError(
+                f"evaluation limits: max_turns is {self.max_turns}; set it to at least 1, or to None (the benchmark's)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +83,14 @@ class EvaluationPlan:
     def protocol(self) -> EvaluationProtocol:
         """All that another checkpoint's evaluation must share to be comparable; the plan's seed is no part."""
         scorer, limits = self.benchmark.scorer(), self.limits
+        most_turns = self.benchmark.max_turns
         return EvaluationProtocol(
             benchmark=f"{self.benchmark.name}-v{self.benchmark.version}",
             split=self.split,
             items_digest=digest_of(list(self.items)),
             sampling=self.sampling or self.benchmark.sampling,
             attempts=self.benchmark.attempts if self.attempts is None else self.attempts,
-            max_turns=min(self.benchmark.max_turns, limits.max_turns or self.benchmark.max_turns),
+            max_turns=most_turns if limits.max_turns is None else min(most_turns, limits.max_turns),
             environment=self.benchmark.environment_version(),
             scorer=f"{scorer.name}-v{scorer.version}",
             dtype=self.dtype,

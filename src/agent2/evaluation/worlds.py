@@ -48,6 +48,12 @@ class _Call(Generic[AnswerT]):
     ask: Callable[[], AnswerT]
 
 
+def turn_cap(world: Environment, most: int) -> int:
+    """The lower of `most` and the world's own `max_turns`, for worlds that have one and refuse to go on beyond it."""
+    own: int | None = getattr(world, "max_turns", None)
+    return most if own is None else min(most, own)
+
+
 def is_remote(world: Environment) -> bool:
     """Whether a world is called in two halves."""
     return hasattr(world, "begin_act")

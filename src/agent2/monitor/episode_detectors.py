@@ -22,6 +22,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "unterminated_share": "messages that never end",
         "invalid_share": "actions that the world does not understand",
         "repeated_share": "actions that repeat the one before",
+        "stutter_share": "messages that stutter",
     }
 )
 """What a collapse can look like, the surest sign first."""

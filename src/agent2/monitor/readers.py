@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agent2.errors import ConfigError
+from agent2.installation import extra_words
 from agent2.monitor.series import Reading, TrainingLog, assemble, canonical_name
 from agent2.records import JsonValue
 
@@ -150,8 +151,7 @@ def _tensorboard(path: Path) -> Iterator[Reading]:
         )
     except ImportError as error:
         raise ConfigError(
-            f"{path}: reading TensorBoard events needs the extra `tensorboard`: "
-            "pip install 'agent2-rl-bench[tensorboard]'"
+            f"{path}: reading TensorBoard events needs tensorboard; {extra_words('tensorboard')}"
         ) from error
     for folder in sorted({file.parent for file in path.glob(f"**/{_EVENTS}*")}):
         accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})

@@ -39,6 +39,7 @@ MEANING: MappingProxyType[str, str] = MappingProxyType(
         "invalid_share": "share of invalid actions",
         "unterminated_share": "share of messages cut off",
         "repeated_share": "share of messages that repeat the one before",
+        "stutter_share": "share of messages in which a run of letters comes again at once",
         "signal_share": "share of groups with different rewards",
         "foreign_share": "share of learned tokens that were not drawn",
         "logprob_gap": "largest difference between sampler and trainer, nats",

@@ -34,7 +34,7 @@ class Danger(StrEnum):
     LOOPHOLE = "loophole"
     """Reward and KL up, entropy and primary metric down."""
     FORMAT_COLLAPSE = "format_collapse"
-    """Messages that are invalid, cut off or repeated take over."""
+    """Messages that are invalid, cut off, repeated or stuttering take over."""
     SIGNAL_LOST = "signal_lost"
     """Groups no longer differ although the task is not solved."""
     FOREIGN_TOKENS = "foreign_tokens"
@@ -120,7 +120,7 @@ class MonitorSettings(StrictModel):
     unterminated_rise: float = Field(default=0.1, gt=0, le=1)
     """Added share of messages that never end which makes a collapse."""
     bad_message_rise: float = Field(default=0.25, gt=0, le=1)
-    """Added share of invalid or repeated messages which makes a collapse."""
+    """Added share of invalid, repeated or stuttering messages which makes a collapse."""
     signal_floor: float = Field(default=0.1, ge=0, le=1)
     """Share of groups with different rewards below which nothing is learned any more."""
     solved: float = Field(default=0.95, ge=0, le=1)

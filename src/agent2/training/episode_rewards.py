@@ -1,7 +1,8 @@
 """What an episode is worth, whether it counts in the loss, and what a batch of them says about the policy.
 
 An episode that broke has no reward (None), which is never a zero. Those that are left out of the loss are counted
-by their reason. Gamma decay: success in T turns is worth `decay ** (T - 1)`.
+by their reason; truncated are those that the context or the limit of a message ended, never those that merely hit the
+turn cap. Gamma decay: success in T turns is worth `decay ** (T - 1)`.
 """
 
 from collections import Counter
@@ -96,7 +97,7 @@ def _excluded(episode: Episode, success: float | None, settings: OnlineGrpoSetti
         return Excluded.FAILED
     if settings.max_episode_tokens is not None and episode.n_tokens > settings.max_episode_tokens:
         return Excluded.TOO_LONG
-    is_cut = episode.ending is Ending.CONTEXT or episode.n_unterminated > 0
+    is_cut = episode.ending is Ending.CONTEXT or episode.last_is_unterminated
     if settings.mask_truncated and is_cut and not success:
         return Excluded.TRUNCATED
     if settings.mask_capped and episode.ending is Ending.TURN_CAP:
@@ -126,6 +127,7 @@ def _measures(episodes: Sequence[Episode], successes: Sequence[float | None]) ->
         "invalid_share": sum(map(_invalid, episodes)) / n_turns if knows_invalid else float("nan"),
         "unterminated_share": sum(e.n_unterminated for e in episodes) / n_turns,
         "repeated_share": sum(e.n_repeated for e in episodes) / n_turns,
+        "stutter_share": sum(e.n_stuttering for e in episodes) / n_turns,
         "capped_share": sum(e.ending is Ending.TURN_CAP for e in ended) / max(1, len(ended)),
         "retried_share": sum(e.retries > 0 for e in episodes) / len(episodes),
     }

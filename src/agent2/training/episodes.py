@@ -3,19 +3,24 @@
 A conversation only ever grows: the next prompt is the last one, the drawn tokens and the world's reply as token
 ids (`chat_tokens`), so that the trainer learns exactly the tokens that were drawn and a sampler with a cache that
 survives turns computes nothing twice. The loop is that of scoring: the world is told each message, and an episode
-ends when the world says so, at the turn cap, or when the context has no room for another message.
+ends when the world says so, at the turn cap (the world's own where that is lower: beyond it lies no loss but a fault),
+or when the context has no room for another message. Worlds that work in other processes do so side by side
+(`evaluation.worlds`). The whole history is sent, always: context policies are for evaluation only.
 
 Promises: the draws of an episode depend on its seed and the turn only; an environment that breaks is begun anew
 where the fault table allows it, and what still fails is an episode without a reward, never a lost game. Raises
 SamplerFailed when the policy's logits are no numbers any more. Does NOT judge: see `episode_rewards`.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 
 from agent2.errors import FAULT_POLICY, EnvironmentFailed, Fault, SamplerFailed
+from agent2.evaluation.worlds import act_all, reset_all, turn_cap
 from agent2.records import (
     Completion,
     Environment,
@@ -23,6 +28,7 @@ from agent2.records import (
     JsonValue,
     Sampler,
     SamplingSettings,
+    Step,
     StopReason,
     derive_seed,
 )
@@ -30,6 +36,9 @@ from agent2.training.chat_tokens import ChatTokens
 
 RETRIES = 1
 """How often an episode is begun anew."""
+
+STUTTER = re.compile(r"([^\W\d_]{4,20}?)\1|([^\W\d_]{1,3}?)\2{3,}")
+"""Four or more letters twice in a row, or fewer of them four times; digits, rules and blanks are no stutter."""
 
 
 class Ending(StrEnum):
@@ -59,6 +68,7 @@ class PlayLimits:
     """How episodes are played."""
 
     max_turns: int
+    """Where a world's own `max_turns` is lower, that one counts."""
     max_tokens: int
     """Of one message."""
     temperature: float
@@ -83,6 +93,7 @@ class Episode:
     n_unterminated: int = 0
     """Messages cut off at `max_tokens` or by the context."""
     last_is_unterminated: bool = False
+    """Whether the newest message is one of them."""
     state: Mapping[str, JsonValue] = field(default_factory=dict)
     """Of the world at the end."""
     retries: int = 0
@@ -98,6 +109,11 @@ class Episode:
     def n_repeated(self) -> int:
         """Messages that are the same as the one before."""
         return sum(a == b for a, b in zip(self.actions, self.actions[1:], strict=False))
+
+    @property
+    def n_stuttering(self) -> int:
+        """Messages in which a run of letters comes again at once, such as "searchsearch" or "AAAAA"."""
+        return sum(STUTTER.search(action) is not None for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +140,18 @@ def play_episodes(
     began = time.perf_counter()
     generating = 0.0
     episodes = [Episode(start) for start in starts]
-    waiting = list(reversed(episodes))
-    while waiting or table.open:
-        while waiting and len(table.open) < in_flight:
-            table.begin(waiting.pop())
+    waiting = iter(episodes)
+    while True:
+        while (room := in_flight - len(table.open)) and (some := list(islice(waiting, room))):
+            table.begin(some)
         if not table.open:
-            continue
+            break
         asked = time.perf_counter()
         done = sampler.collect()
         generating += time.perf_counter() - asked
         if not done:
             raise SamplerFailed(f"the sampler returned nothing with {len(table.open)} messages in flight")
-        for request, completion in done:
-            table.advance(request, completion)
+        table.advance(done)
     return Played(episodes, time.perf_counter() - began - generating, generating)
 
 
@@ -153,26 +168,37 @@ class _Table:
         self._limits = limits
         self._next_request = 0
 
-    def begin(self, episode: Episode) -> None:
-        try:
-            world = self._make_environment()
-            opening = world.reset(episode.start.item, episode.start.world_seed)
-        except EnvironmentFailed as error:
-            self._fail(episode, error.fault, str(error))
-            return
-        episode.prompt_ids = self._chat.opening(opening)
-        self._ask(episode, world)
+    def begin(self, episodes: Sequence[Episode]) -> None:
+        """Open a world for each and ask for its first message."""
+        starts = [(episode.start.item, episode.start.world_seed) for episode in episodes]
+        for episode, (world, opening) in zip(episodes, reset_all(self._make_environment, starts), strict=True):
+            try:
+                if isinstance(opening, EnvironmentFailed):
+                    raise opening
+                assert world is not None
+                episode.prompt_ids = self._chat.opening(opening)
+                self._ask(episode, world)
+            except EnvironmentFailed as error:
+                self._fail(episode, error.fault, str(error))
 
-    def advance(self, request: int, completion: Completion) -> None:
-        """Give a message to the world; ask for the next one or end the episode."""
-        episode, world = self.open.pop(request)
-        if completion.stop_reason is StopReason.FAULT:
-            self._sampler_fault(episode, completion)
-            return
-        self._take(episode, completion)
+    def advance(self, done: Sequence[tuple[int, Completion]]) -> None:
+        """Give messages to their worlds; for each episode, ask for the next one or end it."""
+        arrived = [(*self.open.pop(request), completion) for request, completion in done]
+        answered = [each for each in arrived if each[2].stop_reason is not StopReason.FAULT]
+        steps = iter(act_all([(world, completion.text) for _, world, completion in answered]))
+        for episode, world, completion in arrived:
+            if completion.stop_reason is StopReason.FAULT:
+                self._sampler_fault(episode, completion)
+            else:
+                self._take(episode, completion)
+                self._hear(episode, world, next(steps))
+
+    def _hear(self, episode: Episode, world: Environment, step: Step | EnvironmentFailed) -> None:
+        """Take in what the world answered; ask for the next message or end the episode."""
         try:
-            step = world.act(completion.text)
-            if step.done or len(episode.actions) >= self._limits.max_turns:
+            if isinstance(step, EnvironmentFailed):
+                raise step
+            if step.done or len(episode.actions) >= turn_cap(world, self._limits.max_turns):
                 self._end(episode, world, Ending.COMPLETED if step.done else Ending.TURN_CAP)
                 return
             if step.observation is None:
@@ -239,7 +265,7 @@ class _Table:
         episode.n_unterminated, episode.last_is_unterminated = 0, False
         if FAULT_POLICY[fault].retry and episode.retries < RETRIES:
             episode.retries += 1
-            self.begin(episode)
+            self.begin([episode])
             return
         episode.ending = Ending.FAILED
         # a trainer's row needs a token on either side; these count in no loss

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agent2.errors import ConfigError
+from agent2.evaluation.worlds import turn_cap
 from agent2.records import Environment, Item, JsonValue, derive_seed
 
 
@@ -36,6 +37,7 @@ class TraceSettings:
 
     episodes_per_item: int = 2
     max_turns: int = 12
+    """Where a world's own `max_turns` is lower, that one counts."""
     clumsy_share: float = 0.5
     """Of episodes in which the player is clumsy at all."""
     clumsy_rate: float = 0.25
@@ -94,7 +96,7 @@ def _episode(
         {"role": message.role, "content": message.content} for message in world.reset(item, seed)
     ]
     was_possible: dict[str, None] = {}
-    for _ in range(settings.max_turns):
+    for _ in range(turn_cap(world, settings.max_turns)):
         advice = world.ask_expert()
         possible = [action for action in world.admissible() if action not in settings.avoided]
         is_clumsy = rng.random() < rate

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import torch
+
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
@@ -69,7 +71,8 @@ class InteractiveTask:
         settings = PlaySettings(self.me.sampling, self.me.max_turns)
         attempts = [Attempt(item, 0, derive_seed("dev", self.me.sampling.seed, item.id)) for item in self.dev]
         types = {item.id: str(item.payload.get("task_type", "")) for item in self.dev}
-        sampler = HfSampler(checkpoint, max_batch=max_batch)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        sampler = HfSampler(checkpoint, max_batch=max_batch, device=device)
         values: dict[str, list[float]] = defaultdict(list)
         try:
             for scored in play(attempts, sampler, self.benchmark.environment, self.benchmark.scorer(), settings):

@@ -7,6 +7,7 @@ episodes at once. The loss is on the tokens that the policy drew; TRL's GRPOTrai
 log (see `logs`), one line a batch, and TRL's trainer state are written beside out_dir. One torch thread unless
 $AGENT2_THREADS says more; a CUDA device is used if present.
 
+The model is sent the whole history of an episode: context policies (`evaluation.context`) are for evaluation only.
 A group whose episodes all win or all fail teaches nothing: the model must win some games some of the time. Does NOT
 play and train at the same time, and does NOT run on several devices.
 """

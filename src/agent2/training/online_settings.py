@@ -36,6 +36,7 @@ class OnlineGrpoSettings:
     max_tokens: int = 12
     """Of one message of the model."""
     max_turns: int = 12
+    """Where the world's own `max_turns` is lower, that one counts."""
     reward: RewardKind = "binary"
     """binary: 1 for success, else 0. composite: also pays for valid and ended messages, which can be had without
     success; it is there to be compared with, not to be used."""
@@ -51,7 +52,8 @@ class OnlineGrpoSettings:
     mask_observations: bool = True
     """False trains the model to predict the world's words as if it had drawn them: for showing what goes wrong."""
     mask_truncated: bool = False
-    """Leave out lost episodes in which a message was cut off or the context was used up; False: they are failures."""
+    """Leave out lost episodes whose last message was cut off or that used up the context; False: they are failures. One
+    that was cut off earlier and played on is never left out."""
     mask_capped: bool = False
     """Also leave out episodes that hit the turn cap. Then only wins are left and nothing can be learned: for
     showing what goes wrong."""

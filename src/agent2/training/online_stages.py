@@ -5,11 +5,12 @@ For programs in an arena workspace; the training itself is `online_grpo`'s.
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.training.interactive import InteractiveTask, show_line
+from agent2.training.logs import LogLine
 from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
 from agent2.training.online_settings import OnlineGrpoSettings
 from agent2.training.participant import tell
@@ -27,13 +28,25 @@ class OnlineStage:
     """No new batch is begun so many seconds after the agent's start."""
 
 
-def learn_in_stages(task: InteractiveTask, checkpoint: Path, stages: Sequence[OnlineStage], started: float) -> Path:
-    """Play and learn stage by stage, with a submission after each; the last checkpoint.
+Stop = Callable[[LogLine], str | None]
+"""As `OnlineGrpoHooks.stop`."""
 
-    started: `time.monotonic()` of the agent's start.
+
+def learn_in_stages(
+    task: InteractiveTask,
+    checkpoint: Path,
+    stages: Sequence[OnlineStage],
+    started: float,
+    make_watch: Callable[[], Stop],
+) -> Path:
+    """Play and learn stage by stage, with a submission after each; the last good checkpoint.
+
+    started: `time.monotonic()` of the agent's start. make_watch: looks after one stage; what it stops is not
+    submitted, and the next stage goes on from the checkpoint before.
     """
     me = task.me
     for stage in stages:
+        watch = _Watch(make_watch())
         settings = dataclasses.replace(
             stage.settings,
             batches=max(1, round(me.effort * stage.settings.batches)),
@@ -42,8 +55,24 @@ def learn_in_stages(task: InteractiveTask, checkpoint: Path, stages: Sequence[On
             max_seconds=max(1.0, stage.until_s - (time.monotonic() - started)),
         )
         out = me.output / stage.name / "model"
-        report = train_online_grpo(checkpoint, task.train, task.world(), out, settings, OnlineGrpoHooks(show_line))
-        checkpoint = report.checkpoint
+        hooks = OnlineGrpoHooks(show_line, stop=watch)
+        report = train_online_grpo(checkpoint, task.train, task.world(), out, settings, hooks)
         tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
+        if watch.reason is not None:
+            tell(f"{stage.name}: thrown away; going on from {checkpoint}")
+            continue
+        checkpoint = report.checkpoint
         task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
     return checkpoint
+
+
+class _Watch:
+    """Remembers why it stopped a run."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self.reason: str | None = None
+
+    def __call__(self, line: LogLine) -> str | None:
+        self.reason = self._stop(line)
+        return self.reason

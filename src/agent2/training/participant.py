@@ -47,7 +47,7 @@ class Participant:
     max_turns: int = 1
     """Most messages of the model in one episode."""
     effort: float = 1.0
-    """Share of the usual number of games and steps, from $AGENT2_EFFORT: below 1 to try a program out."""
+    """Share of the usual number of online batches, from $AGENT2_EFFORT: below 1 to try a program out."""
 
     def write_design(self, design: dict[str, Any]) -> None:
         """Keep the pipeline design where the report looks for it.

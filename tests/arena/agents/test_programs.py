@@ -130,7 +130,7 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, name, n_submissions
 @pytest.mark.parametrize(
     ("name", "notes"),
     [
-        ("static-only", ["static data only"]),
+        ("static-only", ["static data only, learning rate 3e-05"] + ["static data only"] * 2),
         ("sft", ["sft on"]),
         ("grpo", ["warm-up on", "grpo, learning", "grpo, settling"]),
         ("sft-grpo", ["sft on", "grpo, learning", "grpo, settling"]),

@@ -24,13 +24,14 @@ from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import child
 from agent2.arena.grader.drafts import draft_of
 from agent2.arena.grader.evaluator import ChildEvaluator, Program, log_of
-from agent2.arena.grader.job import EvaluationJob, EvaluationStopped
+from agent2.arena.grader.job import EvaluationJob, EvaluationStopped, ScoringMachine
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import Fault, SandboxError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.contained import ContainedEnd, EndedBy
 from agent2.sandbox.spec import Mount
 from agent2.sandbox.unsandboxed import Unsandboxed
 from chaos import scripted_child
@@ -143,10 +144,31 @@ def test_a_child_that_is_killed_is_an_infrastructure_fault(make_job, base):
 
 
 def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
-    job = make_job(base, device="no-such-device")
-    outcome = run_in_child(job)
+    job = make_job(base)
+    program = Program(("python", "-c", "raise RuntimeError('no such thing')"))
+    outcome = ChildEvaluator(120.0, program=program)(job, threading.Event())
     assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None
-    assert "no-such-device" in log_of(job.card).read_text()
+    assert "no such thing" in log_of(job.card).read_text() and "no such thing" not in outcome.reason
+
+
+def test_a_model_is_scored_in_the_precision_that_the_trial_says_and_the_card_tells(make_job, base):
+    job = make_job(base, machine=ScoringMachine(dtype="bfloat16", max_batch=4))
+    assert run_in_child(job).fault is None
+    assert read_header(job.card).protocol.dtype == "bfloat16"
+
+
+def test_a_model_is_scored_with_the_gpu_that_the_trial_says_and_no_other(make_job, base, monkeypatch):
+    asked = []
+
+    def contained(request, *_, **__):
+        asked.append(request)
+        return ContainedEnd(EndedBy.ITSELF, 1, b"", 0, None, "it is a test")
+
+    monkeypatch.setattr("agent2.arena.grader.evaluator.run_contained", contained)
+    run_in_child(make_job(base, machine=ScoringMachine(gpu=3)))
+    run_in_child(make_job(base))
+    assert [request.gpus for request in asked] == [(3,), ()]
+    assert [EvaluationJob.model_validate_json(request.stdin).machine.device for request in asked] == ["cuda", "cpu"]
 
 
 def test_stopping_the_grader_ends_the_child(make_job, base):

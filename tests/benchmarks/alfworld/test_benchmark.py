@@ -102,7 +102,17 @@ def test_a_benchmark_that_makes_its_items_takes_no_folder(tmp_path):
         load_benchmark("household", tmp_path)
 
 
-def test_scores_are_told_by_the_six_published_types():
-    views = load_benchmark("alfworld").scorer()
-    assert views.name == "household_won"
-    assert len(TASK_TYPES) == 6
+def test_scores_are_told_by_the_six_published_types(folder):
+    """Real rollouts: games of one type are played by an expert, the others by a player that wins nothing."""
+    benchmark = load_benchmark("alfworld_chat", folder)
+    items = benchmark.items(Split.TRAIN, 24, None)
+    types = [item.payload["task_type"] for item in items]
+    assert len(set(types)) >= 4
+    won = played(benchmark, [item for item in items if item.payload["task_type"] == types[0]], expert)
+    lost = played(benchmark, [item for item in items if item.payload["task_type"] != types[0]], lambda chat: "look")
+    views = [scored.score.views for scored in [*won, *lost]]
+    told = {name: [sum(view[f"{what}_{name}"] for view in views) for what in ("games", "won")] for name in TASK_TYPES}
+    n_won = sum(scored.score.value for scored in won)
+    assert n_won > 0
+    assert told == {name: [types.count(name), n_won if name == types[0] else 0] for name in TASK_TYPES}
+    assert all(sum(view[f"games_{name}"] for name in TASK_TYPES) == 1 for view in views)

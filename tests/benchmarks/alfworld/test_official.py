@@ -57,11 +57,29 @@ def test_half_a_download_says_how_much_is_there(tmp_path):
         OfficialData(tmp_path).first("valid_unseen", 134)
 
 
+def test_of_no_games_none_fewer_are_proposed_and_the_split_is_named(tmp_path):
+    (tmp_path / "a b" / "json_2.1.1" / "valid_seen").mkdir(parents=True)
+    with pytest.raises(ConfigError) as caught:
+        OfficialData(tmp_path / "a b").first("valid_seen", 5, split="test_public")
+    said = str(caught.value)
+    assert "valid_seen holds no playable games, 5 were asked for as test_public" in said and "--set" not in said
+    assert f"ALFWORLD_DATA='{tmp_path}/a b' alfworld-download" in said
+    assert "-e '.[household]' in the checkout" in said
+    write_trial(tmp_path, "valid_seen", draw(5), "trial_T1")
+    with pytest.raises(
+        ConfigError,
+        match=r"holds 1 playable games, 5 .* as test_public.*--set task\.n_items\.test_public=1;",
+    ):
+        OfficialData(tmp_path).first("valid_seen", 5, split="test_public")
+
+
 def test_a_file_that_breaks_off_is_named(tmp_path):
     where = write_trial(tmp_path, "train", draw(5), "trial_T1")
     text = (where / "game.tw-pddl").read_text()
     (where / "game.tw-pddl").write_text(text[: len(text) // 2])
-    with pytest.raises(ConfigError, match=r"game\.tw-pddl: is cut off or no JSON .*alfworld-download -f"):
+    with pytest.raises(
+        ConfigError, match=r"game\.tw-pddl: is cut off or no JSON .*ALFWORLD_DATA=.*alfworld-download -f"
+    ):
         OfficialData(tmp_path).first("train", 1)
     (where / "game.tw-pddl").write_text("[]")
     with pytest.raises(ConfigError, match="an object is needed"):
@@ -70,7 +88,7 @@ def test_a_file_that_breaks_off_is_named(tmp_path):
 
 def test_a_game_file_of_another_engine_is_named(tmp_path):
     where = write_trial(tmp_path, "train", draw(5), "trial_T1", grammar=None)
-    with pytest.raises(ConfigError, match=rf"{where.name}.*lacks grammar.*alfworld-download"):
+    with pytest.raises(ConfigError, match=rf"{where.name}.*lacks grammar.*alfworld-download -f"):
         OfficialData(tmp_path).first("train", 1)
 
 

@@ -1,9 +1,44 @@
+import json
+
 import pytest
 
-from agent2.benchmarks.alfworld.prompts import examples, react_opening, read_examples
+from agent2.benchmarks.alfworld.prompts import (
+    OWN_PROMPTS,
+    examples,
+    in_installed_words,
+    published_examples,
+    react_opening,
+    read_examples,
+    unknown_commands,
+)
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import OBSERVATION_SLOT
+from agent2.errors import ConfigError
+
+OLD = """You are in the middle of a room. Looking quickly around you, you see a shelf 1.
+Your task is to: put a hot mug in shelf.
+> think: I need to put mug 1 in/on shelf 1.
+OK.
+>go to desk 1
+On the desk 1, you see a mug 1.
+> take mug 1 from desk 1
+You pick up the mug 1 from the desk 1.
+> heat mug 1 with microwave 1
+You heat the mug 1 using the microwave 1.
+> put mug 1 in/on shelf 1
+You put the mug 1 in/on the shelf 1.
+> use desklamp 1
+You turn on the desklamp 1.
+> look
+"""
+"""An example in the words of alfworld before 0.4.0."""
+
+
+def write_authors_file(folder, example=OLD):
+    keys = ("put", "clean", "heat", "cool", "examine", "puttwo")
+    (folder / OWN_PROMPTS).write_text(json.dumps({f"react_{key}_{n}": example for key in keys for n in range(3)}))
+    return folder
 
 
 @pytest.mark.parametrize("record", read_examples(), ids=lambda record: record["task_type"])
@@ -31,3 +66,35 @@ def test_a_prompt_is_two_examples_and_then_the_game():
     text = message["content"]
     assert text.index(first) < text.index(second) < text.index(OBSERVATION_SLOT)
     assert text.count("> think:") >= 4
+
+
+def test_old_placements_are_read_in_the_words_of_the_installed_engine_and_nothing_else_changes(tmp_path):
+    assert unknown_commands(OLD) == ["put mug 1 in/on shelf 1"]
+    (first, second), *_ = published_examples(write_authors_file(tmp_path)).values()
+    assert first == second == in_installed_words(OLD)
+    changed = [(old, new) for old, new in zip(OLD.splitlines(), first.splitlines(), strict=True) if old != new]
+    assert changed == [
+        ("> put mug 1 in/on shelf 1", "> move mug 1 to shelf 1"),
+        ("You put the mug 1 in/on the shelf 1.", "You move the mug 1 to the shelf 1."),
+    ]
+
+
+def test_a_translated_placement_is_carried_out_and_answered_as_the_example_says():
+    record = read_examples()[0]
+    move, reply = record["lines"][-1]
+    _, thing, number, _, place, place_number = move.split()
+    old = f"> put {thing} {number} in/on {place} {place_number}\n"
+    old += f"You put the {thing} {number} in/on the {place} {place_number}."
+    assert in_installed_words(old) == f"> {move}\n{reply}"
+
+
+def test_every_action_of_every_example_is_a_command_of_the_installed_grammar():
+    texts = [text for pair in examples().values() for text in pair]
+    assert [unknown_commands(text) for text in texts] == [[]] * 12
+    assert unknown_commands(in_installed_words(OLD)) == []
+
+
+def test_an_example_with_a_command_that_nobody_knows_is_refused(tmp_path):
+    write_authors_file(tmp_path, "> toggle desklamp 1\nYou turn it on.")
+    with pytest.raises(ConfigError, match=r"toggle desklamp 1.*does not know; correct that line, or remove"):
+        published_examples(tmp_path)

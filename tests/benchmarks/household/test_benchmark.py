@@ -3,6 +3,8 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.household.players import expert, random_player
 from agent2.benchmarks.household.rows import layout_key
+from agent2.contract.rollout_numbers import number_of, parse_measure
+from agent2.environments.household.faults import REPLIES, FaultKind
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import ADMISSIBLE_MARK, HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError
@@ -18,7 +20,7 @@ def items_of(name, split, n):
 
 def played(benchmark, items, reply, environment=None):
     settings = PlaySettings(benchmark.sampling, benchmark.max_turns)
-    attempts = [Attempt(item, 0, 0) for item in items]
+    attempts = [Attempt(item, 0, seed) for seed, item in enumerate(items)]
     make = environment or benchmark.environment
     return list(play(attempts, ScriptedSampler(reply, capacity=1), make, benchmark.scorer(), settings))
 
@@ -121,3 +123,57 @@ def test_the_random_player_is_a_function_of_the_chat():
     assert random_player(chat) == random_player(chat)
     drawn = {random_player([Message("user", str(n)), *chat]) for n in range(40)}
     assert drawn == {"go to bed 1", "look", "inventory"}
+
+
+RECOVERY = "ratio:tool_errors_recovered/tool_errors"
+
+
+def careful(chat):
+    """The expert, who after a denial or an empty reply looks around, and then goes on with what had failed."""
+    if chat[-1].content in (REPLIES[FaultKind.PERMISSION_DENIED], REPLIES[FaultKind.EMPTY_RESULT]):
+        return "look"
+    if len(chat) > 3 and chat[-3].content == REPLIES[FaultKind.PERMISSION_DENIED]:
+        return chat[-4].content
+    return expert(chat)
+
+
+def stunned(chat):
+    """The expert until something fails, then nothing but nonsense."""
+    return "dance" if any(message.content in REPLIES.values() for message in chat) else expert(chat)
+
+
+def measured(results, name):
+    """A suite's measure over rollouts of one attempt each: sum of the numbers over sum of the wholes."""
+    rule = parse_measure(name)
+    pairs = [number_of(rule, scored, scored.score.value) for scored in results]
+    return sum(number for number, _ in pairs) / sum(whole for _, whole in pairs)
+
+
+def test_faulty_games_tell_a_player_that_recovers_from_one_that_does_not():
+    benchmark, items = load_benchmark("household_faulty"), items_of("household_faulty", Split.DEV, 60)
+    results = {player: played(benchmark, items, player) for player in (careful, stunned)}
+    assert measured(results[careful], RECOVERY) == 1.0
+    assert measured(results[stunned], RECOVERY) == 0.0
+    assert 0.1 < measured(results[careful], "any:tool_errors") < 0.5
+    assert measured(results[careful], "score") > measured(results[stunned], "score") + 0.1
+    met = {turn.observation for scored in results[careful] for turn in scored.rollout.turns} & set(REPLIES.values())
+    assert met == set(REPLIES.values())
+    lost = [scored for scored in results[stunned] if scored.score.views["tool_errors"]]
+    assert all("household_fault_no_recovery" in scored.score.labels for scored in lost)
+
+
+def test_variants_play_the_same_games_under_a_protocol_of_their_own():
+    names = ("household", "household_faulty", "household_listed")
+    assert items_of(names[0], Split.DEV, 5) == items_of(names[1], Split.DEV, 5) == items_of(names[2], Split.DEV, 5)
+    benchmarks = [load_benchmark(name) for name in names]
+    assert len({benchmark.environment_version() for benchmark in benchmarks}) == 3
+    assert [benchmark.tool_protocol["fault_rate"] for benchmark in benchmarks] == [0.0, 0.3, 0.0]
+    assert [benchmark.tool_protocol["show_admissible"] for benchmark in benchmarks] == [False, False, True]
+
+
+def test_listed_games_name_the_possible_commands_after_every_observation():
+    benchmark = load_benchmark("household_listed")
+    results = played(benchmark, items_of("household_listed", Split.DEV, 10), random_player)
+    assert all(scored.score.views["invalid_share"] == 0.0 for scored in results)
+    going_on = [turn for scored in results for turn in scored.rollout.turns[:-1]]
+    assert all(ADMISSIBLE_MARK in turn.observation for turn in going_on)

@@ -161,7 +161,7 @@ def test_a_metric_outside_0_to_1_is_no_score(tmp_path):
 def test_the_zipped_form_needs_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai", None)
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
-    with pytest.raises(ConfigError, match=r"agent2-rl-bench\[inspect\]"):
+    with pytest.raises(ConfigError, match=r"install the extra inspect: .*convert the file"):
         read_inspect(tmp_path / "log.eval")
 
 

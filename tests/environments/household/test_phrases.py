@@ -81,13 +81,13 @@ def test_expressions_cannot_do_anything_else(expression):
 
 
 def test_a_grammar_that_calls_itself_forever_is_refused():
-    with pytest.raises(GameBroken, match="does not come to an end"):
+    with pytest.raises(GameBroken, match=r"does not come to an end.*alfworld-download -f"):
         said("#seen# again")
 
 
 def test_a_sentence_that_is_missing_is_named():
     book = Phrasebook({}, {"a": (Rule(None, (Call("b"),)),)}, ())
-    with pytest.raises(GameBroken, match="no sentence for 'b'"):
+    with pytest.raises(GameBroken, match=r"no sentence for 'b'.*alfworld-download -f"):
         book.say([Text("x"), Call("a")], Scope(FactList(), {}, {}))
 
 

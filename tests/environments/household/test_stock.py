@@ -8,7 +8,7 @@ from agent2.errors import ConfigError
 
 def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "alfworld.info", None)
-    with pytest.raises(ConfigError, match=r"'alfworld'.*pip install 'agent2-rl-bench\[household\]'"):
+    with pytest.raises(ConfigError, match=r"'alfworld'.*install the extra household: pip install .*\.\[household\]"):
         part("alfworld.info")
 
 

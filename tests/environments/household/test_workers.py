@@ -9,6 +9,7 @@ from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.worlds import act_all, reset_all
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Fault, Item, RolloutStatus, SamplingSettings, Score
 from household_games import game_item, games
@@ -54,12 +55,11 @@ def test_an_episode_in_a_process_is_the_episode_here(workers):
 def test_many_episodes_take_a_turn_at_once(workers):
     many = items(40)
     here = [HouseholdWorld(SETTINGS) for _ in many]
-    there = [workers.world(SETTINGS) for _ in many]
-    openings = workers.reset_all([(world, item, 0) for world, item in zip(there, many, strict=True)])
-    assert openings == [world.reset(item, 0) for world, item in zip(here, many, strict=True)]
+    there, openings = zip(*reset_all(lambda: workers.world(SETTINGS), [(item, 0) for item in many]), strict=True)
+    assert list(openings) == [world.reset(item, 0) for world, item in zip(here, many, strict=True)]
     for _ in range(3):
         commands = [world.admissible()[-1] for world in here]
-        steps = workers.act_all(list(zip(there, commands, strict=True)))
+        steps = act_all(zip(there, commands, strict=True))
         assert steps == [world.act(command) for world, command in zip(here, commands, strict=True)]
     assert there[0].ask_expert() == here[0].ask_expert()
 
@@ -77,7 +77,8 @@ def test_errors_of_the_world_come_through(workers):
     with pytest.raises(EnvironmentFailed, match="already used"):
         other.reset(item, 0)
     other.act("look")
-    assert [type(result) for result in workers.act_all([(other, "look")])] == [EnvironmentFailed]
+    assert other.max_turns == HouseholdWorld(HouseholdSettings(max_turns=1)).max_turns == 1
+    assert [type(result) for result in act_all([(other, "look")])] == [EnvironmentFailed]
 
 
 class WonScorer:
@@ -135,6 +136,22 @@ def test_a_process_that_dies_twice_leaves_a_missing_score():
 
 
 @pytest.mark.slow
+def test_a_process_that_dies_costs_its_own_episodes_and_no_others():
+    many = items(12)
+    here = [HouseholdWorld(SETTINGS) for _ in many]
+    for world, item in zip(here, many, strict=True):
+        world.reset(item, 0)
+    with Workers(2) as workers:
+        there = [world for world, _ in reset_all(lambda: workers.world(SETTINGS), [(item, 0) for item in many])]
+        os.kill(workers.pids[0], signal.SIGKILL)
+        steps = act_all([(world, "look") for world in there])
+        assert len(workers.pids) == 1
+    lost = [step for step in steps if isinstance(step, EnvironmentFailed)]
+    assert 0 < len(lost) < len(many) and all("household worker 0" in str(error) for error in lost)
+    assert all(step in lost or step == world.act("look") for world, step in zip(here, steps, strict=True))
+
+
+@pytest.mark.slow
 def test_a_silent_process_is_given_up_and_replaced():
     with Workers(1, timeout_s=300) as workers:
         item = items(1)[0]
@@ -164,11 +181,11 @@ def test_openings_that_together_are_longer_than_a_pipe_do_not_stop_both_sides(wo
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.alarm(300)
     try:
-        openings = workers.reset_all([(workers.world(SETTINGS), long[n % 2], n) for n in range(48)])
+        begun = reset_all(lambda: workers.world(SETTINGS), [(long[n % 2], n) for n in range(48)])
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    for number, (opening,) in enumerate(openings):
+    for number, (_, (opening,)) in enumerate(begun):
         (alone,) = HouseholdWorld(SETTINGS).reset(long[number % 2], number)
         assert opening == alone
 

@@ -66,13 +66,14 @@ def _play(job: EvaluationJob, info: CheckpointInfo, base: CheckpointInfo) -> Car
         checkpoint_name=job.name,
         checkpoint_digest=info.weights_digest,
         chat_template_digest=base.chat_template_digest,
-        dtype=job.dtype,
+        dtype=job.machine.dtype,
         seed=job.seed,
         attempts=job.attempts,
     )
     folder = job.scratch / "play"
     _assemble(folder, info, base)
-    sampler = HfSampler(folder, dtype=job.dtype, device=job.device)
+    machine = job.machine
+    sampler = HfSampler(folder, machine.max_batch, machine.dtype, machine.device)
     try:
         return evaluate(plan, sampler, job.card)
     finally:

@@ -103,6 +103,7 @@ class ChildEvaluator:
                 *self.program.mounts,
             ),
             limits=_limits(job.base),
+            gpus=job.machine.gpus,
             hidden=self.hidden,
         )
         scratch = str(inside(request, self.sandbox, job.scratch))

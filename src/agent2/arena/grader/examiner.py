@@ -15,7 +15,7 @@ from agent2.arena.budget import Deadline
 from agent2.arena.evidence import SplitScore
 from agent2.arena.grader.admission import without_host_paths
 from agent2.arena.grader.evaluator import Evaluate
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine
 from agent2.arena.grader.snapshot import SnapshotLimits
 from agent2.arena.paths import TrialPaths
 from agent2.errors import FAULT_POLICY, Agent2Error, Fault, SandboxError
@@ -40,6 +40,7 @@ class GraderSettings:
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     seed: int = 0
     threads: int = 1
+    machine: ScoringMachine = field(default_factory=ScoringMachine)
     max_missing: int = 0
     """Rollouts without a score that a score may have."""
 
@@ -139,6 +140,7 @@ class Examiner:
             attempts=question.attempts,
             max_missing=settings.max_missing,
             threads=settings.threads,
+            machine=settings.machine,
         )
 
 

@@ -5,7 +5,7 @@ The hidden items travel in the job, so the child never needs the installation se
 
 from collections import Counter
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +13,26 @@ from agent2.cards.card import CardSummary, Counting
 from agent2.config import StrictModel
 from agent2.errors import Fault
 from agent2.records import Item, Split
+
+
+class ScoringMachine(StrictModel):
+    """What checkpoints are played on when they are scored. The precision is part of the protocol."""
+
+    gpu: int | None = Field(default=None, ge=0)
+    """Number of the GPU, as in /dev/nvidia<number>; None: the CPU."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    max_batch: int = Field(default=64, ge=1)
+    """Most prompts that run at once."""
+
+    @property
+    def device(self) -> str:
+        """As torch names it; the process sees no GPU but this one."""
+        return "cpu" if self.gpu is None else "cuda"
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """What the sandbox has to show."""
+        return () if self.gpu is None else (self.gpu,)
 
 
 class EvaluationJob(StrictModel):
@@ -38,8 +58,7 @@ class EvaluationJob(StrictModel):
     """More rollouts without a score than this make the evaluation a failed one."""
     discard_card: bool = False
     """Begin anew instead of continuing what is there."""
-    device: str = "cpu"
-    dtype: str = "float32"
+    machine: ScoringMachine = ScoringMachine()
     threads: int = Field(default=1, ge=1)
 
 

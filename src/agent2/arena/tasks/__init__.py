@@ -1,4 +1,4 @@
-"""Tasks of the arena, one YAML file each; `--task PATH` takes a user's own."""
+"""Tasks of the arena, one YAML file each; a path in place of a name takes a user's own."""
 
 from enum import IntEnum, StrEnum
 from importlib import resources
@@ -61,6 +61,7 @@ class BudgetSpec(StrictModel):
     wall_clock_s: float = Field(gt=0)
     submissions: int | None = Field(default=None, ge=1)
     gpu_hours: float | None = Field(default=None, ge=0)
+    """Told to the agent, measured and reported; not held: nothing stops an agent that uses more."""
     llm_tokens: int | None = Field(default=None, ge=0)
     llm_dollars: float | None = Field(default=None, ge=0)
 
@@ -113,6 +114,6 @@ def load_task(name_or_path: str) -> TaskSpec:
     if "/" in name_or_path or name_or_path.endswith(".yaml"):
         return load_yaml(Path(name_or_path), TaskSpec)
     if name_or_path not in task_names():
-        raise unknown_name("task", name_or_path, task_names(), "--task")
+        raise unknown_name("task", name_or_path, task_names())
     with resources.as_file(resources.files("agent2.arena.tasks") / f"{name_or_path}.yaml") as path:
         return load_yaml(path, TaskSpec)

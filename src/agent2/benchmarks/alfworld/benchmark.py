@@ -71,7 +71,7 @@ class Alfworld:
                 f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
             )
         if (split, n) not in self._games:
-            self._games[split, n] = OfficialData(self._root).first(FOLDERS[split], n, PARTS[split])
+            self._games[split, n] = OfficialData(self._root).first(FOLDERS[split], n, PARTS[split], split.value)
         texts = published_examples(self._root) if self.protocol is Protocol.REACT else None
         return [self._item(found, split, texts) for found in self._games[split, n]]
 

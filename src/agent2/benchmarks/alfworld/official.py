@@ -10,6 +10,7 @@ task types); what is missing or cut off is an error that names the command and t
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +20,7 @@ import msgspec
 
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.errors import ConfigError, EnvironmentFailed
+from agent2.installation import extra_words
 from agent2.records import JsonValue
 
 VARIABLE = "ALFWORLD_DATA"
@@ -66,15 +68,18 @@ class OfficialData:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def first(self, folder: str, n: int, is_wanted: Callable[[str], bool] = lambda place: True) -> list[OfficialGame]:
+    def first(
+        self, folder: str, n: int, is_wanted: Callable[[str], bool] = lambda place: True, split: str = ""
+    ) -> list[OfficialGame]:
         """The first n playable games of a folder, of those whose place is wanted.
 
-        Raises ConfigError if there is no such data, a file cannot be read, or there are fewer.
+        split: what a message calls those. Raises ConfigError if there is no such data, a file cannot be read, or
+        there are fewer.
         """
         places = [place for place in self._places(folder) if is_wanted(place)]
         found = list(islice((game for place in places if (game := self._read(place)) is not None), n))
         if len(found) < n:
-            raise self._too_few(folder, n, len(found), places)
+            raise self._too_few(folder, n, len(found), places, split)
         return found
 
     def _places(self, folder: str) -> list[str]:
@@ -92,44 +97,48 @@ class OfficialData:
         folder = self.root / FOLDER / place
         if not (folder / GAME_FILE).is_file():
             return None
-        data, trajectory = _read_json(folder / GAME_FILE), _read_json(folder / TRAJECTORY_FILE)
+        data, trajectory = self._read_json(folder / GAME_FILE), self._read_json(folder / TRAJECTORY_FILE)
         task_type = trajectory.get("task_type")
         if task_type not in TASK_TYPES or not data.get("solvable"):
             return None
         try:
             return OfficialGame(place, Game.from_file(data, str(task_type)))
         except EnvironmentFailed as error:
-            raise ConfigError(f"{folder / GAME_FILE}: {error}") from error
+            raise ConfigError(f"{folder / GAME_FILE}: {error} ({self._variable()} names this folder to it)") from error
 
-    def _too_few(self, folder: str, n: int, n_found: int, places: list[str]) -> ConfigError:
+    def _too_few(self, folder: str, n: int, n_found: int, places: list[str], split: str) -> ConfigError:
         n_without = sum(not (self.root / FOLDER / place / GAME_FILE).is_file() for place in places)
         without = f" ({n_without} of {len(places)} trial folders have no {GAME_FILE})" if n_without else ""
+        fewer = f", or ask for fewer with --set task.n_items.{split or '<split>'}={n_found}" if n_found else ""
+        asked = f"{n} were asked for{f' as {split}' if split else ''}"
         return ConfigError(
-            f"ALFWorld: {self.root / FOLDER / folder} holds {n_found} playable games{without}, {n} were asked for; the "
-            f"published folder has {PUBLISHED_GAMES[folder]}: the download is not complete, or ask for fewer with "
-            f"--set task.n_items.<split>={max(n_found, 1)}; {self._advice()}"
+            f"ALFWorld: {self.root / FOLDER / folder} holds {n_found or 'no'} playable games{without}, {asked}; "
+            f"the published folder has {PUBLISHED_GAMES[folder]}: the download is not complete{fewer}; "
+            f"{self._advice()}"
         )
 
     def _advice(self) -> str:
         return (
-            f"get them with: {VARIABLE}={self.root} alfworld-download (from pip install 'agent2-rl-bench[household]'), "
+            f"get them with: {self._variable()} alfworld-download (where it is missing, {extra_words('household')}), "
             f"and name the folder with --data or the variable {VARIABLE}"
         )
 
+    def _variable(self) -> str:
+        """Tells the downloader which folder is meant, for a shell."""
+        return f"{VARIABLE}={shlex.quote(str(self.root))}"
 
-def _read_json(path: Path) -> dict[str, JsonValue]:
-    try:
-        value = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); get the data anew with alfworld-download"
-        ) from error
-    except msgspec.DecodeError as error:
-        raise ConfigError(
-            f"{path}: is cut off or no JSON ({error}); the download broke off: run alfworld-download -f again"
-        ) from error
-    if not isinstance(value, dict):
-        raise ConfigError(
-            f"{path}: holds a {type(value).__name__}, an object is needed; run alfworld-download -f again"
-        )
-    return value
+    def _read_json(self, path: Path) -> dict[str, JsonValue]:
+        again = f"{self._variable()} alfworld-download -f"
+        try:
+            value = msgspec.json.decode(path.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror}); get the data anew with: {again}") from error
+        except msgspec.DecodeError as error:
+            raise ConfigError(
+                f"{path}: is cut off or no JSON ({error}); the download broke off: unpack it again with: {again}"
+            ) from error
+        if not isinstance(value, dict):
+            raise ConfigError(
+                f"{path}: holds a {type(value).__name__}, an object is needed; unpack it again with: {again}"
+            )
+        return value

@@ -5,6 +5,9 @@ Three sizes under three names: `household` (tiny; a model of under a million wei
 splits share no room with the same goal, and hidden ones derive from the installation secret. Completions are drawn
 at temperature 1, one attempt a game, as the policy that is trained is sampled.
 
+Two further names play the games of `household` otherwise: in `household_faulty` a command now and then fails on
+purpose, so that recovery can be measured; in `household_listed` every observation ends with the possible commands.
+
 Promises: no item holds a walkthrough or anything else that was made by solving its game. Does NOT compare with
 published ALFWorld scores: rooms, texts and models are our own.
 """
@@ -15,9 +18,14 @@ from agent2.benchmarks.household.generate import game_of, opening, source_of
 from agent2.benchmarks.household.layout import Layout
 from agent2.benchmarks.household.rows import item_of_row, row_of
 from agent2.benchmarks.household.worlds import size_of
+from agent2.environments.household.faults import HouseholdFaults
 from agent2.environments.household.world import NAME, VERSION, HouseholdSettings, HouseholdWorld
 from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer
+
+NO_FAULTS = HouseholdFaults()
+SOME_FAULTS = HouseholdFaults(rate=0.3)
+"""As often as calls fail in `mini_apis`; all kinds alike, among the first four possible commands of a game."""
 
 
 class Household:
@@ -29,12 +37,14 @@ class Household:
     sampling = SamplingSettings(temperature=1.0, max_tokens=12)
     attempts = 1
     size_name = "tiny"
+    faults = NO_FAULTS
+    show_admissible = False
 
     def __init__(self) -> None:
         self._size = size_of(self.size_name)
         self._source = source_of(self._size)
         self.max_turns = self._size.max_turns
-        self.settings = HouseholdSettings(max_turns=self.max_turns)
+        self.settings = HouseholdSettings(self.show_admissible, self.faults, max_turns=self.max_turns)
         self.tool_protocol = self.settings.as_protocol()
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
@@ -84,3 +94,19 @@ class HouseholdFull(Household):
     name = "household_full"
     size_name = "full"
     sampling = SamplingSettings(temperature=1.0, max_tokens=32)
+
+
+class HouseholdFaulty(Household):
+    """The games of `household`; in three of ten a command meets a timeout, a denial or an empty reply, by the seed."""
+
+    name = "household_faulty"
+    faults = SOME_FAULTS
+
+
+class HouseholdListed(Household):
+    """The games of `household` with the possible commands after every observation."""
+
+    name = "household_listed"
+    show_admissible = True
+    context = "drop_admissible"
+    """Old lists are not sent again in an evaluation; all of them can be longer than the tiny model's context."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent2.cards.imports.writing import ForeignLog, unit_score
 from agent2.errors import ConfigError, Fault, unknown_name
+from agent2.installation import extra_words
 from agent2.records import (
     Message,
     Rollout,
@@ -82,8 +83,8 @@ def _through_inspect(path: Path) -> dict[str, Any]:
         from inspect_ai.log import read_eval_log  # the extra is needed for this form only
     except ImportError as error:
         raise ConfigError(
-            f"{path}: reading .eval needs the extra `inspect` (pip install 'agent2-rl-bench[inspect]'), or convert it: "
-            "inspect log convert --to json"
+            f"{path}: reading .eval needs inspect-ai; {extra_words('inspect')}, or convert the file where it is "
+            "installed: inspect log convert --to json"
         ) from error
     loaded: dict[str, Any] = read_eval_log(str(path)).model_dump(mode="json")
     return loaded

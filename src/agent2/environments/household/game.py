@@ -7,6 +7,7 @@ the ones that the alfworld wheel ships, so a game is a few kilobytes and travels
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from agent2.environments.household.stock import stock
 from agent2.errors import EnvironmentFailed, shown
@@ -26,6 +27,9 @@ GOAL_SLOT = "UNKNOWN GOAL"
 """Stands in the wheel's grammar where a game's goal belongs."""
 _GOAL_LINE = re.compile(r'(?<="Your task is to: )(.*?)(?=\.?")')
 _TEMPLATE = re.compile(r'^action (\w+) \{\s*template :: "([^"]*)"', re.MULTILINE)
+_DECLARED = re.compile(r"^\s*\(:action (\w+)", re.MULTILINE)
+_SLOT = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
+"""Where a thing's name stands in a template."""
 
 
 class GameBroken(EnvironmentFailed):
@@ -73,7 +77,7 @@ class Game:
         if missing:
             raise GameBroken(
                 f"the game file lacks {', '.join(missing)}: it was made for another engine, or the download broke off; "
-                "get it anew with alfworld-download"
+                "get it anew with alfworld-download -f"
             )
         if not data.get("solvable", True):
             raise GameBroken("the game file says that the game cannot be solved; leave it out")
@@ -81,7 +85,7 @@ class Game:
         found = _GOAL_LINE.search(grammar)
         if found is None:
             raise GameBroken(
-                'the game\'s grammar has no line "Your task is to: ..."; get it anew with alfworld-download'
+                'the game\'s grammar has no line "Your task is to: ..."; get it anew with alfworld-download -f'
             )
         goal = found.group(1)
         open_grammar = grammar[: found.start()] + GOAL_SLOT + grammar[found.end() :]
@@ -118,6 +122,19 @@ class Game:
         return digest_of(self)
 
 
+@cache
+def command_shape() -> re.Pattern[str]:
+    """What a command of the installed engine looks like: its templates, with any "name 1" where a thing is named.
+
+    Templates of actions that the installed domain does not have are left out. Raises ConfigError without the extra.
+    """
+    wheel = stock()
+    declared = set(_DECLARED.findall(wheel.domain))
+    templates = {template for action, template in _TEMPLATE.findall(wheel.grammar) if action in declared}
+    thing = r"[a-z]+ \d+"
+    return re.compile("|".join(thing.join(map(re.escape, _SLOT.split(template))) for template in sorted(templates)))
+
+
 def _check_commands(grammar: str, newest: str) -> None:
     """Raises GameBroken if a grammar words a command otherwise than the installed one does, or lacks it."""
     known = dict(_TEMPLATE.findall(grammar))
@@ -126,5 +143,5 @@ def _check_commands(grammar: str, newest: str) -> None:
             said = "does not know it" if action not in known else f"says {shown(known[action])}"
             raise GameBroken(
                 f"the game has the grammar of another alfworld version: for {action} the installed one says "
-                f"{shown(template)}, the game {said}; get the games anew with alfworld-download"
+                f"{shown(template)}, the game {said}; get the games anew with alfworld-download -f"
             )

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from agent2.errors import ConfigError
+from agent2.installation import extra_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def part(name: str) -> ModuleType:
         except ImportError as error:
             raise ConfigError(
                 f"household games need the package {name.split('.')[0]!r}, which cannot be imported ({error}); "
-                "install it with: pip install 'agent2-rl-bench[household]'"
+                f"{extra_words('household')}"
             ) from error
 
 

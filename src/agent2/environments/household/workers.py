@@ -1,12 +1,13 @@
 """Household episodes in several processes, for when one core is not enough.
 
 The engine plays one turn at a time in a process. `Workers` starts processes that each have an engine; a `WorkerWorld`
-is an ordinary environment whose episode lives in one of them, and `Workers.act_all` lets many episodes take a turn
-at the same time. Episodes are handed out by item, so that all attempts at a game share one process and its memory.
+is an ordinary environment whose episode lives in one of them. `evaluation.worlds` tells many of them what to do before
+it asks any. Episodes are handed out by item, so that all attempts at a game share one process and its memory.
 
 Promises: the same observations and states as `HouseholdWorld`; a process that dies or hangs costs its episodes an
-EnvironmentFailed, which the rollout engine retries once, and is replaced for the next ones. Nothing is written to
-disk and nothing below the user's home is needed.
+EnvironmentFailed, which the rollout engine retries once, and is replaced for the next ones. Nothing below the user's
+home is needed. Each solver of a process (two in an engine) takes 33 MB in the folder for temporary files: a copy of its
+library, whose name is gone once it is loaded and whose space is free when the process ends.
 """
 
 import itertools
@@ -16,9 +17,8 @@ import subprocess
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import IO, TypeVar
 
 import msgspec
@@ -29,8 +29,6 @@ from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step, derive_seed
 
 _T = TypeVar("_T")
-_AHEAD = 16
-"""Requests sent before their replies are read."""
 
 
 class _Process:
@@ -124,6 +122,11 @@ class WorkerWorld:
         self._process: _Process | None = None
         self._episode = 0
 
+    @property
+    def max_turns(self) -> int:
+        """See `HouseholdWorld.max_turns`."""
+        return self._settings.max_turns
+
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
         """See `HouseholdWorld.reset`."""
         self.begin(item, seed)
@@ -200,14 +203,6 @@ class Workers:
         """A fresh world for one episode."""
         return WorkerWorld(self, settings)
 
-    def reset_all(self, starts: Sequence[tuple[WorkerWorld, Item, int]]) -> list[Sequence[Message] | EnvironmentFailed]:
-        """Begin many episodes at once: (world, item, seed) each. An episode that fails gives its error."""
-        return _all([(world, partial(world.begin, item, seed), world.begun) for world, item, seed in starts])
-
-    def act_all(self, actions: Sequence[tuple[WorkerWorld, str]]) -> list[Step | EnvironmentFailed]:
-        """One turn of many episodes at once, at most one each. An episode that fails gives its error."""
-        return _all([(world, partial(world.begin_act, action), world.acted) for world, action in actions])
-
     @property
     def pids(self) -> list[int]:
         """The processes that run now."""
@@ -234,32 +229,6 @@ class Workers:
         episode = next(self._episodes)
         weakref.finalize(world, process.dropped.append, episode)
         return process, episode
-
-
-def _all(calls: Sequence[tuple[WorkerWorld, Callable[[], None], Callable[[], _T]]]) -> list[_T | EnvironmentFailed]:
-    """Send requests ahead of the replies, a few to each process, and collect the replies in order."""
-    results: list[_T | EnvironmentFailed] = []
-    sent: list[EnvironmentFailed | None] = []
-    for number in range(len(calls)):
-        while len(sent) < len(calls) and len(sent) - number < _AHEAD:
-            sent.append(_failure_of(calls[len(sent)][1]))
-        failure = sent[number]
-        if failure is not None:
-            results.append(failure)
-            continue
-        try:
-            results.append(calls[number][2]())
-        except EnvironmentFailed as error:
-            results.append(error)
-    return results
-
-
-def _failure_of(send: Callable[[], None]) -> EnvironmentFailed | None:
-    try:
-        send()
-    except EnvironmentFailed as error:
-        return error
-    return None
 
 
 def _told(value: _T | None) -> _T:

@@ -104,6 +104,11 @@ class HouseholdWorld:
         self._unread: list[str] = []
         """Observations that the expert has not read yet."""
 
+    @property
+    def max_turns(self) -> int:
+        """Most actions that are taken; one more raises."""
+        return self._settings.max_turns
+
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
         """The opening of the item's game; the seed decides on faults.
 

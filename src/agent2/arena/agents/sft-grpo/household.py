@@ -3,7 +3,10 @@
 import dataclasses
 import os
 import time
+from functools import partial
 
+from agent2.monitor.signals import Danger
+from agent2.monitor.stop import stop_at
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.interactive import played_words, read_interactive, show_line
 from agent2.training.online_settings import OnlineGrpoSettings
@@ -14,11 +17,11 @@ from agent2.training.sft import SftSettings, train_sft
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
 IMITATION = SftSettings(
-    epochs=4, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
+    epochs=6, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
 )
 STAGES = (
-    OnlineStage("learning", OnlineGrpoSettings(batches=40, learning_rate=8e-4, seed=SEED), until_s=330),
-    OnlineStage("settling", OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1000), until_s=400),
+    OnlineStage("learning", OnlineGrpoSettings(batches=40, learning_rate=8e-4, seed=SEED), until_s=350),
+    OnlineStage("settling", OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1000), until_s=410),
 )
 """Smaller steps at the end, as success goes up and down by several points at the first rate; games of another seed.
 The assignment has eight minutes."""
@@ -46,4 +49,4 @@ def run(me: Participant) -> None:
     tell(f"{len(traces.rows)} of {traces.n_played} episodes won in {traces.seconds:.0f} s")
     imitated = train_sft(me.base, traces.rows, me.output / "sft" / "model", IMITATION, show_line)
     task.check_and_submit(imitated.checkpoint, f"sft on {len(traces.rows)} traces")
-    learn_in_stages(task, imitated.checkpoint, STAGES, started)
+    learn_in_stages(task, imitated.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))

@@ -15,7 +15,7 @@ from agent2.training.sft import SftSettings, train_sft
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
 SETTINGS = SftSettings(
-    epochs=4, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
+    epochs=6, batch_size=16, learning_rate=2e-3, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED
 )
 
 

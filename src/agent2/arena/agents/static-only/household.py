@@ -1,4 +1,4 @@
-"""Household without playing a single game: learns from the openings of the train rows, and submits once.
+"""Household without playing a single game: learns from the openings of the train rows, at three rates, submits each.
 
 From an opening one can tell a first command that is always possible (to go to something that stands there) and no
 more: what comes after it is only known to those who play. This is the control of the task's structural requirement.
@@ -15,12 +15,14 @@ from agent2.training.participant import Participant, tell
 from agent2.training.sft import SftSettings, train_sft
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
-SETTINGS = SftSettings(epochs=1, batch_size=32, learning_rate=3e-5, warmup_steps=5, max_tokens=512, seed=SEED)
+LEARNING_RATES = (3e-5, 3e-4, 2e-3)
+"""From one that hardly moves the weights to that of `sft`: what the data cannot teach, no rate can."""
+SETTINGS = SftSettings(epochs=2, batch_size=16, warmup_steps=20, max_tokens=512, log_every_steps=40, seed=SEED)
 _NAME = re.compile(r"\ba (\w+ \d+)")
 
 
 def run(me: Participant) -> None:
-    """Plan, measure, write rows, train, measure again, submit."""
+    """Plan, measure, write rows; at each rate train from the base, measure and submit."""
     task = read_interactive(me)
     rng = np.random.default_rng(SEED)
     rows = []
@@ -30,12 +32,14 @@ def run(me: Participant) -> None:
     me.write_design(
         {
             "algorithm": "SFT on static data",
-            "hyperparameters": dataclasses.asdict(SETTINGS),
+            "hyperparameters": dataclasses.asdict(SETTINGS) | {"learning_rate": LEARNING_RATES},
             "data_preprocessing": f"the opening of each of {len(rows)} train games with a first command that it allows",
-            "evaluation_protocol": played_words(task, ["before training", "after it"]),
+            "evaluation_protocol": played_words(task, ["before training", "after it at each rate"]),
         }
     )
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev games")
-    report = train_sft(me.base, rows, me.output / "model", SETTINGS, show_line)
-    tell(f"{report.steps} steps in {report.seconds:.0f} s")
-    task.check_and_submit(report.checkpoint, "static data only")
+    for rate in LEARNING_RATES:
+        out = me.output / f"rate-{rate:g}" / "model"
+        report = train_sft(me.base, rows, out, dataclasses.replace(SETTINGS, learning_rate=rate), show_line)
+        tell(f"{report.steps} steps in {report.seconds:.0f} s")
+        task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")

@@ -1,0 +1,87 @@
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agent2.records import SamplingSettings
+from agent2.training import online_stages
+from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.online_stages import OnlineStage, learn_in_stages
+from agent2.training.participant import Participant
+from agent2.training.running import TrainReport
+
+LINES = [{"phase": "grpo", "step": step, "success": 0.5} for step in (2, 4, 6)]
+STAGES = (
+    OnlineStage("learning", OnlineGrpoSettings(batches=40), until_s=300),
+    OnlineStage("settling", OnlineGrpoSettings(batches=20), until_s=400),
+)
+
+
+@dataclass
+class Task:
+    """What `learn_in_stages` needs of an interactive task."""
+
+    me: Participant
+    submitted: list = field(default_factory=list)
+    train: tuple = ()
+
+    def world(self):
+        return None
+
+    def check_and_submit(self, checkpoint, stage):
+        self.submitted.append((checkpoint.parent.name, stage))
+
+
+@pytest.fixture
+def task(tmp_path):
+    sampling = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=9)
+    return Task(Participant(tmp_path, tmp_path, [], [], sampling, 0, "http://none", max_turns=7, effort=0.5))
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Trainings that log three lines and obey the hook, in place of real ones."""
+    seen = []
+
+    def train(model_path, items, make_environment, out_dir, settings, hooks):
+        seen.append((model_path, settings))
+        for line in LINES:
+            hooks.on_log(line)
+            reason = hooks.stop(line)
+            if reason is not None:
+                return TrainReport(out_dir, line["step"], 1.0, out_dir, reason)
+        return TrainReport(out_dir, LINES[-1]["step"], 1.0, out_dir)
+
+    monkeypatch.setattr(online_stages, "train_online_grpo", train)
+    return seen
+
+
+def never():
+    return lambda line: None
+
+
+def test_each_stage_goes_on_from_the_one_before_and_is_submitted(task, runs):
+    last = learn_in_stages(task, Path("/sft"), STAGES, time.monotonic(), never)
+    assert [path for path, _ in runs] == [Path("/sft"), task.me.output / "learning" / "model"]
+    assert task.submitted == [
+        ("learning", "grpo, learning, 6 updates"),
+        ("settling", "grpo, settling, 6 updates"),
+    ]
+    assert last == task.me.output / "settling" / "model"
+
+
+def test_turns_tokens_time_and_effort_are_those_of_the_assignment(task, runs):
+    learn_in_stages(task, Path("/sft"), STAGES, time.monotonic() - 100, never)
+    assert [(s.batches, s.max_turns, s.max_tokens) for _, s in runs] == [(20, 7, 9), (10, 7, 9)]
+    assert [s.max_seconds for _, s in runs] == pytest.approx([200, 300], abs=1)
+
+
+def test_a_stage_that_its_watch_stopped_is_thrown_away_and_told(task, runs, capsys):
+    watches = iter([lambda line: "it collapsed" if line["step"] == 4 else None, lambda line: None])
+    last = learn_in_stages(task, Path("/sft"), STAGES, time.monotonic(), lambda: next(watches))
+    assert [path for path, _ in runs] == [Path("/sft"), Path("/sft")]
+    assert [name for name, _ in task.submitted] == ["settling"]
+    assert last == task.me.output / "settling" / "model"
+    told = capsys.readouterr().out
+    assert "it collapsed" in told and "learning: thrown away; going on from /sft" in told
