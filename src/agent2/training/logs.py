@@ -6,13 +6,13 @@ off), `grad_norm` and `learning_rate` that the trainer measured: what it did not
 
 Online training over episodes (`online_grpo`) adds: `success`; `kl_initial` (nats a token from the initial model;
 `kl` is from the reference); `turns`, `length` and `action_length` (drawn tokens of an episode and of a message); of
-messages `invalid_share`, `unterminated_share` (cut off), `repeated_share` (same as the one before), `stutter_share` (a run of letters comes again at once); of episodes
-`capped_share`, `retried_share`, `masked_failed`, `masked_truncated`, `masked_capped`, `masked_too_long`;
-`signal_share` (groups whose rewards differ); `clip_share` (tokens whose ratio was clipped); `foreign_share` (tokens
-in the loss that the policy did not draw: 0 unless observations are not masked); `logprob_gap` (largest difference
-between sampler and trainer on the same token); `staleness` (updates since the episodes were played);
-`environment_s`, `generation_s`, `training_s`; and for a composite reward `reward_success`, `reward_valid`,
-`reward_format`.
+messages `invalid_share`, `unterminated_share` (cut off), `repeated_share` (same as the one before), `stutter_share` (a
+run of letters comes again at once); of episodes `capped_share`, `retried_share`, `masked_failed`, `masked_truncated`,
+`masked_capped`, `masked_too_long`; `signal_share` (groups whose rewards differ); `clip_share` (tokens whose ratio was
+clipped); `foreign_share` (tokens in the loss that the policy did not draw: 0 unless observations are not masked);
+`logprob_gap` (largest difference between sampler and trainer on the same token); `staleness` (updates since the
+episodes were played); `environment_s`, `generation_s`, `training_s`; and for a composite reward `reward_success`,
+`reward_valid`, `reward_format`.
 """
 
 import json
@@ -45,9 +45,9 @@ _NAMES = MappingProxyType(
     }
 )
 EPISODE_FIELDS = (
-    "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share", "stutter_share",
-    "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped", "masked_too_long",
-    "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s", "training_s",
+    "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
+    "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
+    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s", "training_s",
     "reward_success", "reward_valid", "reward_format",
 )  # fmt: skip
 """Logged under their own names by online training."""
