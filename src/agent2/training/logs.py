@@ -47,8 +47,8 @@ _NAMES = MappingProxyType(
 EPISODE_FIELDS = (
     "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
     "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
-    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s", "training_s",
-    "reward_success", "reward_valid", "reward_format",
+    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s",
+    "training_s", "reward_success", "reward_valid", "reward_format",
 )  # fmt: skip
 """Logged under their own names by online training."""
 _WRITTEN = MappingProxyType({**_NAMES, **{name: name for name in EPISODE_FIELDS}})
