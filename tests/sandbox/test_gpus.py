@@ -62,7 +62,7 @@ def test_without_gpus_none_is_seen(default_runner):
 
 
 def test_a_gpu_that_is_not_there_names_those_that_are(devices, tmp_path):
-    with pytest.raises(SandboxError, match=r"GPU 7: .*nvidia7 does not exist \(GPUs here: 0, 1, 2\).*nvidia-modprobe"):
+    with pytest.raises(SandboxError, match=r"GPU 7: .*nvidia7 does not exist; choose one of 0, 1, 2, or .*modprobe"):
         gpu_devices((0, 7), devices)
     (devices / "nvidia-uvm").unlink()
     with pytest.raises(SandboxError, match=r"GPUs need .*nvidia-uvm.*nvidia-modprobe"):

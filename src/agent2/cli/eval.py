@@ -1,6 +1,5 @@
 """`agent2 eval`: a checkpoint against its control group on a suite; cards, report, decision."""
 
-import difflib
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -102,7 +101,7 @@ def _source(
 ) -> "CheckpointSource":
     """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-    from agent2.errors import ConfigError, unknown_name
+    from agent2.errors import ConfigError, nearest_name, unknown_name
     from agent2.models.sources import find_checkpoint
 
     if name is None:
@@ -110,7 +109,7 @@ def _source(
         raise ConfigError(f"suite {contract.id} names no checkpoint for {flag}; give one{why}")
     if name in BASE_MODELS:
         name = str(ensure_base_model(name, lambda message: steps(message)))
-    elif not Path(name).exists() and difflib.get_close_matches(name, BASE_MODELS, n=1):
+    elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
         raise unknown_name("base model", name, BASE_MODELS, f"{flag}: no folder {name!r}, and")
     return find_checkpoint(name, settings)
 

@@ -15,11 +15,10 @@ Promises: nothing but the rollout is read; a number that is not there is None. A
 the model broke has no numbers at all.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent2.errors import ConfigError, Fault, unknown_name
+from agent2.errors import ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout
 
 Number = Callable[[ScoredRollout, float | None], float | None]
@@ -101,8 +100,10 @@ def is_broken(record: ScoredRollout) -> bool:
 
 def nearest_view(name: str, known: list[str]) -> str:
     """Half a sentence about a view that no rollout has."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"its scores have {', '.join(sorted(known)) or 'no views'}"
+    near = nearest_name(name, known)
+    return (
+        f"did you mean {near!r}?" if near is not None else f"its scores have {', '.join(sorted(known)) or 'no views'}"
+    )
 
 
 def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:

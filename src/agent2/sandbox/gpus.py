@@ -30,10 +30,11 @@ def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Pat
     for number in numbers:
         device = root / f"nvidia{number}"
         if not device.exists():
-            present = ", ".join(str(one) for one in known_gpus(root)) or "none"
+            known = ", ".join(str(one) for one in known_gpus(root))
+            others = f"choose one of {known}, or" if known else "no GPU is known here;"
             raise SandboxError(
-                f"GPU {number}: {device} does not exist (GPUs here: {present}); choose one of these, or load the "
-                f"driver as root: nvidia-modprobe -c {number} -u"
+                f"GPU {number}: {device} does not exist; {others} load the driver as root: "
+                f"nvidia-modprobe -c {number} -u"
             )
         found.append(device)
     for place, name in enumerate(CONTROL_DEVICES):

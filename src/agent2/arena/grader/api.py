@@ -11,7 +11,6 @@ Private scores, items, intervals and paths of the host are in no answer.
 """
 
 import asyncio
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +26,7 @@ from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.connection import Pace
 from agent2.arena.grader.guard import Guard
 from agent2.arena.grader.service import MAX_NOTE, Grader, Receipt
-from agent2.errors import SubmissionError
+from agent2.errors import SubmissionError, nearest_name
 from agent2.records import JsonValue
 
 PACE = Pace()
@@ -231,8 +230,8 @@ async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
     name = str(problem["loc"][-1])
     if problem["type"] == "extra_forbidden":
         known = sorted(SubmitBody.model_fields)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known fields: {', '.join(known)}"
+        near = nearest_name(name, known)
+        hint = f"did you mean {near!r}?" if near is not None else f"known fields: {', '.join(known)}"
         sentence = f"unknown field {name!r}; {hint}"
     elif problem["type"] == "json_invalid" or tuple(problem["loc"]) == ("body",):
         sentence = (
