@@ -1,6 +1,7 @@
 """Every attack of the red team, for real: its control succeeds, and the attempt does not go unpunished."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -27,9 +28,10 @@ PLAYED = [
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    root = tmp_path_factory.mktemp("red-team")
-    with pytest.MonkeyPatch.context() as patch:
+def scene():
+    with TemporaryDirectory(prefix="red-") as place, pytest.MonkeyPatch.context() as patch:
+        root = Path(place)  # short: it holds unix sockets, whose paths end at 107 characters
+        root.chmod(0o755)  # sandboxes run as other users
         patch.setenv("AGENT2_HOME", str(root / "home"))
         with set_scene(root) as made:
             yield made
