@@ -20,13 +20,11 @@ try:
     else:
         resource.prlimit(victim, resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
         os.kill(victim, signal.SIGQUIT)
-        ends_at, size = time.time() + 20, -1
-        while time.time() < ends_at:  # until the kernel has written all of it
-            time.sleep(1)
-            sizes = [os.path.getsize(f"{folder}/{name}") for name in os.listdir(folder) if name.startswith("core")]
-            if sizes and sizes == [size]:
+        ends_at = time.time() + 60
+        while time.time() < ends_at:  # it is a zombie once the kernel has written all of it
+            if open(f"/proc/{victim}/stat").read().rpartition(")")[2].split()[0] == "Z":
                 break
-            size = sizes[0] if sizes else -1
+            time.sleep(0.1)
     for name in os.listdir(folder):
         if name.startswith("core"):
             words = re.findall(rb"marker-[0-9a-f]{16}", open(f"{folder}/{name}", "rb").read())
