@@ -19,7 +19,7 @@ try:
                 dump.write(memory.read(end - start))
     else:
         resource.prlimit(victim, resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
-        os.kill(victim, signal.SIGQUIT)
+        os.kill(victim, signal.SIGABRT)  # SIGQUIT is ignored by what was started in the background
         ends_at = time.time() + 60
         while time.time() < ends_at:  # it is a zombie once the kernel has written all of it
             if open(f"/proc/{victim}/stat").read().rpartition(")")[2].split()[0] == "Z":
