@@ -237,3 +237,18 @@ def test_no_mutation_of_a_sound_folder_gives_another_outcome(tmp_path):
             scramble(rng, rng.choice(sorted(folder.iterdir())))
         n_refused += inspect(folder, base) is not None
     assert 200 < n_refused < 600  # some changes are harmless
+
+
+def test_a_config_that_is_deep_and_wide_is_read_in_memory_that_grows_with_its_size(tmp_path):
+    """Written-out paths of every place would take depth times width: 4 GiB for this file."""
+    key, depth, width = "k" * 200, 900, 60_000
+    deep = f'{{"{key}":' * depth + "[" + ",".join(["[]"] * width) + "]" + "}" * depth
+    folder = write(tmp_path / "deep", config={**CONFIG})
+    raw = (folder / "config.json").read_bytes().rstrip()
+    (folder / "config.json").write_bytes(raw[:-1] + b',"deep":' + deep.encode() + b"}")
+    assert (folder / "config.json").stat().st_size < 500_000
+    tracemalloc.start()
+    inspect(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20

@@ -77,6 +77,40 @@ def edit_config(adapter: Path, **values: object) -> None:
 
 
 @pytest.mark.parametrize(
+    "values",
+    [
+        {"target_modules": r"(.*)*_proj$"},
+        {"target_modules": "all-linear"},
+        {"target_modules": ["q_proj", "(a|a)*b"]},
+        {"target_modules": ["q_proj", 3]},
+        {"target_modules": ["q" * 300]},
+        {"target_modules": {"q_proj": 1}},
+        {"target_modules": [f"q{i}" for i in range(2_000)]},
+        {"exclude_modules": r"(.*.*.*.*.*)*x"},
+        {"modules_to_save": [r"(\w+)*x"]},
+        {"layers_pattern": r"(.*)*", "layers_to_transform": [0]},
+        {"rank_pattern": {r"^(.*)*$": 4}},
+        {"rank_pattern": ["q_proj"]},
+        {"rank_pattern": 7},
+        {"alpha_pattern": {r"(x+x+)+y": 4}},
+    ],
+)
+def test_module_names_that_are_not_literal_are_refused_at_the_door(base, values):
+    """peft would compile them: one of these patterns keeps it busy for ever, which nobody could be charged for."""
+    adapter, _ = make_adapter(base)
+    edit_config(adapter, **values)
+    with pytest.raises(CheckpointError, match="literal module name|without regular expressions|at most 1000"):
+        inspect_checkpoint(adapter)
+
+
+def test_literal_patterns_and_names_of_one_module_are_taken(base, tmp_path):
+    settings = {"target_modules": ["model.layers.0.self_attn.q_proj", "down_proj"], "rank_pattern": {"down_proj": 2}}
+    adapter, expected = make_adapter(base, **settings)
+    merge_adapter(adapter, base, tmp_path / "out")
+    torch.testing.assert_close(logits_of(tmp_path / "out"), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
     ("values", "complaint"),
     [
         ({"peft_type": "IA3"}, "IA3 adapter cannot be merged"),
@@ -87,12 +121,8 @@ def edit_config(adapter: Path, **values: object) -> None:
         ({"r": "many"}, "does not fit the base model"),
         ({"r": 10**12}, "says rank 1000000000000"),
         ({"rank_pattern": {"q_proj": 10**12}}, "says rank 1000000000000"),
-        ({"rank_pattern": 7}, "does not fit the base model"),
-        ({"target_modules": "("}, "does not fit the base model"),
-        ({"target_modules": {"q_proj": 1}}, "adapter weights do not match"),
         ({"trainable_token_indices": [10**9]}, "does not fit the base model"),
         ({"lora_alpha": "much"}, "does not fit the base model"),
-        ({"layers_to_transform": ["x"], "layers_pattern": "["}, "does not fit the base model"),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(base, tmp_path, values, complaint):

@@ -48,6 +48,10 @@ NETWORK_WORDS: Mapping[Network, str] = {
 """The same about the network."""
 
 
+SPARE_EVALUATIONS = 10
+"""Evaluations of full length that always fit in the grading time where submissions are not limited."""
+
+
 class ReplaySource(StrictModel):
     """The recorded trial that a replay takes the LLM's answers from."""
 
@@ -92,6 +96,8 @@ class TrialConfig(StrictModel):
     base_model: str
     evaluation_timeout_s: float = Field(default=600.0, gt=0)
     """Longest that one evaluation may take."""
+    grading_s: float | None = Field(default=None, gt=0)
+    """Seconds for the evaluations of all submissions together; None: `grading_time` says how long that is."""
     scoring: ScoringMachine = ScoringMachine()
     """What submissions and the base model are scored on."""
     memory_gib: float = Field(default=8.0, gt=0)
@@ -106,6 +112,16 @@ class TrialConfig(StrictModel):
 def limits_of(config: TrialConfig) -> Limits:
     """The sandbox limits that the trial's configuration asks for."""
     return Limits(memory_gib=config.memory_gib, processes=config.processes, disk_gib=config.disk_gib)
+
+
+def grading_time(config: TrialConfig) -> float:
+    """Seconds for the evaluations of all submissions together, retries included."""
+    if config.grading_s is not None:
+        return config.grading_s
+    n = config.budget.submissions
+    if n is not None:
+        return (n + 1) * config.evaluation_timeout_s
+    return max(config.budget.wall_clock_s, SPARE_EVALUATIONS * config.evaluation_timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +221,7 @@ def assignment_json(
         "environment": world.environment,
         "benchmark": world.benchmark or task.benchmark,
         "seed": config.seed,
-        "budget": config.budget.model_dump(mode="json"),
+        "budget": {**config.budget.model_dump(mode="json"), "grading_s": grading_time(config)},
         "mode": config.mode.value,
         "paths": {
             "workspace": inside.workspace,
@@ -234,6 +250,7 @@ def assignment_text(
     fields: Mapping[str, object] = {
         "task": config.task,
         "budget": config.budget,
+        "grading_s": grading_time(config),
         "inside": inside,
         "sampling": sampling,
         "world": world or World(),

@@ -23,7 +23,7 @@ from typing import Protocol
 from agent2 import installation
 from agent2.arena.agent_phase import AgentOutcome, attempt, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, world_of
+from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time, world_of
 from agent2.arena.audit import Audited, audit_trial, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.budget import Deadline
@@ -225,6 +225,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
         deadline=deadline,
         max_submissions=config.budget.submissions,
+        grading_s=grading_time(config),
         limits=snapshot_limits(trial.base.path, accept_host_paths=trial.sandbox.name == UNSANDBOXED),
         threads=config.threads,
         machine=config.scoring,

@@ -6,7 +6,7 @@ a stranger's folder copies it first.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONF
 SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+MODULE_NAME = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
+"""A literal name of a module or parameter: nothing that a regular expression reads as more than itself."""
+MODULE_LISTS = ("target_modules", "exclude_modules", "modules_to_save", "target_parameters", "layers_pattern")
+MODULE_PATTERNS = ("rank_pattern", "alpha_pattern")
+"""Keys of an adapter's config that peft would use as regular expressions, or as parts of them."""
+MAX_MODULE_NAMES = 1000
+MAX_MODULE_NAME_CHARS = 200
 MAX_CONFIG_BYTES = 16 << 20
 """Of one file of settings or one chat template."""
 MAX_JSON_BYTES = 64 << 20
@@ -99,7 +106,7 @@ def refuse_code(path: Path, names: set[str]) -> None:
                 "transformers has itself"
             )
         if name in CONFIG_FILES:
-            at = next(_places_of("auto_map", read_json(path / name)), None)
+            at = _place_of("auto_map", read_json(path / name))
             if at is not None:
                 raise CheckpointError(
                     f"{path / name}: {shown(at)} asks for custom code, which is never run; remove it and use a "
@@ -107,19 +114,31 @@ def refuse_code(path: Path, names: set[str]) -> None:
                 )
 
 
-def _places_of(key: str, value: object, at: str = "") -> Iterator[str]:
-    """Dotted paths of a key with a true value anywhere inside a JSON value."""
-    pending = [(at, value)]
+_Way = tuple["_Way | None", str]
+"""The way to a place in a JSON value: the way to what holds it, and the last step. Kept as links, because paths
+written out for every place take memory that grows with depth times width."""
+
+
+def _place_of(key: str, value: object) -> str | None:
+    """Dotted path of a key with a true value anywhere inside a JSON value; None if there is none."""
+    pending: list[tuple[_Way | None, object]] = [(None, value)]
     while pending:
-        at, value = pending.pop()
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                here = f"{at}.{name}" if at else name
-                if name == key and inner:
-                    yield here
-                pending.append((here, inner))
-        elif isinstance(value, list):
-            pending.extend((f"{at}[{i}]", inner) for i, inner in enumerate(value))
+        way, inner = pending.pop()
+        if isinstance(inner, dict):
+            if inner.get(key):
+                return _written_out((way, key))
+            pending.extend(((way, str(name)), part) for name, part in inner.items() if isinstance(part, dict | list))
+        elif isinstance(inner, list):
+            pending.extend(((way, f"[{i}]"), part) for i, part in enumerate(inner) if isinstance(part, dict | list))
+    return None
+
+
+def _written_out(way: _Way | None) -> str:
+    steps: list[str] = []
+    while way is not None:
+        way, step = way
+        steps.append(step)
+    return ".".join(reversed(steps)).replace(".[", "[")
 
 
 def read_model_config(path: Path, names: set[str]) -> dict[str, Any]:
@@ -151,7 +170,33 @@ def read_adapter_config(path: Path, names: set[str]) -> dict[str, Any]:
     config = read_json(path / ADAPTER_CONFIG)
     if not is_class_name(config.get("peft_type")):
         raise CheckpointError(f"{path / ADAPTER_CONFIG}: 'peft_type' is missing; save the adapter with save_pretrained")
+    _require_literal_names(path / ADAPTER_CONFIG, config)
     return config
+
+
+def _require_literal_names(place: Path, config: Mapping[str, Any]) -> None:
+    """Refuse names of modules that are regular expressions: one of them can keep peft busy for ever."""
+    for key in (*MODULE_LISTS, *MODULE_PATTERNS):
+        value = config.get(key)
+        if value is None:
+            continue
+        if key == "layers_pattern" and isinstance(value, str):
+            value = [value]
+        if not isinstance(value, dict if key in MODULE_PATTERNS else list):
+            wanted = "an object with literal module names as keys" if key in MODULE_PATTERNS else "a list of names"
+            raise CheckpointError(f"{place}: {key!r} is {shown(value)}; write {wanted}, without regular expressions")
+        if len(value) > MAX_MODULE_NAMES:
+            raise CheckpointError(
+                f"{place}: {key!r} has {len(value)} names, at most {MAX_MODULE_NAMES} are read; name only the last "
+                "part of each module, as in ['q_proj', 'v_proj']"
+            )
+        for name in value:
+            is_short = isinstance(name, str) and len(name) <= MAX_MODULE_NAME_CHARS
+            if not is_short or not MODULE_NAME.fullmatch(name):
+                raise CheckpointError(
+                    f"{place}: {key!r} contains {shown(name)}, which is not a literal module name; write names such "
+                    "as 'q_proj', without regular expressions"
+                )
 
 
 def is_class_name(value: object) -> bool:

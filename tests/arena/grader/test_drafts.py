@@ -29,19 +29,19 @@ def job(tmp_path, base, hidden_items):
 
 
 def let_a_child_play(job, **changes):
-    """What the child does with the job, in its draft; the score."""
+    """What the child does with the job, in its draft; its outcome."""
     made = take_up(job) / INSIDE_DRAFT
-    return play(job.model_copy(update={"card": made, **changes}), answer_s=0.0).value
+    return play(job.model_copy(update={"card": made, **changes}), answer_s=0.0)
 
 
 def test_a_finished_card_moves_to_its_place_and_is_ours(job):
-    value = let_a_child_play(job)
+    outcome = let_a_child_play(job)
     draft = draft_of(job.card)
     if os.geteuid() == 0:
         for path in (draft / INSIDE_DRAFT, *(draft / INSIDE_DRAFT).iterdir()):
             os.chown(path, 12345, 12345)
     assert has_finished_card(job) and not job.card.exists()
-    hand_over(job, value)
+    hand_over(job, outcome)
     assert not draft.exists() and validate_card(job.card) == []
     assert {path.stat().st_uid for path in (job.card, *job.card.iterdir())} == {os.geteuid()}
 
@@ -49,9 +49,9 @@ def test_a_finished_card_moves_to_its_place_and_is_ours(job):
 def test_a_finished_card_whose_score_was_not_recorded_is_read_again(job):
     hand_over(job, let_a_child_play(job))
     before = (job.card / "card.json").read_bytes()
-    value = let_a_child_play(job)
-    hand_over(job, value)
-    assert (job.card / "card.json").read_bytes() == before and read_summary(job.card).value == value
+    outcome = let_a_child_play(job)
+    hand_over(job, outcome)
+    assert (job.card / "card.json").read_bytes() == before and read_summary(job.card).value == outcome.value
 
 
 def test_a_card_that_is_to_be_discarded_is_made_anew(job):
@@ -115,10 +115,10 @@ def vanish(made, tmp_path):
     "harm", [link_out, link_hard, make_pipe, make_folder, be_a_link, swell, block, flood, change_a_byte, vanish]
 )
 def test_what_is_no_sound_card_of_plain_files_stays_where_it_is(job, tmp_path, harm):
-    value = let_a_child_play(job)
+    outcome = let_a_child_play(job)
     harm(draft_of(job.card) / INSIDE_DRAFT, tmp_path)
     with pytest.raises(CardError):
-        hand_over(job, value)
+        hand_over(job, outcome)
     assert not job.card.exists()
 
 
@@ -139,18 +139,24 @@ def test_the_control_without_harm_is_taken_over(job):
     "changes", [{"name": "submission-2"}, {"seed": 7}, {"split": Split.TEST_PRIVATE}], ids=["name", "seed", "split"]
 )
 def test_the_card_of_another_evaluation_is_not_taken_over(job, changes):
-    value = let_a_child_play(job, **changes)
+    outcome = let_a_child_play(job, **changes)
     with pytest.raises(CardError, match="of another evaluation"):
-        hand_over(job, value)
+        hand_over(job, outcome)
 
 
 def test_the_card_of_other_items_is_not_taken_over(job):
-    value = let_a_child_play(job, items=job.items[1:])
+    outcome = let_a_child_play(job, items=job.items[1:])
     with pytest.raises(CardError, match="of another evaluation"):
-        hand_over(job, value)
+        hand_over(job, outcome)
 
 
-def test_a_score_that_the_card_does_not_say_is_not_taken_over(job):
-    value = let_a_child_play(job)
+@pytest.mark.parametrize(
+    "lie",
+    [{"value": 0.125}, {"low": 0.0}, {"high": 1.0}, {"n_items": 9}, {"n_missing": 1}],
+    ids=lambda lie: next(iter(lie)),
+)
+def test_a_score_that_the_card_does_not_say_is_not_taken_over(job, lie):
+    outcome = let_a_child_play(job)
+    assert outcome.model_copy(update=lie) != outcome
     with pytest.raises(CardError, match="does not say what the child said"):
-        hand_over(job, value + 0.125)
+        hand_over(job, outcome.model_copy(update=lie))

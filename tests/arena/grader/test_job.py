@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from pydantic import ValidationError
 
@@ -15,7 +17,7 @@ def scored(item_id: str, value: float | None, fault: Fault | None = None) -> Sco
 
 
 def outcome(*rollouts: ScoredRollout, max_missing: int = 0) -> EvaluationOutcome:
-    return outcome_of(summarize(rollouts, ReportingRule()), "w" * 64, max_missing)
+    return outcome_of(summarize(rollouts, ReportingRule()), "d" * 64, max_missing)
 
 
 def test_a_full_card_is_a_score_with_its_interval():
@@ -51,7 +53,7 @@ def test_a_broken_models_zeros_are_no_missing_scores():
 
 @pytest.mark.parametrize("fields", [{}, {"value": 0.5}, {"value": 0.5, "fault": "model", "low": 0.1, "high": 0.9}])
 def test_an_outcome_is_a_score_or_a_fault(fields):
-    whole = {"weights_digest": "w"} | fields
+    whole = {"weights_digest": "d" * 64} | fields
     with pytest.raises(ValidationError, match="an outcome is a score or a fault"):
         EvaluationOutcome.model_validate(whole)
 
@@ -71,3 +73,39 @@ def test_a_job_survives_the_way_to_the_child(tmp_path):
     )
     again = EvaluationJob.model_validate_json(job.model_dump_json())
     assert again == job and again.items == items
+
+
+SOUND = {"value": 0.5, "low": 0.25, "high": 0.75, "n_items": 8, "n_missing": 0, "weights_digest": "d" * 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("value", "NaN"),
+        ("low", "NaN"),
+        ("low", "-1e400"),
+        ("high", "1e400"),
+        ("high", "Infinity"),
+        ("low", "0.9"),
+        ("low", "-5"),
+        ("value", "-5"),
+        ("n_items", "-5"),
+        ("n_items", "1" + "0" * 400),
+        ("n_missing", "-1"),
+        ("weights_digest", '"' + "x" * 64 + '"'),
+        ("weights_digest", '"' + "d" * 65 + '"'),
+    ],
+)
+def test_what_no_evaluation_can_return_is_refused(name, text):
+    fields = {key: json.dumps(value) for key, value in SOUND.items()}
+    assert EvaluationOutcome.model_validate_json(as_json(fields)).value == 0.5
+    with pytest.raises(ValidationError):
+        EvaluationOutcome.model_validate_json(as_json({**fields, name: text}))
+
+
+def as_json(fields: dict[str, str]) -> str:
+    return "{" + ",".join(f'"{key}":{text}' for key, text in fields.items()) + "}"
+
+
+def test_a_long_reason_is_cut():
+    assert len(EvaluationOutcome(fault=Fault.MODEL, reason="x" * 10**6).reason) == 4_000

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shutil
 import threading
@@ -11,7 +12,8 @@ from safetensors.numpy import save_file
 from agent2.arena.budget import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.examiner import EvaluationFailed
-from agent2.arena.grader.job import EvaluationStopped
+from agent2.arena.grader import service
+from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.service import Grader
 from agent2.errors import Fault
 from agent2.records import Split
@@ -194,6 +196,73 @@ def test_the_budget_of_submissions_holds_and_refusals_do_not_use_it(make_grader,
     assert grader.submit("output/model").is_accepted
     receipt = grader.submit("output/model")
     assert receipt.is_closed and "the budget of 2 submissions is used up" in receipt.reason
+
+
+def test_a_submission_that_breaks_the_grading_is_charged_like_any_other(make_grader, model):
+    """Else a submission that hangs is evaluated for nothing, again and again."""
+    faults = [broken(Fault.INFRASTRUCTURE)] * 4
+    grader = make_grader(ScriptedEvaluation(faults), max_submissions=2)
+    grader.start()
+    for _ in range(2):
+        assert verdict(grader, grader.submit("output/model").number).fault is Fault.INFRASTRUCTURE
+    assert "the budget of 2 submissions is used up" in refusal(grader)
+
+
+class SlowEvaluation(ScriptedEvaluation):
+    """Takes as long as the job lets it, up to 0.6 s, then has a fault that may be retried."""
+
+    def __call__(self, job, stop):
+        self.jobs.append(job)
+        stop.wait(min(0.6, job.timeout_s or 0.6))
+        return broken(Fault.INFRASTRUCTURE, "it hangs")
+
+
+def test_the_grading_of_all_submissions_together_has_an_end(make_grader, model):
+    evaluate = SlowEvaluation()
+    grader = make_grader(evaluate, grading_s=1.0)
+    numbers = [grader.submit("output/model").number for _ in range(4)]
+    grader.start()
+    records = [verdict(grader, number) for number in numbers]
+    assert [record.fault for record in records] == [Fault.INFRASTRUCTURE] + [Fault.SUBMITTER] * 3
+    assert "1 seconds for the grading of all submissions are used up" in records[-1].reason
+    assert [job.name for job in evaluate.jobs] == ["submission-1"] * 2, "the first one used it up"
+    assert all(job.timeout_s is not None and job.timeout_s <= 1.0 for job in evaluate.jobs)
+    assert "grading of all submissions are used up" in refusal(grader)
+    grader.stop()
+    after = make_grader(evaluate, grading_s=1.0)
+    assert "grading of all submissions are used up" in refusal(after), "a restart gives no new time"
+
+
+def lying(**changes) -> EvaluationOutcome:
+    """An outcome as no evaluation can have it, past the checks on what a child prints."""
+    fields = {"value": 0.5, "low": 0.4, "high": 0.6, "n_items": 8, "n_missing": 0, "weights_digest": "d" * 64}
+    return EvaluationOutcome.model_construct(**fields, fault=None, reason="", is_resumable=False).model_copy(
+        update=changes
+    )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"low": math.nan}, {"value": -5.0}, {"n_items": 10**400}], ids=["nan", "negative", "vast"]
+)
+def test_a_score_that_cannot_be_recorded_ends_in_a_fault_after_one_evaluation(
+    make_grader, model, trial, monkeypatch, changes
+):
+    monkeypatch.setattr(service, "PAUSE_S", 0.01)
+
+    class Liar(ScriptedEvaluation):
+        def __call__(self, job, stop):
+            self.jobs.append(job)
+            return lying(**changes) if job.name == "submission-1" else scored(0.5)
+
+    evaluate = Liar()
+    grader = make_grader(evaluate)
+    grader.start()
+    first, second = (grader.submit("output/model").number for _ in range(2))
+    record = verdict(grader, first)
+    assert (record.state, record.fault, record.score) == (SubmissionState.FAILED, Fault.INFRASTRUCTURE, None)
+    assert "cannot be recorded" in record.reason
+    assert verdict(grader, second).state is SubmissionState.SCORED, "the others go on"
+    assert [job.name for job in evaluate.jobs] == ["submission-1", "submission-2"]
 
 
 def test_a_submitters_fault_is_final_and_never_a_zero(make_grader, model):

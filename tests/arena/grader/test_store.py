@@ -115,7 +115,7 @@ def test_the_queue_is_in_order_of_arrival(path):
     assert store.next_accepted() == second
 
 
-def test_only_what_the_submitter_can_answer_for_counts_against_the_budget(path):
+def test_every_accepted_submission_counts_against_the_budget_and_refused_ones_do_not(path):
     store = GraderStore(path)
     arrive(store)
     arrive(store, fault=Fault.SUBMITTER, reason="refused")
@@ -123,7 +123,7 @@ def test_only_what_the_submitter_can_answer_for_counts_against_the_budget(path):
     store.set_failed(arrive(store), Fault.SUBMITTER, "not finite", 9.0)
     give(store, arrive(store), 0.5)
     assert store.count() == 5
-    assert store.n_charged() == 3
+    assert store.n_charged() == 4
 
 
 def test_threads_may_write_at_once(path):

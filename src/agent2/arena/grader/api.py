@@ -189,7 +189,8 @@ def _describe(grader: Grader, record: SubmissionRecord) -> dict[str, JsonValue]:
         "score": score,
         "baseline_score": baseline,
         "improvement": None if score is None or baseline is None else round(score - baseline, 6),
-        "elapsed_seconds": round(finished_at - record.received_at, 3),
+        # whole seconds: how long a model took over the hidden items is a message from it to the agent
+        "elapsed_seconds": round(finished_at - record.received_at),
         "is_base_copy": record.is_base_copy,
         "fault": None if record.fault is None else record.fault.value,
         "error": record.reason or None,

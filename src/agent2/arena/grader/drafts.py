@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent2.arena.grader.job import EvaluationJob
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.cards.folder import CARD_JSON, is_finished
 from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import CardError
@@ -45,11 +45,11 @@ def take_up(job: EvaluationJob) -> Path:
     return draft
 
 
-def hand_over(job: EvaluationJob, value: float | None) -> None:
+def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
     """Move a finished card from the draft to its place.
 
-    value: what the child said the score is; None: that there is none. Call it when the child is gone. Raises
-    CardError, and moves nothing, for anything but a sound card of this job with this value.
+    outcome: what the child said. Call it when the child is gone. Raises CardError, and moves nothing, for anything
+    but a sound card of this job that says the same.
     """
     draft = draft_of(job.card)
     made = draft / INSIDE_DRAFT
@@ -61,8 +61,11 @@ def hand_over(job: EvaluationJob, value: float | None) -> None:
     asked = (job.name, job.split, digest_of(list(job.items)), job.seed)
     if (header.checkpoint_name, header.protocol.split, header.protocol.items_digest, header.seed) != asked:
         raise CardError(f"{made}: is the card of another evaluation; the evaluation has to be made again")
-    if value is not None and read_summary(made).value != value:
-        raise CardError(f"{made}: does not say what the child said ({value}); the evaluation has to be made again")
+    if outcome.value is not None:
+        card = read_summary(made)
+        said = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
+        if (card.value, card.low, card.high, card.n_items, card.n_missing) != said:
+            raise CardError(f"{made}: does not say what the child said ({said}); the evaluation has to be made again")
     os.rename(made, job.card)
     _remove(draft)
 

@@ -61,6 +61,7 @@ class ChildEvaluator:
 
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
+        timeout_s = self.timeout_s if job.timeout_s is None else min(self.timeout_s, job.timeout_s)
         draft = take_up(job)
         request = self._request(job, draft)
         names = {path: str(inside(request, self.sandbox, path)) for path in (job.checkpoint, job.base, job.scratch)}
@@ -73,14 +74,14 @@ class ChildEvaluator:
         }
         request = replace(request, stdin=job.model_copy(update=seen).model_dump_json().encode())
         try:
-            end = run_contained(request, self.sandbox, timeout_s=self.timeout_s, stop=stop)
+            end = run_contained(request, self.sandbox, timeout_s=timeout_s, stop=stop)
         finally:
             _keep_log(request.log, log_of(job.card))
         if end.ended_by is EndedBy.STOP:
             raise EvaluationStopped
         if end.ended_by is EndedBy.TIMEOUT:
             return _infrastructure(
-                f"the evaluation did not end within {self.timeout_s:g} seconds, so nothing is known about the "
+                f"the evaluation did not end within {timeout_s:.3g} seconds, so nothing is known about the "
                 "score; submit again, and make sure that the model ends its answers"
             )
         outcome = _read_outcome(end)
@@ -169,7 +170,7 @@ def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutc
     if outcome.fault is not None and not has_finished_card(job):
         return outcome
     try:
-        hand_over(job, outcome.value)
+        hand_over(job, outcome)
     except CardError as error:
         logger.exception("%s: the child's card is not taken over", job.name)
         if outcome.fault is not None:

@@ -4,6 +4,7 @@ An evaluation that cannot be produced ends in a fault with a reason; nothing her
 """
 
 import logging
+import math
 import os
 import shutil
 import threading
@@ -36,7 +37,9 @@ class GraderSettings:
     """The hidden items, in order; never leave the harness and its evaluating children."""
     deadline: Deadline
     max_submissions: int | None = None
-    """Accepted submissions, those that failed on the grader's side not counted."""
+    """Accepted submissions, whatever came of them."""
+    grading_s: float | None = None
+    """Seconds that all evaluations of submissions may take together; None: no limit."""
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     seed: int = 0
     threads: int = 1
@@ -75,18 +78,27 @@ class Examiner:
         self._evaluate = evaluate
         self._stop = stop
 
-    def examine(self, question: Question, tell: Callable[[str], None] = lambda remark: None) -> EvaluationOutcome:
+    def examine(
+        self,
+        question: Question,
+        tell: Callable[[str], None] = lambda remark: None,
+        time_left: Callable[[], float] | None = None,
+    ) -> EvaluationOutcome:
         """Evaluate, once more after a fault that the fault table allows to retry.
 
-        tell: takes one sentence for the agent. Raises EvaluationStopped when the grader is stopped.
+        tell: takes one sentence for the agent. time_left: asked before each try how many seconds it may take; a try
+        for which none are left is not made. Raises EvaluationStopped when the grader is stopped.
         """
         job = self._job(question)
-        first = self._evaluate_once(job)
+        first = self._evaluate_once(_limited(job, time_left))
         if first.fault is None or not FAULT_POLICY[first.fault].retry:
+            return first
+        if time_left is not None and time_left() <= 0:
             return first
         tell(f"evaluated twice: the first evaluation ended in a fault of the {first.fault}")
         logger.warning("%s on %s: tried once more after: %s", job.name, job.split, first.reason)
-        return self._evaluate_once(job.model_copy(update={"discard_card": not first.is_resumable}))
+        second = job.model_copy(update={"discard_card": not first.is_resumable})
+        return self._evaluate_once(_limited(second, time_left))
 
     def _evaluate_once(self, job: EvaluationJob) -> EvaluationOutcome:
         _remove(job.scratch)
@@ -142,6 +154,12 @@ class Examiner:
             threads=settings.threads,
             machine=settings.machine,
         )
+
+
+def _limited(job: EvaluationJob, time_left: Callable[[], float] | None) -> EvaluationJob:
+    """The job with what is left of the grading time."""
+    left = math.inf if time_left is None else max(1.0, time_left())
+    return job if left == math.inf else job.model_copy(update={"timeout_s": left})
 
 
 def _scratch(card: Path) -> Path:

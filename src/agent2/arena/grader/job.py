@@ -7,12 +7,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from agent2.cards.card import CardSummary, Counting
 from agent2.config import StrictModel
 from agent2.errors import Fault
 from agent2.records import Item, Split
+
+MAX_COUNT = 2**31
+"""No card has so many items or rollouts."""
+MAX_REASON_CHARS = 4_000
 
 
 class ScoringMachine(StrictModel):
@@ -56,6 +60,8 @@ class EvaluationJob(StrictModel):
     """Rollouts for each item; None: as the benchmark says."""
     max_missing: int = Field(default=0, ge=0)
     """More rollouts without a score than this make the evaluation a failed one."""
+    timeout_s: float | None = Field(default=None, gt=0)
+    """Seconds that this evaluation may take where that is less than the evaluator allows; None: as it allows."""
     discard_card: bool = False
     """Begin anew instead of continuing what is there."""
     machine: ScoringMachine = ScoringMachine()
@@ -63,15 +69,16 @@ class EvaluationJob(StrictModel):
 
 
 class EvaluationOutcome(StrictModel):
-    """What came of a job: a score or a fault, never both."""
+    """What came of a job: a score or a fault, never both. Comes from a process that read hostile weights, so every
+    field is held to what it can be; pydantic raises ValidationError for anything else."""
 
-    value: float | None = Field(default=None, ge=0, le=1)
+    value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Mean over items; None exactly when there is a fault."""
-    low: float | None = None
-    high: float | None = None
-    n_items: int = 0
-    n_missing: int = 0
-    weights_digest: str | None = None
+    low: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    high: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    n_items: int = Field(default=0, ge=0, le=MAX_COUNT)
+    n_missing: int = Field(default=0, ge=0, le=MAX_COUNT)
+    weights_digest: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Of what was played: of the merged model, where an adapter was submitted."""
     fault: Fault | None = None
     reason: str = ""
@@ -79,11 +86,18 @@ class EvaluationOutcome(StrictModel):
     is_resumable: bool = False
     """The card holds good rollouts, so that another try may continue it."""
 
+    @field_validator("reason")
+    @classmethod
+    def _short(cls, reason: str) -> str:
+        return reason[:MAX_REASON_CHARS]
+
     @model_validator(mode="after")
     def _score_or_fault(self) -> Self:
         has_score = None not in (self.value, self.low, self.high, self.weights_digest)
         if has_score == (self.fault is not None):
             raise ValueError(f"an outcome is a score or a fault; got value {self.value} and fault {self.fault}")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"the interval from {self.low} to {self.high} is empty")
         return self
 
 

@@ -3,26 +3,32 @@
 Promises: whatever was accepted is on disk and gets exactly one verdict, also when the harness is killed and
 started again; a score that could not be produced is a fault with a reason, never 0.0; an infrastructure
 fault is tried once more and the agent is told so. Submissions may arrive at the same time; each one that
-arrived before the deadline counts as in time, however long its copy takes.
+arrived before the deadline counts as in time, however long its copy takes. Every accepted submission is charged,
+whatever comes of it, and all evaluations of submissions together have a time (`GraderSettings.grading_s`), so that
+no submission can be made to cost more than its agent has.
 
 An attempt that was cut short by the harness's death before it was accepted was never acknowledged, leaves
 no record and no number. Does NOT choose the final checkpoint and does not speak HTTP (see `api`).
 """
 
+import errno
 import logging
+import math
 import os
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import admit
 from agent2.arena.grader.evaluator import Evaluate
 from agent2.arena.grader.examiner import EvaluationFailed, Examiner, GraderSettings, Question
-from agent2.arena.grader.job import EvaluationStopped
+from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.snapshot import take_snapshot
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.errors import Fault, SubmissionError
@@ -34,8 +40,15 @@ logger = logging.getLogger(__name__)
 MAX_ATTEMPTS = 10_000
 """Attempts recorded in one trial; a flood beyond it is refused without a record."""
 MAX_NOTE = 2_000
+MAX_TRIES = 3
+"""To evaluate, or to record, one submission before it is closed with a fault."""
 PAUSE_S = 2.0
-"""Between tries of the worker when the grader itself cannot go on (its disk is full)."""
+"""Between these tries, and while the grader has no room (its disk is full)."""
+SHORT_OF_ROOM = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+)
+
+DoneT = TypeVar("DoneT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +214,17 @@ class Grader:
         limit = self.settings.max_submissions
         if limit is not None and self._store.n_charged() >= limit:
             return f"the budget of {limit} submissions is used up; the best of them counts"
+        if self._time_left() <= 0:
+            return f"{self._time_is_up()}; the best submission so far counts"
         return None
+
+    def _time_left(self) -> float:
+        """Seconds that evaluations of submissions may still take."""
+        limit = self.settings.grading_s
+        return math.inf if limit is None else limit - self._store.grading_time()
+
+    def _time_is_up(self) -> str:
+        return f"the {self.settings.grading_s:g} seconds for the grading of all submissions are used up"
 
     def _examine(self, number: int, received_at: float, model_path: str, note: str) -> Arrival:
         paths = self.settings.paths
@@ -258,27 +281,81 @@ class Grader:
                 self._score_submission(number)
             except EvaluationStopped:
                 return
-            except Exception:  # the record cannot be written; the submission keeps its place and is tried again
-                logger.exception("submission %d: no verdict could be recorded", number)
-                self._stop.wait(PAUSE_S)
             with self._changed:
                 self.n_verdicts += 1
                 self._changed.notify_all()
 
     def _score_submission(self, number: int) -> None:
+        """Evaluate once, then record what came of it.
+
+        Raises EvaluationStopped when the grader is stopped before there is a record.
+        """
         paths = self.settings.paths
         card = paths.submission_card(number)
         question = Question(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
-        outcome = self._examiner.examine(question, lambda remark: self._store.add_remark(number, remark))
+        began = time.monotonic()
+        outcome = self._until_done(number, lambda: self._examine_submission(number, question, began))
+        if outcome is None:
+            outcome = _broken("the evaluation broke down again and again on the grader's side")
+        seconds = time.monotonic() - began
+        self._until_done(number, lambda: self._store.add_grading_time(number, seconds))
+        recorded = self._until_done(number, lambda: self._record(number, question, outcome))
+        if recorded is None:  # what the child said cannot be recorded: say that instead
+            unusable = _broken("what the evaluation returned cannot be recorded")
+            recorded = self._until_done(number, lambda: self._record(number, question, unusable))
+        if recorded is None:
+            raise EvaluationStopped
+
+    def _until_done(self, number: int, step: Callable[[], DoneT]) -> DoneT | None:
+        """What a step returns; None if it fails `MAX_TRIES` times.
+
+        A grader without disk, memory or descriptors waits until it has some: that is nobody's verdict. Raises
+        EvaluationStopped when the grader is stopped meanwhile.
+        """
+        n_failed = 0
+        while n_failed < MAX_TRIES:
+            if self._stop.is_set():
+                raise EvaluationStopped
+            try:
+                return step()
+            except EvaluationStopped:
+                raise
+            except Exception as error:  # boundary: one submission must not stop the grading of the others
+                logger.exception("submission %d: no verdict could be recorded", number)
+                n_failed += not _is_short_of_room(error)
+                self._stop.wait(PAUSE_S)
+        return None
+
+    def _examine_submission(self, number: int, question: Question, began: float) -> EvaluationOutcome:
+        def time_left() -> float:
+            return self._time_left() - (time.monotonic() - began)
+
+        if time_left() <= 0:
+            return EvaluationOutcome(fault=Fault.SUBMITTER, reason=f"not evaluated: {self._time_is_up()}")
+        return self._examiner.examine(question, lambda remark: self._store.add_remark(number, remark), time_left)
+
+    def _record(self, number: int, question: Question, outcome: EvaluationOutcome) -> bool:
         now = self.deadline.now()
         if outcome.fault is not None:
             reason = self._examiner.fit_for_agent(outcome.reason, question)
             self._store.set_failed(number, outcome.fault, reason, now)
-            return
+            return True
         digest = outcome.weights_digest or ""
         is_copy = digest == self._base.weights_digest
-        score = self._examiner.score(outcome, card)
+        score = self._examiner.score(outcome, question.card)
         self._store.set_scored(number, score, now, weights_digest=digest, is_base_copy=is_copy)
+        return True
+
+
+def _broken(reason: str) -> EvaluationOutcome:
+    return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=f"{reason}; submit again later")
+
+
+def _is_short_of_room(error: Exception) -> bool:
+    """Whether the grader itself lacks disk, memory or descriptors, which may pass."""
+    if isinstance(error, sqlite3.OperationalError | MemoryError):
+        return True
+    return isinstance(error, OSError) and error.errno in SHORT_OF_ROOM
 
 
 def _storable(text: str, limit: int) -> str:

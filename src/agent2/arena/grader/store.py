@@ -49,6 +49,8 @@ CREATE TABLE scores (
 );
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+TIME_SPENT = "CREATE TABLE IF NOT EXISTS grading_time (submission INTEGER NOT NULL, seconds REAL NOT NULL)"
+"""Added to files of earlier versions, which read on without it."""
 _SELECT = """
 SELECT s.*, c.value, c.low, c.high, c.n_items, c.n_missing, c.card
 FROM submissions s LEFT JOIN scores c ON c.submission = s.number AND c.split = ?
@@ -197,11 +199,26 @@ class GraderStore:
         return self.next_number() - 1
 
     def n_charged(self) -> int:
-        """Submissions that count against the budget: accepted ones, unless the grader's own side failed."""
+        """Submissions that count against the budget: every accepted one, whatever came of it.
+
+        A fault of the infrastructure counts as well: a submission can cause one, and nobody can tell that it did not.
+        """
         with self._lock:
-            query = "SELECT COUNT(*) FROM submissions WHERE state != ? AND (fault IS NULL OR fault IN (?, ?))"
-            values = (SubmissionState.REJECTED, Fault.SUBMITTER, Fault.MODEL)
-            return int(self._db.execute(query, values).fetchone()[0])
+            query = "SELECT COUNT(*) FROM submissions WHERE state != ?"
+            return int(self._db.execute(query, (SubmissionState.REJECTED,)).fetchone()[0])
+
+    def add_grading_time(self, number: int, seconds: float) -> None:
+        """Note what an evaluation of a submission took, whatever came of it."""
+        with self._transaction() as db:
+            db.execute(TIME_SPENT)
+            db.execute("INSERT INTO grading_time VALUES (?, ?)", (number, seconds))
+
+    def grading_time(self) -> float:
+        """Seconds that evaluations of submissions have taken so far."""
+        with self._lock:
+            if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'grading_time'").fetchone() is None:
+                return 0.0
+            return float(self._db.execute("SELECT COALESCE(SUM(seconds), 0) FROM grading_time").fetchone()[0])
 
     def close(self) -> None:
         """May be called twice."""
@@ -212,7 +229,7 @@ class GraderStore:
         with self._lock:
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                self._db.executescript("BEGIN IMMEDIATE;" + SCHEMA + "COMMIT;")
+                self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};COMMIT;")
             elif version != SCHEMA_VERSION:
                 raise StoreError(
                     f"{self._path}: has format {version}, this version of agent2 reads {SCHEMA_VERSION}; "

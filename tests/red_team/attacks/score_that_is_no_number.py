@@ -1,0 +1,73 @@
+"""An evaluating process that was taken over returns numbers that no record takes, to be asked again for ever."""
+
+import shutil
+import threading
+import time
+from dataclasses import replace
+
+from agent2.arena.evidence import SubmissionState
+from agent2.arena.grader.evaluator import ChildEvaluator, Program
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
+from agent2.arena.grader.service import Grader
+from agent2.arena.paths import TrialPaths
+from red_team.frame import Outcome
+from red_team.naive import in_time
+from red_team.scene import Scene
+
+AIM = "a grader that evaluates one submission for ever, and no other"
+DEFENCE = "what a child returns is held to what a score can be; tries are bounded"
+
+LIES = (
+    '{"value": 0.5, "low": NaN, "high": 1, "n_items": 8, "weights_digest": "%s"}',
+    '{"value": 0.5, "low": 0, "high": 1e400, "n_items": 8, "weights_digest": "%s"}',
+    '{"value": 0.5, "low": -5, "high": 1, "n_items": 8, "weights_digest": "%s"}',
+    '{"value": 0.5, "low": 0, "high": 1, "n_items": 1%s, "weights_digest": ""}' % ("0" * 300),
+)
+
+
+def attempt(scene: Scene) -> Outcome:
+    said = []
+    for number, lie in enumerate(LIES, start=1):
+        text = lie % ("d" * 64) if "%s" in lie else lie
+        program = Program(("python", "-c", f"print({text!r})"))
+        paths = TrialPaths(scene.root / f"liar-{number}")
+        shutil.copytree(scene.base, paths.workspace / "output" / "liar")
+        settings = replace(scene.grader.settings, paths=paths)
+        calls = _Counted(ChildEvaluator(60.0, program=program))
+        grader = Grader(settings, calls)
+        grader.start()
+        try:
+            receipt = grader.submit("output/liar")
+            record = grader.wait(receipt.number, 60)
+        finally:
+            grader.stop()
+        if record is None or record.state is not SubmissionState.FAILED or calls.n > 2:
+            return Outcome(True, f"{text[:60]}: {record and record.state} after {calls.n} evaluations")
+        said.append(calls.n)
+    return Outcome(False, f"{len(said)} lies ended in a fault after {max(said)} evaluations at most")
+
+
+class _Counted:
+    """An evaluator that counts."""
+
+    def __init__(self, evaluate: ChildEvaluator) -> None:
+        self.n = 0
+        self._evaluate = evaluate
+
+    def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
+        self.n += 1
+        return self._evaluate(job, stop)
+
+
+def control(scene: Scene) -> Outcome:
+    """A worker that asks again until the score is recorded."""
+    started = time.monotonic()
+    program = (
+        "import json, sqlite3; db = sqlite3.connect(':memory:'); db.execute('CREATE TABLE s (low REAL NOT NULL)')\n"
+        "while True:\n"
+        "    try:\n"
+        "        db.execute('INSERT INTO s VALUES (?)', (json.loads('{\"low\": NaN}')['low'],)); break\n"
+        "    except sqlite3.IntegrityError: pass\n"
+    )
+    said = in_time(program, seconds=5)
+    return Outcome(said == "hangs", f"it {said or 'ended'} for {time.monotonic() - started:.0f} s")
