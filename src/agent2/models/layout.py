@@ -6,7 +6,7 @@ a stranger's folder copies it first.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

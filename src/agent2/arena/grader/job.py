@@ -69,8 +69,11 @@ class EvaluationJob(StrictModel):
 
 
 class EvaluationOutcome(StrictModel):
-    """What came of a job: a score or a fault, never both. Comes from a process that read hostile weights, so every
-    field is held to what it can be; pydantic raises ValidationError for anything else."""
+    """What came of a job: a score or a fault, never both.
+
+    It comes from a process that read hostile weights, so every field is held to what it can be; pydantic raises
+    ValidationError for anything else.
+    """
 
     value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Mean over items; None exactly when there is a fault."""
