@@ -99,7 +99,7 @@ def test_module_names_that_are_not_literal_are_refused_at_the_door(base, values)
     """peft would compile them: one of these patterns keeps it busy for ever, which nobody could be charged for."""
     adapter, _ = make_adapter(base)
     edit_config(adapter, **values)
-    with pytest.raises(CheckpointError, match="literal module name|without regular expressions|at most 1000"):
+    with pytest.raises(CheckpointError, match=r"literal module name|without regular expressions|at most 1000"):
         inspect_checkpoint(adapter)
 
 

@@ -39,8 +39,8 @@ def attempt(scene: Scene) -> Outcome:
 def control(scene: Scene) -> Outcome:
     """What peft does with it."""
     program = (
-        "import re, sys; name = 'model.layers.0.self_attn.q_proj'; "
-        "from peft import LoraConfig; c = LoraConfig(r=2, target_modules=sys.argv[1]); re.fullmatch(c.target_modules, name)"
+        "import re, sys; from peft import LoraConfig; c = LoraConfig(r=2, target_modules=sys.argv[1]); "
+        "re.fullmatch(c.target_modules, 'model.layers.0.self_attn.q_proj')"
     )
     said = in_time(program, PATTERN, seconds=20, memory_gib=16)
     return Outcome(said == "hangs", f"one module name: it {said or 'ended'}")
