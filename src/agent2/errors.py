@@ -6,6 +6,8 @@ with which value, where it came from, and what to do.
 """
 
 import difflib
+import errno
+import re
 import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,7 +52,10 @@ FAULT_POLICY: MappingProxyType[Fault, FaultPolicy] = MappingProxyType(
 
 
 class Agent2Error(Exception):
-    """Base of every error that a user can act on; the command line prints its one line and exits with 2."""
+    """Base of every error that a user can act on; the command line prints its one line and exits with 2.
+
+    With 4 if the machine is to blame: `is_machine_failure`.
+    """
 
 
 class ConfigError(Agent2Error):
@@ -93,6 +98,32 @@ class SamplerFailed(Agent2Error):
 
 class NotEnoughData(Agent2Error):
     """A statistic was asked of fewer observations than its definition needs."""
+
+
+_MACHINE_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENODEV}
+)
+_MACHINE_WORDS = re.compile(
+    r"no space left on device|disk is full|disk i/o error|disk quota exceeded|cannot allocate memory|out of memory"
+    r"|not enough memory|too many open files",
+    re.IGNORECASE,
+)
+"""How libraries say the same in errors of their own (safetensors, sqlite3, torch, pyarrow)."""
+
+
+def is_machine_failure(error: BaseException) -> bool:
+    """Whether the machine failed (disk, memory, sandbox) rather than the input: by the error or one that caused it."""
+    link: BaseException | None = error
+    while link is not None:
+        if getattr(link, "fault", None) is Fault.INFRASTRUCTURE or isinstance(link, MemoryError):
+            return True
+        if isinstance(link, OSError) and link.errno is not None:
+            if link.errno in _MACHINE_ERRNOS:
+                return True
+        elif not isinstance(link, ConfigError) and _MACHINE_WORDS.search(str(link)):
+            return True
+        link = link.__cause__
+    return False
 
 
 SIMILARITY = 0.6

@@ -1,3 +1,4 @@
+import csv
 import json
 from dataclasses import replace
 
@@ -55,3 +56,27 @@ def test_a_damaged_card_leaves_no_file(tmp_path):
     with pytest.raises(Exception, match="frame 0"):
         export_rollouts(card, tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out.parquet*"))
+
+
+def test_the_suffix_says_the_format_and_every_format_holds_the_same(tmp_path):
+    records = [several_turns("a"), make_scored("b", 0.0), make_lost("c")]
+    card = write_card(tmp_path / "card", records)
+    for suffix in ("parquet", "jsonl", "csv"):
+        assert export_rollouts(card, tmp_path / f"out.{suffix}") == 3
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert lines == [row | {"views": dict(row["views"])} for row in rows]
+    with (tmp_path / "out.csv").open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    assert [row["item_id"] for row in cells] == ["a", "b", "c"]
+    assert [row["score"] for row in cells] == ["1.0", "0.0", ""]  # a missing score is no zero
+    assert json.loads(cells[0]["turns"]) == rows[0]["turns"]
+    assert json.loads(cells[0]["views"]) == {"parsed": 1.0}
+
+
+@pytest.mark.parametrize("name", ["out.xlsx", "out", "out.csv.gz"])
+def test_another_suffix_is_refused_and_nothing_is_written(tmp_path, name):
+    card = write_card(tmp_path / "card", [make_scored("a")])
+    with pytest.raises(ConfigError, match=r"write to a \.parquet, \.jsonl or \.csv file"):
+        export_rollouts(card, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["card"]

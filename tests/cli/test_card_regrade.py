@@ -155,3 +155,23 @@ def test_a_card_is_exported(agent2, card, workplace):
     code, out, _ = agent2("cards", "export", card, "rollouts.parquet")
     assert (code, out) == (0, "6 rollouts: rollouts.parquet")
     assert (workplace / "rollouts.parquet").stat().st_size > 1000
+
+
+def test_validate_takes_what_regrade_takes(agent2, evaluation):
+    code, out, _ = agent2("cards", "validate", "e")
+    assert (code, out) == (0, "6 valid cards: e")
+    damaged = evaluation / "cards" / "checkpoint" / "mini_knowledge-dev"
+    frames = damaged / "rollouts.jsonl.zst"
+    data = bytearray(frames.read_bytes())
+    data[len(data) // 2] ^= 1
+    frames.write_bytes(data)
+    code, out, _ = agent2("cards", "validate", "e")
+    assert code == 1
+    assert "mini_knowledge-dev" in out and "mini_math" not in out
+
+
+def test_a_folder_without_cards_is_not_valid(agent2, workplace):
+    (workplace / "empty").mkdir()
+    for name in ("empty", "players.py"):
+        code, _, err = agent2("cards", "validate", name)
+        assert (code, "no card.json there or below" in err) == (2, True)

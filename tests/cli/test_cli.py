@@ -1,16 +1,22 @@
-"""The command line as a user meets it: one line for an error, the path last, exit codes 0, 1 and 2."""
+"""The command line as a user meets it: one line for an error, the path last, the exit codes of `EXIT_CODES`."""
 
+import errno
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 from agent2.arena.base_models import BASE_MODELS
 from agent2.cards.writer import CardWriter
+from agent2.cli import main
+from agent2.errors import ConfigError, SandboxError
 from card_builders import make_header, make_record
 from grading_builders import write_checkpoint
 from trial_builders import write_agent, write_task
@@ -38,7 +44,6 @@ def agent2(*arguments, home):
         (["run", "arithmetc", "--agent", "nop"], "agent2: unknown task 'arithmetc'; did you mean 'arithmetic'?"),
         (["run", "arithmetic", "--agent", "nop", "--set", "device=cuda"], "unknown key 'device'; known keys: "),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget={wall_clock_s: ["], "; mend the value after '='"),
-        (["run", "arithmetic", "--agent", "nop", "--gpus", "977"], "GPU 977: /dev/nvidia977 does not exist"),
         (["run", "arithmetic", "--agent", "nop", "--model", "Qwen/Q"], "hf download Qwen/Q --local-dir models/Q, then"),
         (["run", "arithmetic", "--agent", "nop", "--sandbox", "bubblewarp"], "did you mean 'bubblewrap'?"),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall=1"], "did you mean 'wall_clock_s'?"),
@@ -70,7 +75,7 @@ def agent2(*arguments, home):
         (["intervene", "nowhere", "--note", "hello"], "no trial.json there"),
         (["share", "nowhere", "out"], "no trial.json there"),
         (["cards", "list", "nowhere"], "nowhere: no such folder; name the folder of a trial, a sweep or an evaluation"),
-        (["cards", "validate", "nowhere"], "no card.json there"),
+        (["cards", "validate", "nowhere"], "no card.json there or below"),
         (["cards", "show", ".", "--start", "-1"], "neither may be negative"),
     ],
 )
@@ -87,6 +92,13 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
     assert not list((tmp_path / "trials").glob("*"))
 
 
+def test_a_gpu_that_this_machine_lacks_is_exit_code_4(tmp_path):
+    (tmp_path / "agent2" / "models").mkdir(parents=True)
+    write_built_base(tmp_path / "agent2" / "models")
+    ended = agent2("run", "arithmetic", "--agent", "nop", "--gpus", "977", home=tmp_path)
+    assert (ended.returncode, "GPU 977: /dev/nvidia977 does not exist" in ended.stderr) == (4, True)
+
+
 def write_built_base(models):
     """A random model where the cache has the built one, so that no test builds it."""
     folder = write_checkpoint(models / f"tiny-arithmetic-{BASE_MODELS['tiny-arithmetic'].digest[:12]}")
@@ -96,7 +108,57 @@ def write_built_base(models):
 def test_verbose_shows_the_trace(tmp_path):
     ended = agent2("-v", "tasks", "show", "arithmetik", home=tmp_path)
     assert "Traceback" in ended.stderr
-    assert ended.returncode != 0
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].startswith("agent2: unknown task 'arithmetik'")
+
+
+def test_a_bug_of_ours_is_one_line_with_exit_code_3_and_its_trace_is_kept(tmp_path, monkeypatch, capsys):
+    """A real bug: an error that no boundary expects, out of the library that a command calls."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(sys, "argv", ["agent2", "tasks", "list"])
+    monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: 1 / 0)
+    with pytest.raises(SystemExit) as left:
+        main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert left.value.code == 3
+    assert line.startswith("agent2: this is a bug of agent2: ZeroDivisionError: division by zero; its trace is in ")
+    trace = Path(line.rpartition(" ")[2]).read_text()
+    assert "agent2 tasks list" in trace and trace.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "f"), 4),
+        (OSError(errno.EACCES, "Permission denied", "f"), 2),
+        (MemoryError(), 4),
+        (sqlite3.OperationalError("database or disk is full"), 4),
+        (sqlite3.OperationalError("no such table: x"), 3),
+        (SandboxError("bwrap is not there"), 4),
+        (ConfigError("out of memory is no task"), 2),
+        (RecursionError("too deep"), 3),
+    ],
+)
+def test_the_exit_code_says_whose_fault_an_error_is(error, code, monkeypatch, capsys):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["agent2", "tasks", "list"])
+    monkeypatch.setattr("agent2.arena.tasks.task_names", fail)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert (left.value.code, len(capsys.readouterr().err.splitlines())) == (code, 1)
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error(tmp_path):
+    program = f"{sys.executable} -m agent2 agents list | sleep 0; echo ${{PIPESTATUS[0]}}"
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "AGENT2_HOME": str(tmp_path / "agent2")}
+    ended = subprocess.run(
+        ["bash", "-c", program], capture_output=True, text=True, check=False, env=environment, cwd=tmp_path
+    )
+    assert ended.stderr == ""
+    assert ended.stdout.strip() in ("0", "141")
 
 
 def test_lists_name_what_ships(tmp_path):

@@ -234,3 +234,19 @@ def test_the_folder_of_an_evaluation_is_decided_from_its_cards_not_from_what_its
     file.write_text(yaml.safe_dump(told))
     again = json.loads(run("decide", request.out, "--suite", frozen, "--json", code=1))
     assert again["gates"] == first["gates"]
+
+
+@pytest.mark.parametrize("count", ["1e26", "1.0e+26", "10000000000", ".inf", ".nan", "-1", "'many'", "1.5", "[1]"])
+@pytest.mark.parametrize("key", ["n_items: {}", "n_missing_new: {}", "paired: {{n: {}, n_won: 1, n_lost: 0}}"])
+def test_a_count_that_no_suite_has_is_refused_with_its_line(tmp_path, key, count):
+    path = good_report(tmp_path)
+    path.write_text(f"{path.read_text()}\nevidence:\n  gsm8k_exact_match: {{{key.format(count)}}}\n")
+    said = run("decide", path, "--suite", f"{LLM}_v1", code=2)
+    n_lines = len(path.read_text().splitlines())
+    assert said.startswith(f"{path}:{n_lines}: evidence.gsm8k_exact_match.")
+
+
+def test_the_largest_count_is_decided_on(tmp_path):
+    path = good_report(tmp_path)
+    path.write_text(f"{path.read_text()}\nevidence:\n  gsm8k_exact_match: {{n_items: 1000000000}}\n")
+    assert "release decision" in run("decide", path, "--suite", f"{LLM}_v1", code=1)

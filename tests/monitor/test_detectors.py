@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import monitor_builders
-from agent2.monitor.series import Reading, TrainingLog, assemble
+from agent2.monitor.series import Reading, TrainingLog, assemble, canonical_name
 from agent2.monitor.signals import Danger, MonitorSettings
 from agent2.monitor.watch import watch
 
@@ -121,3 +121,15 @@ def test_false_alarms_are_rare_and_dangers_seldom_missed_over_many_seeds():
         for seed in range(n // 3)
     )
     assert alarms <= 1 and missed == 0
+
+
+@pytest.mark.parametrize(
+    ("logged_as", "unit"),
+    [("mean_length", "tokens"), ("train/mean_length", "tokens"), ("mean_length_characters", "characters")],
+)
+def test_a_length_is_watched_under_the_names_that_people_give_it_and_in_its_unit(logged_as, unit):
+    rows = monitor_builders.length_inflation(0)
+    name = canonical_name(logged_as)
+    renamed = [{name if key == "length" else key: value for key, value in row.items()} for row in rows]
+    found = {signal.danger: signal for signal in watched(renamed).signals}
+    assert f" {unit} (" in found[Danger.LENGTH_INFLATION].evidence

@@ -24,6 +24,8 @@ from agent2.records import Benchmark, Split
 
 HEADROOM = 0.10
 """At least so far below 1 the base model has to be, at the upper end of its interval."""
+FEWEST_SOLVED = 0.01
+"""Where fewer attempts succeed, hardly a group of attempts has different rewards: nothing for RL to learn from."""
 WIDEST_BAND = 0.10
 """A task on which one checkpoint is farther than this from itself tells no gain apart."""
 
@@ -54,12 +56,24 @@ def check_base(
         f"{NOISE_REPLICATES} seeds, {summary.n_missing} missing, {where}"
     )
     is_below = summary.high <= 1.0 - HEADROOM and summary.n_missing == 0
+    no_signal = no_band = ""
+    if summary.value < FEWEST_SOLVED:
+        no_signal = (
+            f"the base model solves {100 * summary.value:.2g}% of its attempts: online RL has no reward to learn "
+            "from; warm it up (SFT), take easier items or a stronger base model"
+        )
+    if band.half_width == 0.0:
+        no_band = (
+            "no attempt differed between sampling seeds, so the band says nothing: an item that is always or never "
+            "solved gives RL no signal"
+        )
     return [
-        Finding("headroom: the base model is below the ceiling", is_below, score, spent),
+        Finding("headroom: the base model is below the ceiling", is_below, score, spent, no_signal),
         Finding(
             "noise band of the base model",
             band.half_width <= WIDEST_BAND,
             f"±{100 * band.half_width:.1f} points (95%), from {NOISE_REPLICATES} sampling seeds an item",
+            warning=no_band,
         ),
     ]
 

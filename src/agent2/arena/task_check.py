@@ -39,6 +39,8 @@ class Finding:
     """None: not checked; the detail says why."""
     detail: str
     seconds: float = 0.0
+    warning: str = ""
+    """Why the task may be of little use though the check holds; empty: nothing to say."""
 
 
 def check_task(task: TaskSpec, benchmark: Benchmark | None = None) -> list[Finding]:

@@ -1,11 +1,14 @@
-"""Writes a card's rollouts, turns and all, as one Parquet file for other programs.
+"""Writes a card's rollouts, turns and all, as one file for other programs: Parquet, JSON lines or CSV.
 
-Promises: nothing of a line is left out (final states are JSON text, since every benchmark has its own shape); the
-card's header is in the file's metadata under `agent2.header`; an existing file is not overwritten, and a file is there
-whole or not at all. Memory is bounded by a batch of rollouts.
+Promises: nothing of a line is left out (final states are JSON text, since every benchmark has its own shape; in CSV
+so is every list); the card's header is in the metadata of a Parquet file under `agent2.header`; an existing file is
+not overwritten, and a file is there whole or not at all. Memory is bounded by a batch of rollouts.
 """
 
-from collections.abc import Iterator
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +61,12 @@ COLUMNS = pa.schema(
 def export_rollouts(card: Path, out: Path) -> int:
     """Write every rollout of a card, open ones included, to `out`; returns how many.
 
-    Raises ConfigError if `out` exists, CardError for a damaged card, OSError if the disk is full.
+    The suffix of `out` says how: .parquet, .jsonl or .csv. Raises ConfigError for another one and if `out` exists,
+    CardError for a damaged card, OSError if the disk is full.
     """
+    kind = out.suffix.lower()
+    if kind not in (".parquet", ".jsonl", ".csv"):
+        raise ConfigError(f"{out}: the suffix {kind!r} names no format; write to a .parquet, .jsonl or .csv file")
     if out.exists():
         raise ConfigError(f"{out}: is there already; choose another name or delete it")
     header = read_header(card)
@@ -68,15 +75,38 @@ def export_rollouts(card: Path, out: Path) -> int:
     draft = out.with_name(f".{out.name}.draft")
     n_rows = 0
     try:
-        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+        with _writer(draft, kind, schema) as write:
             for rows in _batches(iter_rollouts(card)):
-                plain = [_row(record) | {"counted": counted_value(record, header.reporting)} for record in rows]
-                writer.write_table(pa.Table.from_pylist(plain, schema=schema))
+                write([_row(record) | {"counted": counted_value(record, header.reporting)} for record in rows])
                 n_rows += len(rows)
         draft.rename(out)
     finally:
         draft.unlink(missing_ok=True)
     return n_rows
+
+
+@contextmanager
+def _writer(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """A function that appends rows to a new file."""
+    if kind == ".parquet":
+        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+            yield lambda rows: parquet.write_table(pa.Table.from_pylist(rows, schema=schema))
+        return
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        if kind == ".jsonl":
+            yield lambda rows: file.writelines(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
+            return
+        table = csv.DictWriter(file, fieldnames=schema.names)
+        table.writeheader()
+        yield lambda rows: table.writerows(
+            {name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()}
+            for row in map(_plain, rows)
+        )
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: the map of views as an object."""
+    return row | {"views": dict(row["views"])}
 
 
 def _batches(records: Iterator[ScoredRollout]) -> Iterator[list[ScoredRollout]]:

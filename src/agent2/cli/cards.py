@@ -140,9 +140,9 @@ def query(
 @app.command("export")
 def export(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
-    out: Annotated[Path, typer.Argument(help="The Parquet file to write.")],
+    out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
 ) -> None:
-    """Write a card's rollouts with all their turns as Parquet."""
+    """Write a card's rollouts with all their turns, in the format that the file's suffix names."""
     from agent2.cards.export import export_rollouts
     from agent2.cli.show import print_path
 
@@ -151,20 +151,26 @@ def export(
 
 
 @app.command("validate")
-def validate(card: Annotated[Path, typer.Argument(help="Folder of a card.")]) -> None:
-    """Check every byte of a card against its digests and its numbers; exit 1 if something is wrong."""
-    from agent2.cards.reader import CARD_FILE, validate_card
+def validate(
+    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards: of an evaluation, a trial, ...")],
+) -> None:
+    """Check every byte of cards against their digests and their numbers; exit 1 if something is wrong."""
+    from agent2.cards.folder import cards_below
+    from agent2.cards.reader import validate_card
     from agent2.cli.show import print_path
     from agent2.errors import ConfigError
 
-    if not (card / CARD_FILE).is_file():
-        raise ConfigError(f"{card}: no {CARD_FILE} there; name the folder of a card (agent2 cards list finds them)")
-    problems = validate_card(card)
+    paths = list(cards_below(card)) if card.is_dir() else []
+    if not paths:
+        raise ConfigError(
+            f"{card}: no card.json there or below; name a card or a folder above some (agent2 cards list finds them)"
+        )
+    problems = [problem for path in paths for problem in validate_card(path)]
     for problem in problems:
         typer.echo(problem)
     if problems:
         raise typer.Exit(1)
-    print_path("valid card", card)
+    print_path("valid card" if paths == [card] else f"{len(paths)} valid cards", card)
 
 
 def _score(value: float | None) -> str:

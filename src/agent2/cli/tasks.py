@@ -58,7 +58,10 @@ def check(
         Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
     ] = None,
 ) -> None:
-    """Prove that a task is sound: floor, ceiling, determinism, disjoint splits, its level's demand, noise band."""
+    """Prove that a task is sound: floor, ceiling, determinism, disjoint splits, its level's demand, noise band.
+
+    Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
+    """
     from agent2.arena.base_models import require_base_model
     from agent2.arena.task_check import check_task
     from agent2.arena.tasks import load_task
@@ -71,13 +74,21 @@ def check(
         require_base_model(model)
     benchmark = load_benchmark(spec.benchmark, check_data(data))
     findings = [*check_task(spec, benchmark), *_base_findings(spec, benchmark, model)]
-    rows = [[f.name, _VERDICTS[f.ok], f"{f.seconds:.1f}", f.detail] for f in findings]
+    rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
     print_table(["check", "verdict", "seconds", "detail"], rows)
+    for finding in findings:
+        if finding.warning:
+            typer.echo(f"warning: {finding.warning}")
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(1)
 
 
-_VERDICTS = {True: "ok", False: "FAILED", None: "not checked"}
+def _verdict(finding: "Finding") -> str:
+    if finding.ok is None:
+        return "not checked"
+    return "FAILED" if not finding.ok else "warning" if finding.warning else "ok"
+
+
 NO_MODEL = "none"
 
 

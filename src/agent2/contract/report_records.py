@@ -14,6 +14,9 @@ from agent2.contract.metrics import Unit
 from agent2.stats.comparisons import mcnemar_p
 from agent2.stats.noninferiority import tango_interval
 
+MOST_ITEMS = 1_000_000_000
+"""More items than any suite has: a larger count is a slip of the keyboard."""
+Count = Annotated[int, Field(ge=0, le=MOST_ITEMS)]
 AGREEMENT = 1e-6
 """A stated interval may differ by this much from the one that its own counts give."""
 
@@ -21,9 +24,9 @@ AGREEMENT = 1e-6
 class PairedRecord(StrictModel):
     """The paired difference new - old; from `n`, `n_won` and `n_lost` everything else follows."""
 
-    n: int = Field(ge=1)
-    n_won: int | None = Field(default=None, ge=0)
-    n_lost: int | None = Field(default=None, ge=0)
+    n: int = Field(ge=1, le=MOST_ITEMS)
+    n_won: Count | None = None
+    n_lost: Count | None = None
     delta: float | None = Field(default=None, allow_inf_nan=False)
     low: float | None = Field(default=None, allow_inf_nan=False)
     high: float | None = Field(default=None, allow_inf_nan=False)
@@ -75,9 +78,9 @@ class MetricRecord(StrictModel):
     old: float | None = None
     new: float | None = None
     """The exact values behind the rounded ones of the field; rates 0 to 1."""
-    n_items: int | None = Field(default=None, ge=0)
-    n_missing_old: int = Field(default=0, ge=0)
-    n_missing_new: int = Field(default=0, ge=0)
+    n_items: Count | None = None
+    n_missing_old: Count = 0
+    n_missing_new: Count = 0
     clean_old: float | None = Field(default=None, ge=0.0, le=1.0)
     clean_new: float | None = Field(default=None, ge=0.0, le=1.0)
     paired: PairedRecord | None = None
@@ -108,8 +111,8 @@ class SpotCheckRecord(StrictModel):
     """A human's look at scored rollouts."""
 
     by: str = Field(min_length=1)
-    n: int = Field(ge=0)
-    n_agree: int = Field(ge=0)
+    n: Count
+    n_agree: Count
     note: str = ""
 
     @model_validator(mode="after")
@@ -131,7 +134,7 @@ class ReportRecord(BaseModel):
     role: str | None = None
     badcase_top: list[Any] | dict[str, Any] | None = None
     badcase_clusters: list[Any] | dict[str, Any] | None = None
-    badcases: dict[str, Annotated[int, Field(ge=0)]] | None = None
+    badcases: dict[str, Count] | None = None
     """All classes with their counts; the other two keys may be cut after the largest."""
     evidence: dict[str, MetricRecord] = Field(default_factory=dict)
     private: dict[str, Any] = Field(default_factory=dict)

@@ -85,23 +85,31 @@ def entropy_collapse(watched: Watched) -> Signal | None:
 
 def length_inflation(watched: Watched) -> Signal | None:
     """Responses have grown by more than the limit since the start."""
-    change = change_since_start(watched, "length")
+    name, unit = _length_of(watched)
+    change = change_since_start(watched, name)
     if change is None or change[1] <= (1 + watched.settings.length_growth) * change[0]:
         return None
     start, now, step = change
     return Signal(
         Danger.LENGTH_INFLATION,
         step,
-        ("length",),
-        f"response length went from {start:.4g} to {now:.4g} tokens ({now / start - 1:+.1%}, limit "
+        (name,),
+        f"response length went from {start:.4g} to {now:.4g} {unit} ({now / start - 1:+.1%}, limit "
         f"{watched.settings.length_growth:+.0%})",
         "check whether judge or reward favours length; add short-answer items and a length limit",
     )
 
 
+def _length_of(watched: Watched) -> tuple[str, str]:
+    """The series of response lengths and its unit; in tokens where both are logged."""
+    in_characters = watched.log.get("length") is None and watched.log.get("length_characters") is not None
+    return ("length_characters", "characters") if in_characters else ("length", "tokens")
+
+
 def length_collapse(watched: Watched) -> Signal | None:
     """Responses have lost most of their length while the reward rises."""
-    change, rising = change_since_start(watched, "length"), trend_of(watched, "reward", since_start=True)
+    name, unit = _length_of(watched)
+    change, rising = change_since_start(watched, name), trend_of(watched, "reward", since_start=True)
     if change is None or rising is None or not rising.rises(watched.settings.trend_p):
         return None
     start, now, step = change
@@ -110,8 +118,8 @@ def length_collapse(watched: Watched) -> Signal | None:
     return Signal(
         Danger.LENGTH_COLLAPSE,
         step,
-        ("length", "reward"),
-        f"response length went from {start:.4g} to {now:.4g} tokens ({now / start - 1:+.1%}) while reward rose",
+        (name, "reward"),
+        f"response length went from {start:.4g} to {now:.4g} {unit} ({now / start - 1:+.1%}) while reward rose",
         "check whether the format reward pays without an answer",
     )
 
@@ -212,8 +220,8 @@ NEEDS: MappingProxyType[Danger, Sequence[str]] = MappingProxyType(
         Danger.REWARD_BENCHMARK_DIVERGENCE: ("reward", "a benchmark"),
         Danger.KL_SPIKE: ("kl",),
         Danger.ENTROPY_COLLAPSE: ("entropy",),
-        Danger.LENGTH_INFLATION: ("length",),
-        Danger.LENGTH_COLLAPSE: ("length", "reward"),
+        Danger.LENGTH_INFLATION: ("length or length_characters",),
+        Danger.LENGTH_COLLAPSE: ("length or length_characters", "reward"),
         Danger.VERIFIER_DRIFT: ("verifier_accuracy",),
         Danger.WIN_RATE_AT_A_PRICE: ("win_rate", "safety_violation_rate or factuality"),
         Danger.COST_INFLATION: ("cost or latency",),
