@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.arena.analysis.analyse import analyse
-from agent2.arena.sweep_records import SweepRow, row_of, summarise_agents
+from agent2.arena.sweep_records import SweepRow, difference_of_runs, row_of, summarise_agents
 from builders import make_evidence, make_gain, make_submission
 
 
@@ -25,10 +25,36 @@ def test_a_summary_averages_gains_only_and_counts_the_rest():
     rows = [row(seed=s, gain=make_gain(d)) for s, d in enumerate((0.1, 0.2, 0.01))]
     rows += [row(seed=3, submissions=[]), SweepRow("arithmetic", "grpo", 4, "t", "failed: disk full")]
     (summary,) = summarise_agents(rows)
-    assert (summary.n_trials, summary.n_finished, summary.n_with_gain, summary.n_beyond_noise) == (5, 4, 3, 2)
+    assert (summary.n_trials, summary.n_finished, summary.n_with_gain, summary.n_better) == (5, 4, 3, 2)
     assert summary.mean_gain_points == pytest.approx(31 / 3)
     assert summary.spread_points == pytest.approx(9.504385)
     assert summary.routes == {"RL only (GRPO)": 3, "no submission": 1}
+
+
+def gains(*runs):
+    """Per seed, 200 items gain 1 with the given shares."""
+    return {s: {f"i{n}": float(n < share * 200) for n in range(200)} for s, share in enumerate(runs)}
+
+
+def test_the_mean_gain_has_an_interval_over_items_and_seeds_that_seeds_far_apart_make_wide():
+    rows = [row(seed=s, gain=make_gain(d)) for s, d in enumerate((0.14, 0.24))]
+    (apart,) = summarise_agents(rows, {("arithmetic", "grpo"): gains(0.14, 0.24)})
+    (alike,) = summarise_agents(rows, {("arithmetic", "grpo"): gains(0.19, 0.19)})
+    (single,) = summarise_agents(rows[:1], {("arithmetic", "grpo"): gains(0.19)})
+    assert (apart.over, alike.over, single.over) == ("items and seeds", "items and seeds", "items")
+    assert apart.low_points < 0 < apart.high_points and apart.claim == "unclear"  # two seeds, ten points apart
+    assert alike.claim == "better" and alike.high_points - alike.low_points < 15
+    assert single.high_points - single.low_points == pytest.approx(alike.high_points - alike.low_points, rel=0.1)
+
+
+def test_without_item_gains_a_mean_has_no_interval_and_claims_nothing():
+    (summary,) = summarise_agents([row()])
+    assert (summary.low_points, summary.claim, summary.over) == (None, "", "")
+
+
+def test_runs_that_share_no_scored_item_have_no_difference():
+    assert difference_of_runs({0: {"a": 1.0, "b": None}}, {0: {"a": None, "b": 1.0}}, "none") is None
+    assert difference_of_runs({0: {"a": 1.0}}, {1: {"a": 1.0}}, "other seeds") is None
 
 
 def test_one_seed_has_no_spread_and_agents_keep_their_order():

@@ -25,7 +25,7 @@ def test_a_base_model_is_held_against_the_ceiling_and_against_itself(tmp_path):
         lambda done, total: told.append((done, total)),
     )
     assert headroom.ok and "over 60 private items, 4 seeds, 0 missing, played now" in headroom.detail
-    assert noise.ok and "from 4 sampling seeds an item" in noise.detail
+    assert noise.ok and "from 4 draws an item" in noise.detail
     assert told[-1] == (240, 240)
 
 
@@ -37,10 +37,10 @@ def test_a_model_that_is_not_there_is_refused():
 @pytest.mark.slow
 def test_a_base_that_solves_nothing_is_no_task_for_rl_and_that_is_said(tmp_path):
     task = load_task("arithmetic").model_copy(
-        update={"n_items": SplitSizes(train=4, dev=2, test_public=4, test_private=20)}
+        update={"n_items": SplitSizes(train=4, dev=2, test_public=4, test_private=60)}
     )
     untrained = str(write_checkpoint(tmp_path / "model"))
     headroom, noise = check_base(task, load_benchmark("arithmetic"), untrained)
     assert headroom.detail.startswith("0.000")
     assert headroom.ok and "solves 0% of its attempts: online RL has no reward to learn from" in headroom.warning
-    assert noise.ok and "the band says nothing" in noise.warning
+    assert noise.ok and "the band is over items alone" in noise.warning and "over items)" in noise.detail

@@ -28,7 +28,7 @@ def test_a_gain_on_paired_items_is_new_minus_old(tmp_path):
     assert found.difference.delta == pytest.approx(0.25)
     assert (found.won, found.lost) == (["a", "b"], ["d"])
     assert found.bounds == (0.25, 0.25)
-    assert "+25.0 points" in found.answers()["learned or avoided failures"]
+    assert "unclear (the interval contains 0, p = 1.00): +25.0 points" in found.answers()["learned or avoided failures"]
     assert "no score is missing" in found.answers()["learned or avoided failures"]
 
 

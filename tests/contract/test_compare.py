@@ -20,7 +20,7 @@ def card_set(tmp_path, name, pattern, **protocol):
 def test_many_candidates_are_compared_with_one_baseline_and_corrected_together(tmp_path):
     base = card_set(tmp_path, "base", BASE)
     found = compare(base, [card_set(tmp_path, *pair) for pair in (("up", BETTER), ("down", WORSE), ("flat", SAME))])
-    assert [row.outcome for row in found.rows] == [Outcome.BETTER, Outcome.WORSE, Outcome.NOT_SHOWN]
+    assert [row.outcome for row in found.rows] == [Outcome.BETTER, Outcome.WORSE, Outcome.UNCLEAR]
     assert found.n_family == 3
     raw = [row.paired.p_value for row in found.rows]
     assert [row.p_corrected for row in found.rows] == list(holm(raw).adjusted)
@@ -34,7 +34,7 @@ def test_a_difference_that_is_only_significant_alone_is_not_shown_among_many(tmp
     alone = compare(base, [card_set(tmp_path, "one", close)])
     assert alone.rows[0].outcome is Outcome.BETTER
     many = [card_set(tmp_path, f"c{place}", close) for place in range(6)]
-    assert {row.outcome for row in compare(base, many).rows} == {Outcome.NOT_SHOWN}
+    assert {row.outcome for row in compare(base, many).rows} == {Outcome.UNCLEAR}
 
 
 def test_a_gain_within_the_noise_floor_is_no_gain(tmp_path):
@@ -49,7 +49,7 @@ def test_a_gain_within_the_noise_floor_is_no_gain(tmp_path):
     row = compare(sampled("base", 0), [sampled("new", 40)]).rows[0]
     assert row.score.noise > row.paired.delta > 0
     assert row.p_corrected < 0.05
-    assert row.outcome is Outcome.WITHIN_NOISE
+    assert (row.outcome, row.why) == (Outcome.UNCLEAR, "it is within the noise band")
 
 
 def test_the_cost_ratio_is_tokens_of_a_rollout(tmp_path):

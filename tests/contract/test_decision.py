@@ -245,7 +245,7 @@ def test_the_loophole_pattern_pauses_and_asks_for_the_right_samples():
 def test_the_questions_are_answered_and_what_is_unknown_is_said():
     answers = decided(make_evidence(badcases={"keyword_missing": 74})).answers
     assert answers.capabilities_improved.startswith("yes by the numbers alone, not shown: no paired items")
-    assert "better: math 70.0% -> 76.0% (+6.0)" in answers.capabilities_improved
+    assert "moved, without paired items: math 70.0% -> 76.0% (+6.0)" in answers.capabilities_improved
     assert answers.preferences_aligned.startswith("not measured")
     assert answers.reward_distorted.startswith("not known: no training log")
     assert answers.may_continue_training.startswith("yes")
@@ -255,11 +255,15 @@ def test_the_questions_are_answered_and_what_is_unknown_is_said():
 
 def test_a_gain_whose_interval_holds_0_is_not_called_an_improvement():
     unclear = decided(make_evidence([make_paired("math", 500, 20, 14, 0.70)])).answers
-    assert unclear.capabilities_improved.startswith("not shown: the interval of the difference holds 0")
+    assert unclear.capabilities_improved.startswith(
+        "not shown: unclear on paired items (the interval contains 0, p = 0.39)"
+    )
+    assert "unclear: math 70.0% -> 71.2%" in unclear.capabilities_improved
     clear = decided(make_evidence([make_paired("math", 1000, 120, 60, 0.70)])).answers
     assert clear.capabilities_improved.startswith("yes, shown on paired items, by the primary metric")
     worse = decided(make_evidence([make_paired("math", 1000, 20, 150, 0.70)])).answers
     assert worse.capabilities_improved.startswith("no, by the primary metric")
+    assert "worse: math" in worse.capabilities_improved
 
 
 def test_a_no_keeps_the_previous_checkpoint_as_release_candidate():

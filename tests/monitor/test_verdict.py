@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 import monitor_builders
@@ -59,6 +61,18 @@ def test_reward_up_and_private_down_rolls_back():
 def test_reward_that_only_wobbles_counts_as_unchanged():
     level = [0.5 + 0.01 * (-1) ** i for i in range(20)]
     assert action_of(**{SCORE: [0.5, 0.6], "reward": level, "private": [0.55, 0.50]}) is TrainingAction.CONTINUE
+
+
+def test_a_change_is_told_in_values_that_were_seen_and_not_by_the_end_of_a_line_through_them():
+    entropy = [0.05 + 1.02 * 0.7**i for i in range(30)]  # falls fast, then lies flat: a straight line ends below 0
+    kl = [0.001 * 1.3**i for i in range(30)]
+    log = log_of(
+        **{SCORE: [0.60, 0.55, 0.50, 0.45], "reward": [0.01 * i for i in range(30)], "kl": kl, "entropy": entropy}
+    )
+    told = next(one for one in verdict(log, [], RULES).findings if one.gate == "loophole")
+    assert told.fired
+    old, new = re.search(r"entropy ([-.\d]+) -> ([-.\d]+)", " ".join(told.inputs)).groups()
+    assert min(entropy) <= float(new) < float(old) <= max(entropy)
 
 
 def test_a_healthy_run_goes_on_and_the_gates_say_what_they_saw():

@@ -7,6 +7,8 @@ import yaml
 
 from agent2.contract.decision import decide
 from agent2.contract.evidence import Evidence, SpotCheck
+from agent2.contract.findings import GateState
+from agent2.contract.metrics import Direction, Role
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
 from agent2.evaluation.outcome import read_outcome
@@ -14,9 +16,10 @@ from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.suite_run import run_suite
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
-from agent2.reports.eval_charts import change_svg
+from agent2.reports.eval_charts import change_kind, change_svg
 from agent2.reports.eval_pages import write_eval_report
 from agent2.reports.eval_view import eval_view, summary_rows
+from agent2.stats.comparisons import judge
 from suite_fakes import find_benchmark, make_suite, write_players
 
 HOSTILE = "<script>alert(1)</script> | [x](http://evil) \x1b[31m"
@@ -83,6 +86,28 @@ def test_pages_say_what_was_skipped_and_do_not_draw_it(evaluated):
     assert "doubles_accuracy" not in paths.figure.read_text()
     row = next(row for row in eval_view(outcome).metrics if row[0] == "doubles_accuracy")
     assert "missing" in row[2] and row[3] == "no pairs"
+
+
+def test_a_gate_that_was_not_evaluated_is_not_counted_as_one_that_held(evaluated):
+    outcome, _ = evaluated(new="broken")
+    n_open = sum(one.state is GateState.NOT_EVALUATED for one in outcome.decision.findings)
+    n_judged = len(outcome.decision.findings) - n_open
+    told = next(tile for tile in eval_view(outcome).tiles if tile[0] == "gates")
+    assert n_open > 0
+    assert told[2] == f"of {n_judged} evaluated; {n_open} not evaluated"
+
+
+def test_page_chart_and_answers_say_the_same_of_a_change(evaluated):
+    outcome, _ = evaluated(new="one_sided")
+    answers = outcome.decision.answers.capabilities_improved
+    for spec, row in zip(outcome.suite.metrics, eval_view(outcome).metrics, strict=True):
+        found = outcome.evidence.metrics.get(spec.name)
+        if found is None or found.paired is None or spec.direction is Direction.NONE:
+            continue
+        word = judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
+        assert row[5] == change_kind(spec, found) == word
+        if spec.role is not Role.DIAGNOSTIC and found.old != found.new:
+            assert spec.name in answers.partition(f"{word}: ")[2]
 
 
 def test_what_a_model_says_is_shown_as_text_and_nothing_else(evaluated):

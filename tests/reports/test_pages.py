@@ -129,14 +129,16 @@ def test_the_headline_of_a_good_trial_says_all_that_is_asked():
     rows = dict(headline(*_both()))
     assert rows["base model, public items"] == "30.0% [25.5, 34.5] (n = 400)"
     assert rows["final, private items"].startswith("58.0% [") and "submission 1" in rows["final, private items"]
-    assert rows["gain on private items"] == "+28.0 points [+24.0, +32.0], p = 0.0010, +93% of the base"
-    assert rows["evaluation noise"] == "gain is beyond it (±3.0 points)"
+    assert rows["gain on private items"] == "+28.0 points [+24.0, +32.0] over items, p = 0.0010, +93% of the base"
+    assert rows["against the base"] == "better (interval, p-value and noise band agree)"
+    assert rows["evaluation noise"] == "±3.0 points (the base model against itself, over items and sampling seeds)"
     assert rows["route"].startswith("RL only (GRPO)")
     assert rows["budget used"] == "2.5 min of 10.0 min (25.0%), 1 of 10 submissions"
 
 
 def test_a_gain_inside_the_band_is_called_noise():
-    assert "within evaluation noise" in dict(headline(*_both(gain=make_gain(0.01))))["evaluation noise"]
+    told = dict(headline(*_both(gain=make_gain(0.01))))["against the base"]
+    assert told == "unclear (the interval contains 0, it is within the noise band)"
 
 
 def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):

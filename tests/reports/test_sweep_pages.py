@@ -21,7 +21,9 @@ ROWS = [
     row(agent="grpo", seed=1, gain=make_gain(0.01)),
     SweepRow("arithmetic", "grpo", 2, "t", "failed: <b>disk</b> full"),
 ]
-COMPARISON = AgentComparison("arithmetic", "grpo", "nop", 28.0, 24.0, 32.0, 1e-6, 600, 1, "paired bootstrap")
+COMPARISON = AgentComparison(
+    "arithmetic", "grpo", "nop", 28.0, 24.0, 32.0, 1e-6, "better", "items", 600, 1, "paired bootstrap"
+)
 
 
 def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
@@ -44,8 +46,8 @@ def test_a_trial_without_a_gain_is_named_and_not_drawn_as_a_number(tmp_path):
 
 def test_cells_say_what_kind_of_zero_a_zero_is():
     assert row_cells(ROWS[1])[5] == "0.0 (copy of base)"
-    assert row_cells(ROWS[2])[5:7] == ("+28.0 [+24.0, +32.0]", "beyond")
-    assert row_cells(ROWS[3])[6] == "within"
+    assert row_cells(ROWS[2])[5:7] == ("+28.0 [+24.0, +32.0]", "better")
+    assert row_cells(ROWS[3])[6] == "unclear"
     assert row_cells(ROWS[4])[-1] == "failed: <b>disk</b> full"
 
 
@@ -61,13 +63,14 @@ def test_tables_for_the_terminal_have_a_cell_for_every_column():
     assert cells[4][-1] == "failed: <b>disk</b> full"
     names, cells = comparison_table([COMPARISON])
     assert {len(row) for row in cells} == {len(names)}
-    assert cells[0][:4] == ("grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "p < 0.0001")
+    assert cells[0][:6] == ("grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "items", "p < 0.0001", "better")
 
 
 def test_a_sweep_over_drivers_shows_what_each_part_is_worth(tmp_path):
     pair = PairEffect(
         axis=Axis.DRIVER, task="arithmetic", mode="free", fixed="codex", level_a="<b>weak", level_b="strong",
         delta_points=-78.0, low_points=-84.0, high_points=-71.0, seed_low_points=-90.0, seed_high_points=-60.0,
+        over="items and seeds", claim="worse",
         p_value=1e-9, p_adjusted=1e-9, n_items=600, n_seeds=3, n_missing=0, n_pairs=1, method="by hand",
     )  # fmt: skip
     paths = write_sweep_report(ROWS, [], tmp_path, effects=[pair])
@@ -76,7 +79,8 @@ def test_a_sweep_over_drivers_shows_what_each_part_is_worth(tmp_path):
     assert record["pair_effects"][0]["delta_points"] == -78.0
     (widest,) = axis_rows(axis_effects([pair]))
     assert widest[:3] == ("driver", "codex · arithmetic", "2")
-    assert widest[3:7] == ("strong minus <b>weak", "+78.0", "[+71.0, +84.0]", "[+60.0, +90.0]")
+    assert widest[3:8] == ("strong minus <b>weak", "+78.0", "[+71.0, +84.0]", "items and seeds", "[+60.0, +90.0]")
+    assert widest[-1] == "better"
     html = paths.html.read_text()
     assert "What the driver and the agent system are worth" in html
     assert "<b>weak" not in html

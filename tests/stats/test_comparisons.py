@@ -1,11 +1,20 @@
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from agent2.errors import NotEnoughData
 from agent2.stats import comparisons
-from agent2.stats.comparisons import mcnemar_p, noise_band, paired_difference, sign_flip_p
+from agent2.stats.comparisons import (
+    Claim,
+    judge,
+    mcnemar_p,
+    noise_band,
+    over_items_and_seeds,
+    paired_difference,
+    sign_flip_p,
+)
 
 
 def rng(seed=0):
@@ -100,8 +109,80 @@ def test_the_noise_band_does_not_widen_with_the_luck_of_two_runs():
     assert noise_band(np.stack([first, second]), rng(6), 4000).half_width == pytest.approx(expected, rel=0.1)
 
 
-def test_a_checkpoint_that_always_answers_alike_has_no_noise():
-    assert noise_band(np.tile([1.0, 0.0, 1.0], (3, 1)), rng()).half_width == 0.0
+def test_the_band_of_greedy_play_comes_from_drawing_the_items_again():
+    alike = np.tile((np.arange(140) < 42).astype(float), (4, 1))  # 30% of 140 games, the same in all four runs
+    band = noise_band(alike, rng())
+    assert (band.over, band.half_width) == ("items", pytest.approx(0.080, abs=0.001))  # the longer arm of Wilson's
+    assert noise_band(np.zeros((4, 140)), rng()).half_width == pytest.approx(0.0267, abs=0.001)  # 0 of 140 is not sure
+    parts = np.tile(rng(7).random(200), (2, 1))
+    assert noise_band(parts, rng()).half_width == pytest.approx(1.96 * parts[0].std() / math.sqrt(200), rel=0.1)
+
+
+@dataclass
+class Pair:
+    delta: float
+    low: float
+    high: float
+    p_value: float
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "claim"),
+    [
+        (Pair(3.0, 1.0, 5.0, 0.01), {}, Claim.BETTER),
+        (Pair(3.0, 1.0, 5.0, 0.01), {"is_higher_better": False}, Claim.WORSE),
+        (Pair(-3.0, -5.0, -1.0, 0.01), {}, Claim.WORSE),
+        (Pair(3.0, 1.0, 5.0, 0.07), {}, Claim.UNCLEAR),  # the interval alone is not enough
+        (Pair(-3.0, -5.0, -1.0, 1.0), {}, Claim.UNCLEAR),
+        (Pair(3.0, -0.1, 6.0, 0.04), {}, Claim.UNCLEAR),  # nor is the p-value
+        (Pair(3.0, 1.0, 5.0, 0.01), {"band": 3.5}, Claim.UNCLEAR),
+        (Pair(3.0, 1.0, 5.0, 0.01), {"band": 0.0}, Claim.BETTER),  # a band of 0 says nothing, for nor against
+        (Pair(3.0, 1.0, 5.0, 0.01), {"p_value": 0.2}, Claim.UNCLEAR),  # corrected for many comparisons
+        (Pair(0.0, 0.0, 0.0, 1.0), {}, Claim.UNCLEAR),
+        (Pair(3.0, 1.0, 5.0, math.nan), {}, Claim.UNCLEAR),
+    ],
+)
+def test_better_and_worse_need_interval_p_value_and_band(pair, options, claim):
+    judged = judge(pair, **options)
+    assert judged.claim is claim and judged.why
+
+
+def test_two_levels_match_the_hand_computed_analysis_of_variance():
+    table = np.array([[3.0, 1.0], [1.0, 1.0], [2.0, 1.0]])  # 3 seeds x 2 items
+    found = over_items_and_seeds(table)
+    # mean 1.5; MS seeds 0.5, items 1.5, rest 0.5: variance (0.5 + 1.5 - 0.5) / 6 = 0.25
+    # degrees of freedom 1.5^2 / (0.5^2/2 + 1.5^2/1 + 0.5^2/2) = 0.9, taken as 1: t = 12.706
+    assert found.delta == pytest.approx(1.5) and found.degrees_of_freedom == 1.0
+    assert found.high - found.delta == pytest.approx(12.706 * 0.5, rel=1e-3)
+    assert found.p_value == pytest.approx(0.2048, abs=1e-3)
+
+
+def test_seeds_that_agree_leave_the_interval_over_items():
+    items = rng(8).normal(size=300)
+    found = over_items_and_seeds(np.tile(items, (3, 1)))
+    assert found.high - found.low == pytest.approx(2 * 1.968 * items.std(ddof=1) / math.sqrt(300), rel=1e-3)
+
+
+def test_equal_differences_are_as_sure_as_their_number():
+    assert over_items_and_seeds(np.ones((2, 3))).p_value == 0.25
+    assert over_items_and_seeds(np.zeros((2, 3))).p_value == 1.0
+
+
+@pytest.mark.parametrize("table", [np.zeros((1, 9)), np.zeros((9, 1)), np.zeros(9), [[1.0, math.nan], [1.0, 1.0]]])
+def test_one_seed_or_a_gap_makes_no_interval_over_both(table):
+    with pytest.raises(NotEnoughData):
+        over_items_and_seeds(table)
+
+
+@pytest.mark.parametrize(("n_seeds", "n_items"), [(2, 100), (3, 300), (5, 100)])
+@pytest.mark.parametrize(("seed_sd", "item_sd", "rest_sd"), [(0.08, 0.1, 0.5), (0.0, 0.3, 0.5), (0.05, 0.0, 0.3)])
+def test_the_interval_over_items_and_seeds_covers(n_seeds, n_items, seed_sd, item_sd, rest_sd):
+    draws, hits = rng(9), 0
+    for _ in range(400):
+        table = 0.1 + seed_sd * draws.normal(size=(n_seeds, 1)) + item_sd * draws.normal(size=(1, n_items))
+        found = over_items_and_seeds(table + rest_sd * draws.normal(size=(n_seeds, n_items)))
+        hits += found.low <= 0.1 <= found.high
+    assert hits / 400 >= 0.92  # 95% less three standard errors of the simulation
 
 
 @pytest.mark.parametrize("scores", [[[1.0, 0.0]], [1.0, 0.0], [[], []], [[1.0], [float("nan")]]])
@@ -111,6 +192,6 @@ def test_one_replicate_or_no_items_make_no_noise_band(scores):
 
 
 def test_a_noise_band_says_what_stands_behind_it():
-    band = noise_band(np.tile([1.0, 0.0, 1.0], (4, 1)), rng(), 100)
+    band = noise_band([[1.0, 0.0, 1.0]] * 3 + [[0.0, 0.0, 1.0]], rng(), 100)
     assert (band.n_runs, band.n_items) == (4, 3)
-    assert str(band) == "+-0.0000 (95%; n=3 items x 4 runs, 100 resampled comparisons)"
+    assert "(95%, over items and sampling seeds; n=3 items x 4 runs, 100 resampled comparisons)" in str(band)

@@ -211,8 +211,10 @@ class NoiseBand:
     """How far one checkpoint is from itself under this protocol (no training involved)."""
 
     half_width: float
-    """95% quantile of the absolute paired difference, in probability units."""
+    """95% quantile of the absolute paired difference, in probability units; 0: not known (greedy play, once)."""
     n_replicates: int
+    over: str = "items and sampling seeds"
+    """What was drawn again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,8 +131,9 @@ def paired_gain(base_card: Path, final_card: Path) -> PairedGain:
 def measure_noise(card: Path) -> NoiseBand:
     """The noise band from a card with several attempts of one checkpoint at each item (A22).
 
-    Covers item resampling and sampling seeds; the spread over training seeds is another thing and is
-    reported by sweeps. Items with a missing attempt are left out.
+    Covers item resampling and sampling seeds (items alone where the attempts are all alike, as under greedy
+    decoding); the spread over training seeds is another thing and is reported by sweeps. Items with a missing
+    attempt are left out.
     """
     rule = read_header(card).reporting
     by_item: dict[str, dict[int, float]] = {}
@@ -143,7 +144,7 @@ def measure_noise(card: Path) -> NoiseBand:
     complete = [[values[a] for a in sorted(values)] for values in by_item.values() if len(values) == NOISE_REPLICATES]
     scores_RI = np.array(complete, dtype=float).T  # sampling seeds x items
     band = noise_band(scores_RI, np.random.default_rng(derive_seed("noise band")))
-    return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates)
+    return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates, over=band.over)
 
 
 def choose_final(submissions: Sequence[SubmissionRecord], base: SplitScore) -> SubmissionRecord | None:

@@ -17,25 +17,32 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
-
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.integrity import integrity_verdict
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.analysis.verdicts import IntegrityState
+from agent2.arena.analysis.result import result_of
+from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.config_file import write_json
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.paths import TrialPaths
-from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of, unfinished_row
+from agent2.arena.sweep_records import (
+    AgentComparison,
+    BySeed,
+    SweepRow,
+    difference_of_runs,
+    over_what,
+    row_of,
+    unfinished_row,
+)
 from agent2.arena.sweep_spec import SweepSpec, check_trials, plan_trials
 from agent2.arena.sweep_stacks import PlannedTrial
 from agent2.arena.sweep_until import SweepDecision, decide_cells
 from agent2.arena.trial import Steps
 from agent2.cards.reader import read_summary
 from agent2.errors import Agent2Error, ConfigError
-from agent2.records import Split, derive_seed
-from agent2.stats.comparisons import paired_difference
+from agent2.records import Split
+from agent2.stats.comparisons import judge
 
 PLAN_FILE = "sweep.json"
 REPORT_FILE = "report.html"
@@ -115,21 +122,35 @@ def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
 def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     """Every pair of stacks on each task, on the same hidden items and the seeds that both have.
 
-    A stack's score on an item is the mean over those seeds; a trial whose result is the base model (a void one too)
-    counts with the base's scores, one without any submission has no score and is left out. The interval covers the
-    choice of items, not the spread over training seeds (that is in the rows).
+    A trial whose result is the base model (a void one too) counts with the base's scores, one without any submission
+    has no score and is left out. With two common seeds or more the interval covers the choice of items and the luck
+    of the runs together; with one, the choice of items alone.
     """
     scores = final_scores(spec, root)
-    comparisons = []
-    for (task, agent_a), (other_task, agent_b) in combinations(scores, 2):
-        seeds = sorted(set(scores[task, agent_a]) & set(scores[other_task, agent_b]))
-        if task == other_task and seeds:
-            comparisons.append(_compare(task, agent_a, agent_b, scores, seeds))
-    return comparisons
+    found = [
+        _compare(task, agent_a, agent_b, scores)
+        for (task, agent_a), (other_task, agent_b) in combinations(scores, 2)
+        if task == other_task
+    ]
+    return [comparison for comparison in found if comparison is not None]
 
 
-BySeed = dict[int, Mapping[str, float | None]]
-"""Seed -> item -> score."""
+def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
+    """(task, stack) -> seed -> item -> final minus base; 0 where the base is the result, by identity or rule."""
+    gains: dict[tuple[str, str], BySeed] = {}
+    for planned in known_trials(spec, root):
+        paths = _paths(root, planned)
+        evidence = _evidence(paths)
+        if isinstance(evidence, str) or evidence.gain is None:
+            continue
+        is_measured = result_of(evidence, integrity_verdict(evidence)).kind is ResultKind.MEASURED
+        base = read_summary(paths.card("base", Split.TEST_PRIVATE)).item_scores
+        final = read_summary(paths.card("final", Split.TEST_PRIVATE)).item_scores if is_measured else base
+        both = {item: (final.get(item), old) for item, old in base.items()}
+        gains.setdefault((planned.task_name, planned.stack), {})[planned.seed] = {
+            item: None if new is None or old is None else new - old for item, (new, old) in both.items()
+        }
+    return gains
 
 
 def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
@@ -147,17 +168,11 @@ def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
     return scores
 
 
-def _compare(
-    task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], BySeed], seeds: list[int]
-) -> AgentComparison:
-    means_a = item_means([scores[task, agent_a][seed] for seed in seeds])
-    means_b = item_means([scores[task, agent_b][seed] for seed in seeds])
-    shared = sorted(set(means_a) & set(means_b))
-    difference = paired_difference(
-        np.array([means_a[item] for item in shared]),
-        np.array([means_b[item] for item in shared]),
-        np.random.default_rng(derive_seed("sweep comparison", task, agent_a, agent_b)),
-    )
+def _compare(task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, str], BySeed]) -> AgentComparison | None:
+    runs_a, runs_b = scores[task, agent_a], scores[task, agent_b]
+    difference = difference_of_runs(runs_a, runs_b, f"sweep comparison {task} {agent_a} {agent_b}")
+    if difference is None:
+        return None
     return AgentComparison(
         task=task,
         agent_a=agent_a,
@@ -166,20 +181,12 @@ def _compare(
         low_points=100 * difference.low,
         high_points=100 * difference.high,
         p_value=difference.p_value,
-        n_items=difference.n,
-        n_seeds=len(seeds),
+        claim=judge(difference).claim.value,
+        over=over_what(difference),
+        n_items=difference.n_items,
+        n_seeds=len(set(runs_a) & set(runs_b)),
         method=difference.method,
     )
-
-
-def item_means(runs: Sequence[Mapping[str, float | None]]) -> dict[str, float]:
-    """Mean over seeds of each item that every run has a score for."""
-    complete: dict[str, float] = {}
-    for item in runs[0]:
-        values = [value for run in runs if (value := run.get(item)) is not None]
-        if len(values) == len(runs):
-            complete[item] = sum(values) / len(values)
-    return complete
 
 
 def _claim(root: Path, spec: SweepSpec) -> None:

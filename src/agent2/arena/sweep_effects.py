@@ -4,8 +4,9 @@ A stack is scaffold x driver x mode. For each scaffold all pairs of its drivers 
 pairs of its scaffolds, on the same task, mode, hidden items and seeds. Intervals hold for all pairs of a family at
 once (Bonferroni within one scaffold or one driver), so the widest pair may be picked and read.
 
-Two intervals are given, because two things vary: the choice of hidden items, and the luck of a run (training and
-the driver's own sampling). With one seed the second is not known. Trials without a result are missing, not zero.
+Two things vary: the choice of hidden items, and the luck of a run (training and the driver's own sampling). The
+headline interval and p-value are over both; with one seed the luck of a run is not known, and they are over items
+alone and say so. Trials without a result are missing, not zero.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 
-import numpy as np
-
-from agent2.arena.sweep import BySeed, item_means
+from agent2.arena.sweep_records import BySeed, Estimated, difference_of_runs, over_what
 from agent2.arena.sweep_stacks import PlannedTrial
-from agent2.records import derive_seed
-from agent2.stats.comparisons import PairedDifference, paired_difference
+from agent2.stats.comparisons import judge
 from agent2.stats.measure import Measure, measure
 from agent2.stats.multiplicity import holm
 
@@ -48,12 +46,16 @@ class PairEffect:
     delta_points: float
     low_points: float
     high_points: float
-    """Over the choice of hidden items; simultaneous with the family's other pairs."""
+    """Over what `over` says; simultaneous with the family's other pairs."""
+    over: str
+    """"items and seeds", or "items" with one seed."""
+    claim: str
+    """Better (a than b), worse or unclear, by that interval and the adjusted p-value."""
     seed_low_points: float | None
     seed_high_points: float | None
-    """Over runs; None with one seed."""
+    """Over runs alone; None with one seed."""
     p_value: float
-    """Over items."""
+    """Over what `over` says."""
     p_adjusted: float
     """After Holm, within the family."""
     n_items: int
@@ -103,8 +105,8 @@ def axis_effects(pairs: Sequence[PairEffect]) -> list[AxisEffect]:
 
 
 _Levels = dict[str, list[PlannedTrial]]
-_Pair = tuple[str, str, BySeed, BySeed, list[int]]
-"""Two levels, the scores of each, and the seeds that both have."""
+_Pair = tuple[str, str, BySeed, BySeed, Estimated]
+"""Two levels, the scores of each, and their difference."""
 
 
 def _families(planned: Sequence[PlannedTrial], axis: Axis) -> dict[tuple[str, str, str], _Levels]:
@@ -123,26 +125,15 @@ def _families(planned: Sequence[PlannedTrial], axis: Axis) -> dict[tuple[str, st
 def _family(
     axis: Axis, key: tuple[str, str, str], levels: _Levels, scores: Mapping[tuple[str, str], BySeed]
 ) -> list[PairEffect]:
-    found = list(_comparable(key[0], levels, scores))
-    if not found:
+    label = f"sweep effect {axis.value} {' '.join(key)}"
+    n_pairs = len(list(_comparable(key[0], levels, scores, label, 1 - ALPHA)))
+    if not n_pairs:
         return []
-    confidence = 1 - ALPHA / len(found)
-    compared = []
-    for level_a, level_b, one, other, seeds in found:
-        means_a, means_b = item_means([one[s] for s in seeds]), item_means([other[s] for s in seeds])
-        shared = sorted(set(means_a) & set(means_b))
-        compared.append(
-            paired_difference(
-                np.array([means_a[item] for item in shared]),
-                np.array([means_b[item] for item in shared]),
-                np.random.default_rng(derive_seed("sweep effect", axis.value, *key, level_a, level_b)),
-                confidence=confidence,
-            )
-        )
-    adjusted = holm([difference.p_value for difference in compared]).adjusted
+    found = list(_comparable(key[0], levels, scores, label, 1 - ALPHA / n_pairs))
+    adjusted = holm([difference.p_value for *_, difference in found]).adjusted
     return [
-        _record(axis, key, levels, pair, difference, p_adjusted, len(found))
-        for pair, difference, p_adjusted in zip(found, compared, adjusted, strict=True)
+        _record(axis, key, levels, pair, float(p_adjusted), n_pairs)
+        for pair, p_adjusted in zip(found, adjusted, strict=True)
     ]
 
 
@@ -151,12 +142,12 @@ def _record(
     key: tuple[str, str, str],
     levels: _Levels,
     pair: _Pair,
-    difference: PairedDifference,
     p_adjusted: float,
     n_pairs: int,
 ) -> PairEffect:
     task, mode, fixed = key
-    level_a, level_b, one, other, seeds = pair
+    level_a, level_b, one, other, difference = pair
+    seeds = sorted(set(one) & set(other))
     runs = _over_runs(one, other, seeds, 1 - ALPHA / n_pairs)
     return PairEffect(
         axis=axis,
@@ -168,11 +159,13 @@ def _record(
         delta_points=100 * difference.delta,
         low_points=100 * difference.low,
         high_points=100 * difference.high,
+        over=over_what(difference),
+        claim=judge(difference, p_value=p_adjusted).claim.value,
         seed_low_points=100 * runs.low if runs.low is not None else None,
         seed_high_points=100 * runs.high if runs.high is not None else None,
         p_value=difference.p_value,
-        p_adjusted=float(p_adjusted),
-        n_items=difference.n,
+        p_adjusted=p_adjusted,
+        n_items=difference.n_items,
         n_seeds=len(seeds),
         n_missing=len({trial.seed for trial in (*levels[level_a], *levels[level_b])}) - len(seeds),
         n_pairs=n_pairs,
@@ -180,23 +173,25 @@ def _record(
     )
 
 
-def _comparable(task: str, levels: _Levels, scores: Mapping[tuple[str, str], BySeed]) -> Iterator[_Pair]:
+def _comparable(
+    task: str, levels: _Levels, scores: Mapping[tuple[str, str], BySeed], label: str, confidence: float
+) -> Iterator[_Pair]:
     """Pairs of levels with a common seed and a common scored item."""
     for level_a, level_b in combinations(levels, 2):
         one = scores.get((task, levels[level_a][0].stack), {})
         other = scores.get((task, levels[level_b][0].stack), {})
-        seeds = sorted(set(one) & set(other))
-        if seeds and set(item_means([one[s] for s in seeds])) & set(item_means([other[s] for s in seeds])):
-            yield level_a, level_b, one, other, seeds
+        difference = difference_of_runs(one, other, f"{label} {level_a} {level_b}", confidence)
+        if difference is not None:
+            yield level_a, level_b, one, other, difference
 
 
 def _over_runs(one: BySeed, other: BySeed, seeds: Sequence[int], confidence: float) -> Measure:
     """Differences of whole runs, paired by seed."""
     differences: list[float | None] = []
     for seed in seeds:
-        means_a, means_b = item_means([one[seed]]), item_means([other[seed]])
-        shared = set(means_a) & set(means_b)
-        differences.append(sum(means_a[i] - means_b[i] for i in shared) / len(shared) if shared else None)
+        run_a, run_b = one[seed], other[seed]
+        apart = [a - b for item, a in run_a.items() if a is not None and (b := run_b.get(item)) is not None]
+        differences.append(sum(apart) / len(apart) if apart else None)
     return measure(differences, "differences of runs", confidence=confidence)
 
 
@@ -218,6 +213,7 @@ def _best_first(pair: PairEffect) -> PairEffect:
         delta_points=-pair.delta_points,
         low_points=-pair.high_points,
         high_points=-pair.low_points,
+        claim={"better": "worse", "worse": "better"}.get(pair.claim, pair.claim),
         seed_low_points=-pair.seed_high_points if pair.seed_high_points is not None else None,
         seed_high_points=-pair.seed_low_points if pair.seed_low_points is not None else None,
     )

@@ -8,11 +8,25 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
 
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.assignment import Mode
 from agent2.arena.evidence import SplitScore, TrialEvidence, TypeScore
 from agent2.arena.sweep_stacks import PlannedTrial, stack_name
+from agent2.records import derive_seed
+from agent2.stats.comparisons import (
+    ITEMS,
+    ITEMS_AND_SEEDS,
+    Claim,
+    PairedDifference,
+    TwoLevelDifference,
+    judge,
+    over_items_and_seeds,
+    paired_difference,
+)
 from agent2.stats.measure import UNIT, Measure, measure, ratio_of_sums
 
 FINISHED = "finished"
@@ -40,8 +54,10 @@ class SweepRow:
     """Paired gain on test_private in percentage points; None when nothing was handed in."""
     low_points: float | None = None
     high_points: float | None = None
-    """95% interval; None when the gain is 0 by identity or rule."""
+    """95% interval over items; None when the gain is 0 by identity or rule."""
     p_value: float | None = None
+    claim: str = ""
+    """Better, worse or unclear, as the trial's own report says; empty without a measured gain."""
     within_noise: bool | None = None
     result: str = ""
     """Kind of the result, as the analysis names it: measured, copy_of_base, no_submission, ..."""
@@ -88,8 +104,12 @@ class AgentComparison:
     delta_points: float
     low_points: float
     high_points: float
-    """95% interval."""
+    """95% interval, over what `over` says."""
     p_value: float
+    claim: str
+    """Better (a than b), worse or unclear."""
+    over: str
+    """"items and seeds"; "items" with one common seed, when the luck of a run is not known."""
     n_items: int
     """Items that both were scored on."""
     n_seeds: int
@@ -113,8 +133,8 @@ class AgentSummary:
     """Standard deviation of the gain over seeds; None with fewer than two."""
     min_gain_points: float | None
     max_gain_points: float | None
-    n_beyond_noise: int
-    """Trials with a positive gain beyond evaluation noise."""
+    n_better: int
+    """Trials that are better than the base by their own interval, p-value and noise band."""
     routes: Mapping[str, int]
     """Route of the final submission -> in how many trials."""
     autonomy: Measure | None = None
@@ -127,6 +147,13 @@ class AgentSummary:
     """Of the trials whose cost is known."""
     n_unknown_cost: int = 0
     """Driven trials whose cost is not, or not in full, known."""
+    low_points: float | None = None
+    high_points: float | None = None
+    """95% interval of the mean gain, over what `over` says; None without a gain on common items."""
+    claim: str = ""
+    """Better (than the base), worse or unclear, by that interval and its p-value."""
+    over: str = ""
+    """"items and seeds", or "items" with one seed; empty without an interval."""
 
 
 def unfinished_row(planned: PlannedTrial, state: str) -> SweepRow:
@@ -163,6 +190,7 @@ def row_of(
         low_points=result.low_points,
         high_points=result.high_points,
         p_value=result.p_value,
+        claim=result.claim.value if result.claim is not None else "",
         within_noise=result.within_noise,
         result=result.kind.value,
         route=analysis.route.label,
@@ -185,19 +213,57 @@ def row_of(
     )
 
 
-def summarise_agents(rows: Sequence[SweepRow]) -> list[AgentSummary]:
-    """Each agent on each task over its trials, in the order in which they appear."""
+BySeed = dict[int, Mapping[str, float | None]]
+"""Seed -> item -> score, or gain."""
+Estimated: TypeAlias = TwoLevelDifference | PairedDifference
+
+
+def over_what(estimate: Estimated) -> str:
+    """What the interval is over: items and seeds, or items alone."""
+    return ITEMS_AND_SEEDS if isinstance(estimate, TwoLevelDifference) else ITEMS
+
+
+def difference_of_runs(runs_a: BySeed, runs_b: BySeed, label: str, confidence: float = 0.95) -> Estimated | None:
+    """A minus b on the items and seeds that both have: over both with two seeds or more, else over items.
+
+    label: seeds the bootstrap. Items without a score in any of the runs are left out; None if none are left.
+    """
+    seeds = sorted(set(runs_a) & set(runs_b))
+    runs = [(runs_a[seed], runs_b[seed]) for seed in seeds]
+    if not runs:
+        return None
+    items = [item for item in sorted(runs[0][0]) if all(r.get(item) is not None for pair in runs for r in pair)]
+    if not items:
+        return None
+    sides_2SI = np.array([[[run[item] for item in items] for run in side] for side in zip(*runs, strict=True)], float)
+    if len(seeds) > 1 and len(items) > 1:
+        return over_items_and_seeds(sides_2SI[0] - sides_2SI[1], confidence)
+    rng = np.random.default_rng(derive_seed(label))
+    return paired_difference(sides_2SI[0].mean(axis=0), sides_2SI[1].mean(axis=0), rng, confidence=confidence)
+
+
+def summarise_agents(
+    rows: Sequence[SweepRow], gains: Mapping[tuple[str, str], BySeed] | None = None
+) -> list[AgentSummary]:
+    """Each agent on each task over its trials, in the order in which they appear.
+
+    gains: (task, stack) -> seed -> item -> gain over the base; without them the mean gains have no interval.
+    """
     groups: dict[tuple[str, str], list[SweepRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.agent), []).append(row)
-    return [_summary(task, agent, members) for (task, agent), members in groups.items()]
+    return [
+        _summary(task, agent, members, (gains or {}).get((task, agent), {}))
+        for (task, agent), members in groups.items()
+    ]
 
 
-def _summary(task: str, agent: str, rows: Sequence[SweepRow]) -> AgentSummary:
+def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed) -> AgentSummary:
+    nothing: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
+    found = difference_of_runs(item_gains, nothing, f"mean gain {task} {agent}")
     gains = [row.gain_points for row in rows if row.gain_points is not None]
     driven = [row for row in rows if row.llm_tokens is not None]
     known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
-    beyond = [row for row in rows if row.gain_points is not None and row.gain_points > 0 and row.within_noise is False]
     return AgentSummary(
         task=task,
         agent=agent,
@@ -208,13 +274,17 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow]) -> AgentSummary:
         spread_points=statistics.stdev(gains) if len(gains) > 1 else None,
         min_gain_points=min(gains, default=None),
         max_gain_points=max(gains, default=None),
-        n_beyond_noise=len(beyond),
+        n_better=sum(row.claim == Claim.BETTER for row in rows),
         routes=dict(Counter(row.route for row in rows if row.route)),
         autonomy=_autonomy(rows),
         recovery=_recovery(rows),
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
         llm_dollars=sum(known) if known else None,
         n_unknown_cost=len(driven) - len(known),
+        low_points=100 * found.low if found is not None else None,
+        high_points=100 * found.high if found is not None else None,
+        claim=judge(found).claim.value if found is not None else "",
+        over=over_what(found) if found is not None else "",
     )
 
 

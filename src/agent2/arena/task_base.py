@@ -21,6 +21,7 @@ from agent2.evaluation.runner import EvaluationPlan, Progress, evaluate
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler
 from agent2.records import Benchmark, Split
+from agent2.stats.comparisons import ITEMS
 
 HEADROOM = 0.10
 """At least so far below 1 the base model has to be, at the upper end of its interval."""
@@ -62,17 +63,17 @@ def check_base(
             f"the base model solves {100 * summary.value:.2g}% of its attempts: online RL has no reward to learn "
             "from; warm it up (SFT), take easier items or a stronger base model"
         )
-    if band.half_width == 0.0:
+    if band.over == ITEMS and benchmark.sampling.temperature > 0:
         no_band = (
-            "no attempt differed between sampling seeds, so the band says nothing: an item that is always or never "
-            "solved gives RL no signal"
+            "no attempt differed between sampling seeds, so the band is over items alone: an item that is always or "
+            "never solved gives RL no signal"
         )
     return [
         Finding("headroom: the base model is below the ceiling", is_below, score, spent, no_signal),
         Finding(
             "noise band of the base model",
             band.half_width <= WIDEST_BAND,
-            f"±{100 * band.half_width:.1f} points (95%), from {NOISE_REPLICATES} sampling seeds an item",
+            f"±{100 * band.half_width:.1f} points (95%, over {band.over}), from {NOISE_REPLICATES} draws an item",
             warning=no_band,
         ),
     ]

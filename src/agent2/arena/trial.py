@@ -364,7 +364,7 @@ def _noise(trial: _Trial, grader: Grader) -> None:
     trial.steps("noise band")
     _cached_evaluation(trial, grader, Split.TEST_PRIVATE, card, attempts=NOISE_REPLICATES)
     band = measure_noise(card)
-    trial.log.append("noise_measured", half_width=band.half_width, n_replicates=band.n_replicates)
+    trial.log.append("noise_measured", half_width=band.half_width, n_replicates=band.n_replicates, over=band.over)
 
 
 def _cached_evaluation(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:

@@ -5,7 +5,7 @@
     Is the process steadier, or the rules changed? faults, retries, flips between attempts; rule and protocol by field
 
 Promises: every number is computed from the rollouts under each card's own rule; a missing score is never a zero, the
-bounds say what it could be at worst and at best. Does NOT decide: `agent2 compare` and gates do, with corrections.
+bounds say what it could be at worst and at best. Does NOT correct for many comparisons: `agent2 compare` and gates do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import NotEnoughData
 from agent2.records import digest_of
-from agent2.stats.comparisons import PairedDifference, paired_difference
+from agent2.stats.comparisons import PairedDifference, judge, paired_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _learned(found: CardComparison) -> str:
     change, low, high = found.difference, *found.bounds
     n_open = len(found.only_old) + len(found.only_new)
     interval = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    told = f"{100 * change.delta:+.1f} points {interval} on {change.n} items with both scores"
+    told = f"{judge(change)}: {100 * change.delta:+.1f} points {interval} on {change.n} items with both scores"
     won = f"{len(found.won)} items better, {len(found.lost)} worse"
     if not n_open and not found.new.n_missing and not found.old.n_missing:
         return f"{told}; {won}; no score is missing on either side"

@@ -64,7 +64,7 @@ def _row(row: "ComparedCard") -> list[str]:
         "-" if row.p_corrected is None else f"{row.p_corrected:.2g}",
         "not known" if score.noise is None else f"+-{100 * score.noise:.1f}",
         "-" if row.cost_ratio is None else f"x{row.cost_ratio:.2f}",
-        row.outcome.value,
+        f"{row.outcome.value}: {row.why}",
     ]
 
 

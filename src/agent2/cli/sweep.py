@@ -15,15 +15,24 @@ def sweep(
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
 ) -> None:
     """Run many trials, or go on with a sweep that was interrupted, and compare the stacks pair by pair."""
-    from agent2.arena.sweep import compare_agents, decide_sweep, final_scores, known_trials, run_sweep, sweep_rows
+    from agent2.arena.sweep import (
+        compare_agents,
+        decide_sweep,
+        final_scores,
+        item_gains,
+        known_trials,
+        run_sweep,
+        sweep_rows,
+    )
     from agent2.arena.sweep_effects import axis_effects, pair_effects
+    from agent2.arena.sweep_records import summarise_agents
     from agent2.arena.sweep_spec import SweepSpec
     from agent2.arena.sweep_until import UntilDecided
     from agent2.cli.show import print_path, print_table, progress_bar
     from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
     from agent2.reports.sweep_effects import AXIS_NAMES, axis_rows
-    from agent2.reports.sweep_pages import comparison_table, row_table, write_sweep_report
+    from agent2.reports.sweep_pages import agent_table, comparison_table, row_table, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:
@@ -34,8 +43,10 @@ def sweep(
     rows = sweep_rows(spec, root)
     comparisons = compare_agents(spec, root)
     effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
-    written = write_sweep_report(rows, comparisons, root / "report", f"Sweep {spec.name}", effects)
+    gains = item_gains(spec, root)
+    written = write_sweep_report(rows, comparisons, root / "report", f"Sweep {spec.name}", effects, gains)
     print_table(*row_table(rows))
+    print_table(*agent_table(summarise_agents(rows, gains)))
     if comparisons:
         print_table(*comparison_table(comparisons))
     if effects:

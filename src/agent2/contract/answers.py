@@ -13,8 +13,9 @@ from agent2.contract.effects import BLOCK_FOR, CANDIDATE, INSUFFICIENT, RELEASE,
 from agent2.contract.evidence import Evidence
 from agent2.contract.findings import SLACK, Finding, GateState
 from agent2.contract.improvement import told_improvement
-from agent2.contract.metrics import MetricSpec, Role, primary_of
+from agent2.contract.metrics import Direction, MetricSpec, Role, primary_of
 from agent2.contract.rules_metric import worsening
+from agent2.stats.comparisons import judge
 
 REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
 """Gates that speak about a distorted reward."""
@@ -63,7 +64,8 @@ def answer_questions(
 
 
 def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
-    better, worse, unknown = [], [], []
+    told_as: dict[str, list[str]] = {"better": [], "worse": [], "unclear": [], "moved, without paired items": []}
+    unknown = []
     for metric in metrics:
         if metric.role is Role.DIAGNOSTIC or _is_preference(metric):
             continue
@@ -72,14 +74,16 @@ def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
             unknown.append(metric.name)
             continue
         told = f"{metric.name} {tell_change(found.old, found.new, metric.unit)}"
-        worse_by = worsening(metric, found)
-        if worse_by < -SLACK:
-            better.append(told)
-        elif worse_by > SLACK:
-            worse.append(told)
+        if abs(worsening(metric, found)) <= SLACK:
+            continue
+        if found.paired is None:
+            told_as["moved, without paired items"].append(told)
+        else:
+            is_higher_better = metric.direction is Direction.HIGHER
+            told_as[judge(found.paired, found.noise, is_higher_better=is_higher_better).claim].append(told)
     primary = primary_of(metrics)
     parts = [told_improvement(primary, evidence.metrics.get(primary.name))]
-    parts += [f"{word}: {', '.join(told)}" for word, told in (("better", better), ("worse", worse)) if told]
+    parts += [f"{word}: {', '.join(told)}" for word, told in told_as.items() if told]
     parts += [f"not known: {', '.join(unknown)}"] if unknown else []
     return "; ".join(parts)
 

@@ -2,7 +2,8 @@
 
 Promises: every candidate and benchmark of one call is one family, and Holm's correction is over that family;
 differences come with a 95% interval, the noise floor (how far the baseline is from itself, where it was sampled
-more than once) and the ratio of tokens; items without a score on either side are counted, never zero. Does NOT
+more than once, else None) and the ratio of tokens; better, worse or unclear is `stats.comparisons.judge`'s word, with
+the corrected p-value and that floor; items without a score on either side are counted, never zero. Does NOT
 decide on a release (`contract.decision` does) and does not see the spread over training seeds.
 """
 
@@ -13,11 +14,12 @@ from pathlib import Path
 
 from agent2.contract.card_rows import CardRows, read_rows
 from agent2.contract.card_sets import CardSet, common_cards
-from agent2.contract.evidence import SIGNIFICANCE, MetricEvidence, PairedEvidence
+from agent2.contract.evidence import MetricEvidence, PairedEvidence
 from agent2.contract.measures import evidence_between
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.contract.rollout_numbers import parse_measure
 from agent2.errors import ConfigError
+from agent2.stats.comparisons import Claim, judge
 from agent2.stats.multiplicity import holm
 
 SCORE = MetricSpec(name="score")
@@ -27,12 +29,10 @@ TOKENS = MetricSpec(name="tokens", measure="tokens", unit=Unit.LENGTH)
 class Outcome(StrEnum):
     """What a comparison shows."""
 
-    BETTER = "better"
-    WORSE = "worse"
-    WITHIN_NOISE = "within noise"
-    """Significant, yet no larger than what the baseline differs from itself."""
-    NOT_SHOWN = "no difference shown"
-    """Which is not "equal": the interval says how large it may be."""
+    BETTER = Claim.BETTER.value
+    WORSE = Claim.WORSE.value
+    UNCLEAR = Claim.UNCLEAR.value
+    """Which is not "equal": the interval says how large the difference may be."""
     NO_DATA = "no data"
 
 
@@ -49,6 +49,8 @@ class ComparedCard:
     cost_ratio: float | None
     """Mean tokens of a rollout, new over old; None: one side used none."""
     outcome: Outcome
+    why: str
+    """Reason of the outcome, as a clause."""
 
     @property
     def paired(self) -> PairedEvidence | None:
@@ -88,7 +90,7 @@ def compare(baseline: CardSet, candidates: Sequence[CardSet]) -> Comparison:
     rows = []
     for name, key, score, tokens in found:
         p_value = next(corrected) if score.paired is not None else None
-        rows.append(ComparedCard(name, key, score, p_value, _ratio(tokens), _outcome(score, p_value)))
+        rows.append(ComparedCard(name, key, score, p_value, _ratio(tokens), *_outcome(score, p_value)))
     return Comparison(baseline.name, tuple(rows), len(p_values))
 
 
@@ -102,11 +104,8 @@ def _ratio(tokens: MetricEvidence) -> float | None:
     return tokens.new / tokens.old if tokens.old and tokens.new is not None else None
 
 
-def _outcome(score: MetricEvidence, p_corrected: float | None) -> Outcome:
+def _outcome(score: MetricEvidence, p_corrected: float | None) -> tuple[Outcome, str]:
     if score.paired is None or p_corrected is None:
-        return Outcome.NO_DATA
-    if p_corrected > SIGNIFICANCE:
-        return Outcome.NOT_SHOWN
-    if score.noise is not None and abs(score.paired.delta) <= score.noise:
-        return Outcome.WITHIN_NOISE
-    return Outcome.BETTER if score.paired.delta > 0 else Outcome.WORSE
+        return Outcome.NO_DATA, score.problem or "no item has a score on both sides"
+    judged = judge(score.paired, score.noise, p_value=p_corrected)
+    return Outcome(judged.claim.value), judged.why

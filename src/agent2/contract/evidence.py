@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 CONFIDENCE = 0.95
 """Of every interval in evidence."""
-SIGNIFICANCE = 0.05
-"""Level at which a two-sided p-value counts as significant."""
 
 NO_METRICS: Mapping[str, "MetricEvidence"] = {}
 

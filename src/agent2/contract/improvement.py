@@ -1,7 +1,8 @@
 """Did the primary metric get better, and is that shown or only seen?
 
-Shown means: on the same items, the whole 95% interval of the paired difference lies on the better side. A difference
-of two percentages without pairs is seen, not shown; `release` asks for the first (L14, C40).
+Shown means: on the same items, `stats.comparisons.judge` calls the paired difference better (interval, p-value and,
+where it is known, noise band). A difference of two percentages without pairs is seen, not shown; `release` asks for
+the first.
 """
 
 from enum import StrEnum
@@ -10,6 +11,7 @@ from agent2.contract.evidence import MetricEvidence
 from agent2.contract.findings import SLACK
 from agent2.contract.metrics import Direction, MetricSpec
 from agent2.contract.rules_metric import worsening
+from agent2.stats.comparisons import Claim, judge
 
 
 class Improvement(StrEnum):
@@ -17,7 +19,7 @@ class Improvement(StrEnum):
 
     SHOWN = "yes, shown on paired items"
     SEEN = "yes by the numbers alone, not shown: no paired items"
-    NOT_SHOWN = "not shown: the interval of the difference holds 0"
+    NOT_SHOWN = "not shown: unclear on paired items"
     NONE = "no"
     UNKNOWN = "unknown"
 
@@ -29,15 +31,19 @@ def improvement(metric: MetricSpec, found: MetricEvidence | None) -> Improvement
     pair = found.paired
     if pair is None:
         return Improvement.SEEN if worsening(metric, found) < -SLACK else Improvement.NONE
-    low, high = (pair.low, pair.high) if metric.direction is Direction.HIGHER else (-pair.high, -pair.low)
-    if low > SLACK:
-        return Improvement.SHOWN
-    return Improvement.NONE if high <= SLACK else Improvement.NOT_SHOWN
+    claim = judge(pair, found.noise, is_higher_better=metric.direction is Direction.HIGHER).claim
+    if claim is Claim.UNCLEAR:
+        return Improvement.NONE if pair.low == pair.high == 0.0 else Improvement.NOT_SHOWN
+    return Improvement.SHOWN if claim is Claim.BETTER else Improvement.NONE
 
 
 def told_improvement(metric: MetricSpec, found: MetricEvidence | None) -> str:
-    """As a sentence begins: `not shown: the interval of the difference holds 0, by the primary metric`."""
-    return f"{improvement(metric, found).value}, by the primary metric"
+    """As a sentence begins: `not shown: unclear on paired items (p = 0.07), by the primary metric`."""
+    state = improvement(metric, found)
+    why = ""
+    if state is Improvement.NOT_SHOWN and found is not None and found.paired is not None:
+        why = f" ({judge(found.paired, found.noise).why})"
+    return f"{state.value}{why}, by the primary metric"
 
 
 def lacking_improvement(primary: MetricSpec, found: MetricEvidence | None) -> list[str]:

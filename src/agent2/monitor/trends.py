@@ -27,8 +27,9 @@ class Trend:
     """Median slope, units of the series a step."""
     p_value: float
     start: float
-    """Where the median line begins, in units of the series."""
+    """Median of the window's first points (a tenth, at least three): seen values, never the fitted line's."""
     end: float
+    """The same of its last points."""
 
     def rises(self, p: float) -> bool:
         """Whether it goes up, at level p."""
@@ -47,9 +48,10 @@ def trend(series: Series, window: int) -> Trend | None:
     if len(values) > MAX_POINTS:
         kept = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
         steps, values = steps[kept], values[kept]
-    slope, intercept, _, _ = stats.theilslopes(values, steps)
+    slope = stats.theilslopes(values, steps)[0]
     p_value = float(stats.kendalltau(steps, values).pvalue)
-    return Trend(float(slope), p_value, float(intercept + slope * steps[0]), float(intercept + slope * steps[-1]))
+    n_ends = max(3, len(values) // 10)
+    return Trend(float(slope), p_value, float(np.median(values[:n_ends])), float(np.median(values[-n_ends:])))
 
 
 def median_before_end(series: Series, n_points: int, back: int = 0) -> float:

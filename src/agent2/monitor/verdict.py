@@ -120,6 +120,9 @@ def _change(series: Series | None, settings: MonitorSettings) -> Change | None:
     found = None if series is None else trend(series, len(series))
     if found is None:
         return None
-    if found.rises(settings.trend_p) or found.falls(settings.trend_p):
+    is_seen = (found.end > found.start and found.rises(settings.trend_p)) or (
+        found.end < found.start and found.falls(settings.trend_p)
+    )
+    if is_seen:
         return Change(found.start, found.end)
     return Change(found.end, found.end)

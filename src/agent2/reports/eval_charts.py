@@ -1,15 +1,15 @@
 """The figure of a suite evaluation as inline SVG: the change of every metric with its 95% interval."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 
-from agent2.contract.evidence import Evidence
+from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
 from agent2.reports.charts import BLUE, GREEN, INK, MUTED, ORANGE, as_svg, drawing
 from agent2.reports.text import clean
+from agent2.stats.comparisons import Claim, judge
 
 ROW_INCHES = 0.34
 STYLES = {
@@ -62,16 +62,16 @@ def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
     scale = 100.0 if is_rate else 100.0 / abs(old)
     low, high = (None, None) if found.paired is None else (scale * found.paired.low, scale * found.paired.high)
     mark = " *" if spec.role is Role.PRIMARY else ""
-    return _Bar(clean(f"{spec.name}{mark}", 44), scale * (new - old), low, high, _kind(spec, low, high))
+    return _Bar(clean(f"{spec.name}{mark}", 44), scale * (new - old), low, high, change_kind(spec, found))
 
 
-def _kind(spec: MetricSpec, low: float | None, high: float | None) -> str:
-    """Better or worse only where the interval says so."""
+def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
+    """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
     if spec.direction is Direction.NONE:
         return "neither"
-    if low is None or high is None or low <= 0.0 <= high or not math.isfinite(low + high):
-        return "unclear"
-    return "better" if (low > 0.0) is (spec.direction is Direction.HIGHER) else "worse"
+    if found.paired is None:
+        return Claim.UNCLEAR.value
+    return judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
 
 
 def _draw(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:

@@ -1,5 +1,6 @@
 """What the numbers of an evaluation do not cover, one sentence each, from what was and was not done."""
 
+from agent2.contract.findings import GateState
 from agent2.contract.metrics import MetricSpec
 from agent2.evaluation.outcome import SuiteOutcome
 from agent2.evaluation.suite_folder import SIDES
@@ -33,9 +34,10 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
         for metric in outcome.suite.metrics
         if metric.name not in outcome.evidence.metrics
     ]
-    if len(outcome.decision.findings) > 1:
+    n_evaluated = sum(one.state is not GateState.NOT_EVALUATED for one in outcome.decision.findings)
+    if n_evaluated > 1:
         found.append(
-            f"{len(outcome.decision.findings)} gates were looked at, each at its own level; that one of them fires by "
+            f"{n_evaluated} gates were evaluated, each at its own level; that one of them fires by "
             "chance is likelier than for one alone"
         )
     found.append("seconds, hardware and library versions are on the cards and in lock.json, not here")

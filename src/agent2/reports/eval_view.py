@@ -19,6 +19,7 @@ from agent2.evaluation.attempts import AttemptMetrics
 from agent2.evaluation.outcome import BenchmarkOutcome, SuiteOutcome
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.records import HIDDEN_SPLITS, Split
+from agent2.reports.eval_charts import change_kind
 from agent2.reports.eval_limits import limits_of_numbers
 from agent2.reports.text import clean
 from agent2.reports.words import DASH, p_words, percent
@@ -34,7 +35,17 @@ VERDICT_OF_STATE = {
     GateState.INCONCLUSIVE: "partial",
     GateState.NOT_EVALUATED: "unknown",
 }
-METRIC_NAMES = ("metric", "role", "old -> new (change)", "95% interval of the change", "p", "items", "missing", "noise")
+METRIC_NAMES = (
+    "metric",
+    "role",
+    "old -> new (change)",
+    "95% interval over items",
+    "p",
+    "verdict",
+    "items",
+    "missing",
+    "noise",
+)
 COST_NAMES = ("benchmark", "side", "rollouts", "turns", "retries", "prompt tokens", "completion tokens", "per item")
 ATTEMPT_NAMES = ("benchmark", "side", "k", "pass@1", "pass@k", "pass^k", "majority@k", "best-of-n", "search costs")
 DROP_NAMES = ("benchmark", "side", "item", "attempt", "fault", "counted", "reason")
@@ -162,12 +173,13 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Row, ...]:
     found = outcome.evidence.metrics.get(primary.name)
     told = tell_change(found.old, found.new, primary.unit) if found is not None else "missing"
     values, _, change = told.partition(" (")
-    n_fired = len(decision.fired)
+    n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
+    open_words = f"; {n_open} not evaluated" if n_open else ""
     return (
         ("release decision", clean(decision.release), "ships" if decision.release == RELEASE else _passes(outcome)),
         ("training action", decision.training_action.value.replace("_", " "), _training_words(outcome)),
         (clean(f"{primary.name} (primary)"), change.removesuffix(")") or DASH, f"{values} {_interval(primary, found)}"),
-        ("gates", f"{n_fired} fired", f"of {len(decision.findings)} looked at"),
+        ("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{open_words}"),
     )
 
 
@@ -197,7 +209,7 @@ def _questions(outcome: SuiteOutcome) -> tuple[Row, ...]:
 
 def _metric_row(spec: MetricSpec, found: MetricEvidence | None) -> Row:
     if found is None:
-        return (clean(spec.name), _role(spec), "not measured", DASH, DASH, DASH, DASH, DASH)
+        return (clean(spec.name), _role(spec), "not measured", DASH, DASH, DASH, DASH, DASH, DASH)
     pair, n_missing = found.paired, found.n_missing_old + found.n_missing_new
     return (
         clean(spec.name),
@@ -205,6 +217,7 @@ def _metric_row(spec: MetricSpec, found: MetricEvidence | None) -> Row:
         clean(tell_change(found.old, found.new, spec.unit) + (f"; {found.problem}" if found.problem else "")),
         _interval(spec, found),
         p_words(pair.p_value) if pair is not None else DASH,
+        DASH if pair is None or (kind := change_kind(spec, found)) == "neither" else kind,
         str(found.n_items) if found.n_items is not None else DASH,
         str(n_missing) if found.n_items is not None else DASH,
         DASH if found.noise is None else f"±{_amount(spec, found.noise, found.old).lstrip('+')}",

@@ -5,16 +5,21 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from agent2.arena.sweep_records import SweepRow
+from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.reports.charts import BLUE, GREEN, INK, MUTED, as_svg, drawing
 from agent2.reports.text import clean
+from agent2.stats.comparisons import Claim
 
 MAX_LINES = 120
 ROW_INCHES = 0.24
 
 
-def forest_svg(rows: Sequence[SweepRow]) -> str:
-    """Paired gain of every trial with its 95% interval, and the mean of each agent; a trial without a gain says so."""
+def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ()) -> str:
+    """Paired gain of every trial with its 95% interval over items; a trial without a gain says so.
+
+    The mean of each agent has the interval of its summary: over items and seeds, where it has several.
+    """
+    means = {f"{summary.agent} · {summary.task}": summary for summary in summaries}
     groups: dict[str, list[SweepRow]] = {}
     for row in rows[:MAX_LINES]:
         groups.setdefault(f"{row.agent} · {row.task}", []).append(row)
@@ -31,7 +36,10 @@ def forest_svg(rows: Sequence[SweepRow]) -> str:
             )  # fmt: skip
             gains = [row.gain_points for row in members if row.gain_points is not None]
             if gains:
-                axes.plot([sum(gains) / len(gains)], [height], "D", color=GREEN, markersize=7)
+                mean, summary = sum(gains) / len(gains), means.get(name)
+                axes.plot([mean], [height], "D", color=GREEN, markersize=7)
+                if summary is not None and summary.low_points is not None and summary.high_points is not None:
+                    axes.hlines(height, summary.low_points, summary.high_points, color=GREEN, linewidth=2)
             for row in members:
                 height -= 1
                 ticks.append(height)
@@ -41,7 +49,9 @@ def forest_svg(rows: Sequence[SweepRow]) -> str:
         axes.set_yticks(ticks, labels, fontsize=9)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(height + 0.6, 0.9)
-        axes.set_xlabel("gain on private items, percentage points (95% interval; diamond: mean over seeds)")
+        axes.set_xlabel(
+            "gain on private items, points (95%; trials: over items, diamonds: means, over items and seeds)"
+        )
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x")
         axes.set_axisbelow(True)
@@ -59,7 +69,7 @@ def _draw(axes: Axes, row: SweepRow, height: float) -> None:
     style: dict[str, Any] = {
         "color": BLUE,
         "markersize": 6,
-        "markerfacecolor": BLUE if row.within_noise is False else "none",
+        "markerfacecolor": BLUE if row.claim in {Claim.BETTER, Claim.WORSE} else "none",
     }
     if low is None or high is None:
         axes.plot([gain], [height], "s", **style)

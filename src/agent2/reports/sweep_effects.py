@@ -6,10 +6,13 @@ from agent2.arena.sweep_effects import Axis, AxisEffect, PairEffect
 from agent2.reports.text import clean
 from agent2.reports.words import DASH, p_words, points
 
-AXIS_NAMES = ("effect of the", "on", "levels", "furthest apart", "points", "over items", "over runs", "p, adjusted")
+AXIS_NAMES = (
+    "effect of the", "on", "levels", "furthest apart", "points", "95% interval", "over", "over runs alone",
+    "p, adjusted", "verdict",
+)  # fmt: skip
 PAIR_NAMES = (
-    "effect of the", "on", "pair", "difference, points", "interval over items", "interval over runs", "p, adjusted",
-    "items", "seeds", "missing", "method",
+    "effect of the", "on", "pair", "difference, points", "interval", "over", "interval over runs alone", "p, adjusted",
+    "verdict", "items", "seeds", "missing", "method",
 )  # fmt: skip
 WORDS = {Axis.DRIVER: "driver", Axis.SCAFFOLD: "agent system"}
 
@@ -26,8 +29,10 @@ def axis_rows(effects: Sequence[AxisEffect]) -> list[Row]:
             clean(f"{effect.widest.level_a} minus {effect.widest.level_b}"),
             points(effect.widest.delta_points),
             _interval(effect.widest.low_points, effect.widest.high_points),
+            effect.widest.over,
             _interval(effect.widest.seed_low_points, effect.widest.seed_high_points),
             p_words(effect.widest.p_adjusted),
+            effect.widest.claim,
         )
         for effect in effects
     ]
@@ -42,8 +47,10 @@ def pair_rows(pairs: Sequence[PairEffect]) -> list[Row]:
             clean(f"{pair.level_a} minus {pair.level_b}"),
             points(pair.delta_points),
             _interval(pair.low_points, pair.high_points),
+            pair.over,
             _interval(pair.seed_low_points, pair.seed_high_points),
             p_words(pair.p_adjusted),
+            pair.claim,
             str(pair.n_items),
             str(pair.n_seeds),
             str(pair.n_missing),

@@ -4,12 +4,19 @@ Writes sweep.json, sweep.md, sweep.html and forest.svg. A trial without a gain i
 enters no average; averages say over how many trials they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent2.arena.sweep_effects import PairEffect, axis_effects
-from agent2.arena.sweep_records import FINISHED, AgentComparison, AgentSummary, SweepRow, summarise_agents
+from agent2.arena.sweep_records import (
+    FINISHED,
+    AgentComparison,
+    AgentSummary,
+    BySeed,
+    SweepRow,
+    summarise_agents,
+)
 from agent2.reports.by_type import SWEEP_TYPE_NAMES, sweep_type_rows
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.sweep_charts import MAX_LINES, forest_svg
@@ -25,8 +32,8 @@ ROW_NAMES = (
     "base, private",
     "best public",
     "final private",
-    "gain, points",
-    "noise",
+    "gain, points (over items)",
+    "verdict",
     "route",
     "time",
     "LLM tokens",
@@ -37,16 +44,18 @@ AGENT_NAMES = (
     "stack",
     "trials",
     "with a gain",
-    "mean gain",
+    "mean gain [95%]",
+    "over",
+    "verdict",
     "spread over seeds",
     "min to max",
-    "beyond noise",
+    "better, by trial",
     "routes",
     "completed alone",
     "failures recovered",
     "LLM cost",
 )
-COMPARISON_NAMES = ("stacks", "difference, points", "95% interval", "p", "items", "seeds", "method")
+COMPARISON_NAMES = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds", "method")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +74,17 @@ def write_sweep_report(
     out_dir: Path,
     title: str = "Sweep",
     effects: Sequence[PairEffect] = (),
+    gains: Mapping[tuple[str, str], BySeed] | None = None,
 ) -> SweepReportPaths:
     """Write all files of the report into `out_dir` (made if missing); existing ones are replaced.
 
-    effects: of drivers and agent systems, where the sweep has several.
+    effects: of drivers and agent systems, where the sweep has several. gains: (task, stack) -> seed -> item -> gain,
+    for the intervals of the mean gains.
     """
     widest = axis_effects(effects)
     out_dir.mkdir(parents=True, exist_ok=True)
-    summaries = summarise_agents(rows)
-    figure = forest_svg(rows)
+    summaries = summarise_agents(rows, gains)
+    figure = forest_svg(rows, summaries)
     fields = {
         "title": clean(title),
         "subtitle": _subtitle(rows),
@@ -108,8 +119,15 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def row_table(rows: Sequence[SweepRow]) -> Table:
     """The trials for a terminal: narrow, scores without their intervals."""
-    names = ("stack", "seed", "base", "public", "private", "gain, points", "noise", "route")
+    names = ("stack", "seed", "base", "public", "private", "gain, points (over items)", "verdict", "route")
     return names, [_narrow_cells(row) for row in rows]
+
+
+def agent_table(summaries: Sequence[AgentSummary]) -> Table:
+    """The agents for a terminal: the mean gains with their intervals."""
+    keep = (0, 1, 3, 4, 5, 6)
+    rows = [_agent_cells(summary) for summary in summaries]
+    return tuple(AGENT_NAMES[i] for i in keep), [tuple(row[i] for i in keep) for row in rows]
 
 
 def comparison_table(comparisons: Sequence[AgentComparison]) -> Table:
@@ -124,7 +142,7 @@ def row_cells(row: SweepRow) -> tuple[str, ...]:
         str(row.seed),
         *(score_words(score, DASH).partition(" (n")[0] for score in (row.base, row.public, row.private)),
         _gain_words(row),
-        {True: "within", False: "beyond", None: DASH}[row.within_noise],
+        row.claim or DASH,
         clean(row.route) or DASH,
         duration(row.seconds),
         DASH if row.llm_tokens is None else f"{row.llm_tokens:,}",
@@ -134,9 +152,9 @@ def row_cells(row: SweepRow) -> tuple[str, ...]:
 
 
 def _narrow_cells(row: SweepRow) -> tuple[str, ...]:
-    agent, seed, _, _, _, gain, noise, route, _, _, _, state = row_cells(row)
+    agent, seed, _, _, _, gain, claim, route, _, _, _, state = row_cells(row)
     scores = (percent(score.value if score is not None else None) for score in (row.base, row.public, row.private))
-    return (agent, seed, *scores, gain, noise, route if row.state == FINISHED else state)
+    return (agent, seed, *scores, gain, claim, route if row.state == FINISHED else state)
 
 
 def _gain_words(row: SweepRow) -> str:
@@ -156,15 +174,21 @@ def _agent_cells(summary: AgentSummary) -> tuple[str, ...]:
         clean(f"{summary.agent} · {summary.task}"),
         f"{summary.n_finished} of {summary.n_trials}",
         str(summary.n_with_gain),
-        points(summary.mean_gain_points),
+        points(summary.mean_gain_points) + _span(summary.low_points, summary.high_points),
+        summary.over or DASH,
+        summary.claim or DASH,
         f"±{summary.spread_points:.1f}" if summary.spread_points is not None else DASH,
         span,
-        f"{summary.n_beyond_noise} of {summary.n_with_gain}",
+        f"{summary.n_better} of {summary.n_with_gain}",
         clean(routes) or DASH,
         _share(summary.autonomy),
         _share(summary.recovery),
         _cost(summary),
     )
+
+
+def _span(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" [{low:+.1f}, {high:+.1f}]"
 
 
 def _share(share: Measure | None) -> str:
@@ -185,8 +209,10 @@ def _comparison_cells(comparison: AgentComparison) -> tuple[str, ...]:
     return (
         clean(f"{comparison.agent_a} minus {comparison.agent_b} · {comparison.task}"),
         points(comparison.delta_points),
-        f"[{comparison.low_points:+.1f}, {comparison.high_points:+.1f}]",
+        _span(comparison.low_points, comparison.high_points).strip(),
+        comparison.over,
         p_words(comparison.p_value),
+        comparison.claim,
         str(comparison.n_items),
         str(comparison.n_seeds),
         clean(comparison.method) or DASH,

@@ -137,6 +137,7 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> list[tuple[str, str
         ("base model, private items", score_words(evidence.base_private)),
         ("final, private items", _final_words(evidence, analysis, final)),
         ("gain on private items", _gain_words(analysis)),
+        ("against the base", claim_words(analysis)),
         ("evaluation noise", noise_words(analysis)),
         ("public minus private", f"{points(result.selection_gap_points)} points (same checkpoint)"),
         ("route", clean(f"{analysis.route.label}: {analysis.route.reason}")),
@@ -159,13 +160,18 @@ def summary_lines(evidence: TrialEvidence, analysis: Analysis) -> list[str]:
     return [clean(analysis.result.words), *(f"{name:<{width}}  {value}" for name, value in rows)]
 
 
-def noise_words(analysis: Analysis) -> str:
-    """Whether the gain is told apart from one checkpoint's distance from itself."""
+def claim_words(analysis: Analysis) -> str:
+    """Better, worse or unclear, and why; empty without a measured gain."""
     result = analysis.result
-    band = f"±{result.noise_points:.1f} points"
-    if result.within_noise is None:
-        return f"{band}; no measured gain to compare"
-    return f"gain is within evaluation noise ({band})" if result.within_noise else f"gain is beyond it ({band})"
+    return f"{result.claim} ({result.why})" if result.claim is not None else ""
+
+
+def noise_words(analysis: Analysis) -> str:
+    """How far one checkpoint is from itself."""
+    result = analysis.result
+    if not result.noise_points:
+        return "not known: every run of the base model scored the same"
+    return f"±{result.noise_points:.1f} points (the base model against itself, over {result.noise_over})"
 
 
 def _final_words(evidence: TrialEvidence, analysis: Analysis, final: SubmissionRecord | None) -> str:
@@ -194,7 +200,7 @@ def _gain_words(analysis: Analysis) -> str:
             ResultKind.NO_VALID_SUBMISSION: "none: no submission could be scored (this is not a zero)",
         }.get(result.kind, "not measured")
     relative = f", {result.relative_percent:+.0f}% of the base" if result.relative_percent is not None else ""
-    interval = f"[{result.low_points:+.1f}, {result.high_points:+.1f}]"
+    interval = f"[{result.low_points:+.1f}, {result.high_points:+.1f}] over items"
     return f"{points(result.gain_points)} points {interval}, {p_words(result.p_value)}{relative}"
 
 
@@ -219,7 +225,8 @@ def _tiles(evidence: TrialEvidence, analysis: Analysis) -> tuple[Row, ...]:
     result = analysis.result
     best = best_submission(evidence)
     final = evidence.final_private
-    interval = f"95% [{points(result.low_points)}, {points(result.high_points)}], {p_words(result.p_value)}"
+    interval = f"95% [{points(result.low_points)}, {points(result.high_points)}] over items, "
+    interval += f"{p_words(result.p_value)}: {result.claim}"
     return (
         ("base, public", percent(evidence.base_public.value), _interval(evidence.base_public)),
         (

@@ -1,25 +1,108 @@
-"""Paired comparisons: two checkpoints on the same items, and one checkpoint with itself.
+"""Paired comparisons: two checkpoints on the same items, one checkpoint with itself, and what may be said of it.
 
 Promises: differences are taken item by item; intervals and p-values come from the pairs; the same data and
 generator give the same numbers; memory stays bounded. Items with a missing score must be left out, and
-counted, by the caller. The interval is the percentile bootstrap's: somewhat too narrow below about 20 items (93%
-at 20, measured), and of width 0 when all pairs differ equally, where the p-value is the one to read.
+counted, by the caller. `judge` is the only place that calls a difference better or worse: pages, criteria,
+charts and the terminal ask it. The interval of `paired_difference` is the percentile bootstrap's over items:
+somewhat too narrow below about 20 items (93% at 20, measured), and of width 0 when all pairs differ equally,
+which is why `judge` reads the p-value as well. `over_items_and_seeds` covers both what was asked and the luck of
+training runs.
 
-Does NOT cover the spread over training seeds (compare trials for that) and makes no correction for many
-comparisons.
+Makes no correction for many comparisons: give `judge` the corrected p-value.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import CHUNK_ELEMENTS, finite_vector, interval, resampled_means
+from agent2.stats.estimates import (
+    CHUNK_ELEMENTS,
+    bootstrap_mean,
+    check_confidence,
+    finite_vector,
+    interval,
+    resampled_means,
+    wilson,
+)
 
 TIE = 1e-12
 """Two resampled differences closer than this are equal (float noise of sums)."""
+SIGNIFICANCE = 0.05
+"""Level of a two-sided p-value that goes with a 95% interval."""
+ITEMS, ITEMS_AND_SEEDS = "items", "items and seeds"
+"""What an interval is over."""
+
+
+class PairedEstimate(Protocol):
+    """A difference with its interval and p-value, in any unit."""
+
+    @property
+    def delta(self) -> float:
+        """New minus old."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of "no difference"."""
+
+
+class Claim(StrEnum):
+    """What a paired estimate allows to be said."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNCLEAR = "unclear"
+    """Which is not "equal": the interval says how large the difference may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A claim with its reason."""
+
+    claim: Claim
+    why: str
+    """As a clause: "the interval contains 0, p = 0.07"."""
+
+    def __str__(self) -> str:
+        return f"{self.claim.value} ({self.why})"
+
+
+def judge(
+    pair: PairedEstimate,
+    band: float | None = None,
+    *,
+    is_higher_better: bool = True,
+    p_value: float | None = None,
+) -> Judgement:
+    """Better or worse only if interval, p-value and noise band all say so; else unclear.
+
+    band: half-width of the noise band in the unit of `pair`; None or 0: not known (a band of nothing shows
+    nothing). p_value: corrected for several comparisons, in place of the pair's own.
+    """
+    p = pair.p_value if p_value is None else p_value
+    against = []
+    if pair.low <= TIE and pair.high >= -TIE:
+        against.append("the interval contains 0")
+    if not p <= SIGNIFICANCE:  # NaN too
+        against.append(f"p = {p:.2f}")
+    if band and abs(pair.delta) <= band:
+        against.append("it is within the noise band")
+    if against:
+        return Judgement(Claim.UNCLEAR, ", ".join(against))
+    claim = Claim.BETTER if (pair.delta > 0) is is_higher_better else Claim.WORSE
+    return Judgement(claim, "interval, p-value and noise band agree" if band else "interval and p-value agree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +118,11 @@ class PairedDifference:
     p_value: float
     """Two-sided, of "no difference"."""
     method: str
+
+    @property
+    def n_items(self) -> int:
+        """The same as `n`, in the words of `TwoLevelDifference`."""
+        return self.n
 
     def __str__(self) -> str:
         return (
@@ -53,12 +141,30 @@ class NoiseBandEstimate:
     n_items: int
     n_runs: int
     """Evaluations of the checkpoint at each item."""
+    over: str = "items and sampling seeds"
+    """What was drawn again: "items" where every run scored every item alike, as under greedy decoding."""
 
     def __str__(self) -> str:
         return (
-            f"+-{self.half_width:.4f} (95%; n={self.n_items} items x {self.n_runs} runs, "
+            f"+-{self.half_width:.4f} (95%, over {self.over}; n={self.n_items} items x {self.n_runs} runs, "
             f"{self.n_replicates} resampled comparisons)"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TwoLevelDifference:
+    """A mean difference over items and training seeds at once."""
+
+    delta: float
+    low: float
+    high: float
+    p_value: float
+    """Two-sided, of "no difference"."""
+    n_items: int
+    n_seeds: int
+    degrees_of_freedom: float
+    """Of the t interval, by Satterthwaite."""
+    method: str = "two-way random effects, Satterthwaite t"
 
 
 def paired_difference(
@@ -110,6 +216,42 @@ def sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator, n_rep
     return (at_least + 1) / (n_replicates + 1)
 
 
+def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> TwoLevelDifference:
+    """Mean difference with an interval for other items and other training seeds, both drawn at random.
+
+    difference_SI: seeds x items, every seed scored on the same items; differences of scores. With mean squares
+    of seeds, items and the rest, the variance of the mean is (MS_s + MS_i - MS_r) / (S I), taken no smaller than
+    that of seeds or of items alone; its degrees of freedom are Satterthwaite's, no fewer than 1. Conservative
+    with two or three seeds (coverage by simulation: `benchmarks/coverage.py`). Raises NotEnoughData for fewer
+    than two seeds or items, or values that are not finite.
+    Source: Satterthwaite 1946 (Biometrics Bulletin 2:110); crossed items and runs as in Clark 1973 (JVLVB 12:335)
+    and Brennan 2001, Generalizability Theory, chapter 2.
+    """
+    check_confidence(confidence)
+    table = np.asarray(difference_SI, dtype=np.float64)
+    if table.ndim != 2 or min(table.shape) < 2:
+        raise NotEnoughData(
+            f"an interval over items and seeds needs at least 2 of each, got seeds x items of {table.shape}"
+        )
+    finite_vector(table.ravel(), "difference_SI")
+    n_seeds, n_items = table.shape
+    delta = float(table.mean())
+    seed_S, item_I = table.mean(axis=1) - delta, table.mean(axis=0) - delta
+    rest = table - delta - seed_S[:, None] - item_I[None, :]
+    df_s, df_i = n_seeds - 1, n_items - 1
+    ms_s, ms_i = n_items * float(seed_S @ seed_S) / df_s, n_seeds * float(item_I @ item_I) / df_i
+    ms_r = float((rest * rest).sum()) / (df_s * df_i)
+    total = max(ms_s + ms_i - ms_r, ms_s, ms_i)
+    error = float(np.sqrt(total / (n_seeds * n_items)))
+    if error <= TIE:
+        return TwoLevelDifference(delta, delta, delta, _sign_p(delta, n_items), n_items, n_seeds, 1.0)
+    spread = ms_s**2 / df_s + ms_i**2 / df_i + ms_r**2 / (df_s * df_i)
+    df = max(1.0, total**2 / spread)
+    half = float(stats.t.ppf((1.0 + confidence) / 2.0, df)) * error
+    p_value = 2.0 * float(stats.t.sf(abs(delta) / error, df))
+    return TwoLevelDifference(delta, delta - half, delta + half, p_value, n_items, n_seeds, df)
+
+
 def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int = 2000) -> NoiseBandEstimate:
     """How large a paired difference is when nothing differs but sampling seeds and items.
 
@@ -117,14 +259,18 @@ def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int
     item must not depend on those of another. Each of the n_replicates comparisons resamples the items and
     gives each one two different replicates, drawn item by item: pairing whole replicates would add the
     chance difference between the few that were run. The half-width is the 95% quantile of |mean
-    difference|. Raises NotEnoughData for fewer than two replicates, no items or values that are not finite.
-    Deterministic decoding gives 0.
+    difference|. Where all replicates are alike (greedy decoding), that would be 0 and say nothing: the band is
+    then how far the checkpoint's score moves when the items are drawn again (the longer arm of its 95% interval;
+    Wilson's for verdicts). Raises NotEnoughData for fewer than two replicates, no items or values that are not
+    finite.
     """
     scores = np.asarray(scores_RI, dtype=np.float64)
     if scores.ndim != 2 or scores.shape[0] < 2:
         raise NotEnoughData(f"a noise band needs at least 2 replicates x items, got an array of shape {scores.shape}")
     finite_vector(scores.ravel(), "scores_RI")
     n_runs, n_items = scores.shape
+    if np.ptp(scores, axis=0).max() <= TIE:
+        return NoiseBandEstimate(_item_band(scores[0], rng, n_replicates), n_replicates, n_items, n_runs, ITEMS)
     means = np.empty(n_replicates)
     for replicate in range(n_replicates):  # one at a time: memory stays that of one comparison
         items = rng.integers(n_items, size=n_items)
@@ -132,3 +278,14 @@ def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int
         second = (first + rng.integers(1, n_runs, size=n_items)) % n_runs
         means[replicate] = np.mean(scores[first, items] - scores[second, items])
     return NoiseBandEstimate(float(np.quantile(np.abs(means), 0.95)), n_replicates, n_items, n_runs)
+
+
+def _sign_p(delta: float, n: int) -> float:
+    """Of n differences that are all equal: the two sign vectors that are as extreme."""
+    return 1.0 if abs(delta) <= TIE else min(1.0, 2.0 * 0.5**n)
+
+
+def _item_band(scores_I: NDArray[np.float64], rng: np.random.Generator, n_replicates: int) -> float:
+    is_verdict = np.isin(scores_I, (0.0, 1.0)).all()
+    score = wilson(int(scores_I.sum()), scores_I.size) if is_verdict else bootstrap_mean(scores_I, rng, n_replicates)
+    return max(score.value - score.low, score.high - score.value)

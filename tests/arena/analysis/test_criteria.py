@@ -43,7 +43,7 @@ def test_no_submission_improves_nothing_and_generalises_nothing():
     [
         (0.10, 0.05, Verdict.PASS, Verdict.PASS),
         (0.02, 0.05, Verdict.PARTIAL, Verdict.PARTIAL),
-        (0.04, 0.05, Verdict.PASS, Verdict.PARTIAL),
+        (0.04, 0.05, Verdict.PARTIAL, Verdict.PARTIAL),
         (-0.10, 0.05, Verdict.FAIL, Verdict.FAIL),
     ],
 )

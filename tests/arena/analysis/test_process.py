@@ -73,7 +73,10 @@ def test_overlapping_spans_are_counted_once():
     assert covered_seconds([]) is None
 
 
-def test_log_time_is_summed_over_logs_and_none_for_single_lines():
+def test_log_time_is_the_union_of_logs_within_the_phase_and_none_for_single_lines():
     metrics = make_metrics("a", [{"loss": 1.0}] * 3, period=5) + make_metrics("b", [{"loss": 1.0}] * 2, period=7)
-    assert log_seconds(metrics) == 17
-    assert log_seconds(make_metrics("a", [{"loss": 1.0}])) is None
+    times = {point.file: [p.t for p in metrics if p.file == point.file] for point in metrics}
+    begin, end = min(map(min, times.values())), max(map(max, times.values()))
+    assert log_seconds(metrics, begin, end) == end - begin == 10  # two logs of one phase are not longer than it
+    assert log_seconds(metrics, begin + 2, end - 1) == 7
+    assert log_seconds(make_metrics("a", [{"loss": 1.0}]), begin, end) is None

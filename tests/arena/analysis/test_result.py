@@ -1,8 +1,11 @@
 import pytest
 
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.criteria import success_criteria
 from agent2.arena.analysis.result import efficiency_of, result_of
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import NoiseBand
+from agent2.reports.trial_view import noise_words
 from builders import make_evidence, make_gain, make_score, make_submission
 
 
@@ -19,6 +22,30 @@ def test_absolute_and_relative_gain_of_a_measured_trial():
 def test_a_gain_no_larger_than_the_noise_band_is_flagged(delta, within):
     result = result_of(make_evidence(gain=make_gain(delta), noise=NoiseBand(0.03, 4)))
     assert result.within_noise is within
+
+
+@pytest.mark.parametrize(
+    ("changes", "claim", "why"),
+    [
+        ({"delta": 0.28}, "better", "interval, p-value and noise band agree"),
+        ({"delta": 0.05, "p_value": 0.07}, "unclear", "p = 0.07"),
+        ({"delta": 0.007, "p_value": 0.6}, "unclear", "contains 0, p = 0.60, it is within"),
+        ({"delta": -0.28}, "worse", "agree"),
+    ],
+)
+def test_a_gain_counts_only_if_interval_p_value_and_band_say_so(changes, claim, why):
+    evidence = make_evidence(gain=make_gain(**changes), noise=NoiseBand(0.03, 4))
+    result = result_of(evidence)
+    assert result.claim == claim and why in result.why and f"it is {claim}" in result.words
+    verdict = success_criteria(evidence, result, analyse(evidence).route, ())[3]
+    assert verdict.verdict.value == {"better": "pass", "unclear": "partial", "worse": "fail"}[claim]
+
+
+def test_a_band_of_nothing_is_not_known_and_never_beyond_noise():
+    evidence = make_evidence(gain=make_gain(0.007, p_value=0.8), noise=NoiseBand(0.0, 4))
+    result = result_of(evidence)
+    assert (result.claim, result.within_noise) == ("unclear", None)
+    assert "not known" in noise_words(analyse(evidence))
 
 
 def test_no_submission_is_not_a_zero():

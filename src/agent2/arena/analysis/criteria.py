@@ -9,6 +9,7 @@ from agent2.arena.analysis.design import read_design
 from agent2.arena.analysis.stages import BREAKDOWNS, trained_submissions, was_recorded
 from agent2.arena.analysis.verdicts import Criterion, Failure, Result, ResultKind, Route, RouteFinding, Verdict
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
+from agent2.stats.comparisons import Claim
 
 RL_METHODS = frozenset({Method.RL, Method.PREFERENCE})
 RL_ROUTES = frozenset({Route.RL, Route.SFT_THEN_RL, Route.PREFERENCE})
@@ -77,11 +78,10 @@ def _improves(result: Result) -> tuple[Verdict, str]:
     if result.gain_points is None or result.kind is not ResultKind.MEASURED:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
     gain = f"{result.gain_points:+.1f} points on the private items"
+    told = f"{gain}: {result.claim} ({result.why})"
     if result.gain_points <= 0:
-        return Verdict.FAIL, gain
-    if result.within_noise:
-        return Verdict.PARTIAL, f"{gain}, within evaluation noise (±{result.noise_points:.1f})"
-    return Verdict.PASS, f"{gain}, beyond evaluation noise (±{result.noise_points:.1f})"
+        return Verdict.FAIL, told
+    return (Verdict.PASS if result.claim is Claim.BETTER else Verdict.PARTIAL), told
 
 
 def _generalises(result: Result) -> tuple[Verdict, str]:
@@ -89,6 +89,7 @@ def _generalises(result: Result) -> tuple[Verdict, str]:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
     where = "on items that neither training nor selection saw (same task; other tasks were not asked)"
     interval = f"95% interval {result.low_points:+.1f} to {result.high_points:+.1f} points"
-    if result.low_points > 0:
-        return Verdict.PASS, f"{interval} {where}"
-    return (Verdict.FAIL if result.high_points <= 0 else Verdict.PARTIAL), f"{interval} includes 0, {where}"
+    told = f"{interval}, {result.claim} ({result.why}), {where}"
+    if result.claim is Claim.BETTER:
+        return Verdict.PASS, told
+    return (Verdict.FAIL if result.high_points <= 0 else Verdict.PARTIAL), told

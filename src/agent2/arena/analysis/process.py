@@ -69,13 +69,16 @@ def revision_changes(revisions: Sequence[Revision], started_at: float) -> tuple[
     return tuple(changes)
 
 
-def log_seconds(metrics: Iterable[MetricPoint]) -> float | None:
-    """From first to last line of each training log, summed over logs; None without two lines in any of them."""
+def log_seconds(metrics: Iterable[MetricPoint], started_at: float, ended_at: float) -> float | None:
+    """Time within the agent's phase that training logs cover, from first to last line of each.
+
+    Logs that overlap (one run written to two files, two runs at once) count once. None without two lines in any.
+    """
     times: dict[str, list[float]] = {}
     for point in metrics:
         times.setdefault(point.file, []).append(point.t)
-    spans = [max(seen) - min(seen) for seen in times.values() if len(seen) > 1]
-    return sum(spans) if spans else None
+    spans = [(max(min(seen), started_at), min(max(seen), ended_at)) for seen in times.values() if len(seen) > 1]
+    return covered_seconds((start, max(start, end)) for start, end in spans)
 
 
 def covered_seconds(spans: Iterable[tuple[float, float]]) -> float | None:

@@ -6,8 +6,9 @@ counted, and named among the warnings. Keys that are not known are ignored: newe
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from dulwich.repo import Repo
@@ -82,7 +83,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         final_private=_score(final.get("score")),
         gain=msgspec.convert(final["gain"], PairedGain) if final.get("gain") else None,
         final_submission=final.get("submission"),
-        noise=NoiseBand(float(noise["half_width"]), int(noise["n_replicates"])),
+        noise=_noise(noise),
         submissions=submissions,
         revisions=revisions,
         agent_end_reason=str(ended.get("reason", "")),
@@ -100,6 +101,11 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         by_type=read_by_type(paths),
         warnings=tuple(warnings),
     )
+
+
+def _noise(row: Mapping[str, Any]) -> NoiseBand:
+    band = NoiseBand(float(row["half_width"]), int(row["n_replicates"]))
+    return replace(band, over=str(row["over"])) if "over" in row else band
 
 
 _RESUME = "let it finish, or go on with: agent2 run --resume TRIAL"

@@ -7,7 +7,8 @@ have a gain of 0 by identity and by rule, and say so.
 from agent2.arena.analysis.process import best_submission, covered_seconds, log_seconds
 from agent2.arena.analysis.route import training_programs
 from agent2.arena.analysis.verdicts import Efficiency, IntegrityState, IntegrityVerdict, Result, ResultKind
-from agent2.arena.evidence import PairedGain, SubmissionRecord, TrialEvidence
+from agent2.arena.evidence import SubmissionRecord, TrialEvidence
+from agent2.stats.comparisons import judge
 
 
 def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None) -> Result:
@@ -18,6 +19,8 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
     gain = evidence.gain if kind is ResultKind.MEASURED else None
     is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID}
     delta = gain.delta if gain is not None else (0.0 if is_zero else None)
+    judged = judge(gain, evidence.noise.half_width) if gain is not None else None
+    has_band = gain is not None and evidence.noise.half_width > 0
     best = best_submission(evidence)
     public = best.score.value - evidence.base_public.value if best is not None and best.score is not None else None
     return Result(
@@ -28,8 +31,11 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
         high_points=_points(gain.high if gain is not None else None),
         p_value=gain.p_value if gain is not None else None,
         relative_percent=_relative_percent(delta, evidence),
-        within_noise=abs(gain.delta) <= evidence.noise.half_width if gain is not None else None,
+        claim=judged.claim if judged is not None else None,
+        why=judged.why if judged is not None else "",
+        within_noise=abs(gain.delta) <= evidence.noise.half_width if gain is not None and has_band else None,
         noise_points=100 * evidence.noise.half_width,
+        noise_over=evidence.noise.over,
         best_submission=best.number if best is not None else None,
         public_gain_points=_points(public),
         selection_gap_points=_selection_gap(evidence),
@@ -46,7 +52,7 @@ def efficiency_of(evidence: TrialEvidence) -> Efficiency:
     processes = evidence.processes
     return Efficiency(
         training_program_s=covered_seconds((p.first_seen, p.last_seen) for p in training_programs(evidence)),
-        training_log_s=log_seconds(evidence.metrics),
+        training_log_s=log_seconds(evidence.metrics, evidence.started_at, evidence.ended_at),
         max_rss_bytes=max((sample.max_rss_bytes for sample in processes), default=None),
         cpu_s=sum(sample.cpu_s for sample in processes) if processes else None,
         gpu_hours=evidence.gpu_hours,
@@ -78,7 +84,8 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
         return f"void, the base model's score stands, gain 0 by rule: {integrity.reason}"
     final = evidence.final_submission
     if kind is ResultKind.MEASURED and evidence.gain is not None:
-        return f"submission {final} was scored on the private items; its gain is {_in_words(evidence.gain)}"
+        judged = judge(evidence.gain, evidence.noise.half_width)
+        return f"submission {final} was scored on the private items; against the base model it is {judged}"
     return {
         ResultKind.COPY: "the checkpoint handed in is the base model itself, by weight digest: the gain is 0",
         ResultKind.BASE_KEPT: f"none of {n_submissions} submissions beat the base on the public items: "
@@ -87,14 +94,6 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
         ResultKind.NO_VALID_SUBMISSION: f"none of {n_submissions} submissions could be scored: no gain was measured",
         ResultKind.NOT_MEASURED: f"submission {final} was chosen, but its final evaluation failed: no gain",
     }[kind]
-
-
-def _in_words(gain: PairedGain) -> str:
-    if gain.low > 0:
-        return "positive, its 95% interval lies above 0"
-    if gain.high < 0:
-        return "negative, its 95% interval lies below 0"
-    return "not told apart from 0 by its 95% interval"
 
 
 def _points(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from agent2.arena.assignment import Mode
 from agent2.arena.tasks import Stage
 from agent2.integrity.finding import Check, Finding
+from agent2.stats.comparisons import Claim
 
 
 class Verdict(StrEnum):
@@ -169,13 +170,20 @@ class Result:
     """Final minus base on test_private; None unless measured or zero by identity or rule."""
     low_points: float | None
     high_points: float | None
-    """95% interval of the paired gain; None unless measured."""
+    """95% interval of the paired gain, over items; None unless measured."""
     p_value: float | None
     relative_percent: float | None
     """Gain in percent of the base's score; None when the base scores 0 or there is no gain."""
+    claim: Claim | None
+    """Better, worse or unclear, by interval, p-value and noise band together; None without a measured gain."""
+    why: str
+    """Reason of the claim, as a clause; empty without one."""
     within_noise: bool | None
-    """|gain| is no larger than one checkpoint's distance from itself; None without a measured gain."""
+    """|gain| is no larger than one checkpoint's distance from itself; None without a measured gain or a band."""
     noise_points: float
+    """Half-width of the noise band; 0: not known."""
+    noise_over: str
+    """What was drawn again for the band."""
     best_submission: int | None
     """The submission with the best public score, whether or not it beat the base."""
     public_gain_points: float | None
