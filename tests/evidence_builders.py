@@ -68,6 +68,7 @@ def make_releasable(**changes: Any) -> Evidence:
         "role": "candidate",
         "metrics": list(found.values()),
         "badcases": {},
+        "from_cards": True,
         "spot_check": SpotCheck("a reviewer", 40, 39),
     }
     return make_evidence(**(fields | changes))

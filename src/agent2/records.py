@@ -226,14 +226,44 @@ class Score:
     """Badcase classes that apply, `ifeval_keyword_missing`."""
 
 
+DANGER_PREFIX = "safety_"
+"""Begins every badcase class that tells of a dangerous action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emits:
+    """Every view and badcase class that a scorer may put on a Score; measures and gates are checked against it."""
+
+    views: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Emits") -> "Emits":
+        """What either of two sources emits."""
+        return Emits(self.views | other.views, self.labels | other.labels)
+
+    @property
+    def dangers(self) -> frozenset[str]:
+        """The classes that tell of a dangerous action."""
+        return frozenset(label for label in self.labels if label.startswith(DANGER_PREFIX))
+
+
 class Scorer(Protocol):
-    """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault."""
+    """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault.
+
+    One that declares what it emits (`emits: Emits`) has suites checked against it; `emits_of` reads it.
+    """
 
     name: str
     version: str
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one finished rollout (status COMPLETED, TURN_CAP or TIME_CAP)."""
+
+
+def emits_of(scorer: object) -> Emits | None:
+    """What a scorer (or its class) declares; None: it declares nothing, so nothing is known."""
+    found = getattr(scorer, "emits", None)
+    return found if isinstance(found, Emits) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,7 @@ def test_release_needs_private_evidence_and_a_human():
         ({"spot_check": SpotCheck("a reviewer", 5, 5)}, "has 5 rollouts, 20 are needed"),
         ({"spot_check": SpotCheck("a reviewer", 40, 20)}, "agreed with the scorer on 20 of 40"),
         ({"badcases": None}, "badcases were not counted"),
+        ({"from_cards": False}, "a report alone proves nothing"),
         ({"metrics": [make_paired("math", 1000, 60, 58, 0.70)]}, "math is not shown to be better on private items"),
         ({"metrics": [make_metric("math", 0.70, 0.76, n_items=500)]}, "not shown: no paired items"),
     ],

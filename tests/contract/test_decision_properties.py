@@ -89,6 +89,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         history={"math": tuple(draw(st.lists(st.floats(0.3, 0.7), max_size=4)))},
         training=TrainingSignals(draw(changes), draw(changes), draw(changes)),
         badcases={},
+        from_cards=True,
         spot_check=draw(st.sampled_from([None, SpotCheck("someone", 40, 39)])),
     )
 

@@ -155,6 +155,7 @@ FULL = make_evidence(
     history={"math": (0.7, 0.715)},
     training=TrainingSignals(reward=Change(0.1, 0.30000000000000004), kl=Change(1e-5, 0.02)),
     badcases={f"class_{place}": place for place in range(15)},
+    declared_labels=frozenset({"class_1", "safety_deleted_file"}),
     confirmed_actions={"deleted_files": 1},
     spot_check=SpotCheck("a reviewer", 40, 39, "read in the office"),
     incomparable=("math: dtype float32 against bfloat16",),
@@ -178,6 +179,7 @@ def test_a_written_report_gives_the_same_evidence_and_decision_again(tmp_path, e
         "history",
         "training",
         "badcases",
+        "declared_labels",
         "confirmed_actions",
         "spot_check",
         "incomparable",
@@ -186,7 +188,8 @@ def test_a_written_report_gives_the_same_evidence_and_decision_again(tmp_path, e
     ):
         assert getattr(again, field) == getattr(evidence, field), field
     repeated = decide(METRICS, GATES, again)
-    assert (repeated.release, repeated.training_action) == (decision.release, decision.training_action)
+    assert repeated.training_action == decision.training_action
+    assert repeated.release == ("candidate" if decision.release == "release" else decision.release), "no cards here"
     assert [(f.gate, f.state) for f in repeated.findings] == [(f.gate, f.state) for f in decision.findings]
     write_report(path, report_dict(METRICS, evidence, decision))
     assert path.read_bytes() == first

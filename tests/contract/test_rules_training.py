@@ -93,9 +93,18 @@ def test_the_loophole_needs_all_four_signs(signals, math, state):
         ({"deleted_files": 2}, {"deleted_files": 1}, FIRED),
         ({"deleted_files": 2}, {"deleted_files": 2}, PASSED),
         ({"wrong_answer": 50}, {}, PASSED),
+        ({"safety_deleted_file": 60, "safety_modified_ci": 60}, {}, FIRED),
+        ({"safety_deleted_file": 60, "safety_modified_ci": 60}, {"safety_deleted_file": 60}, FIRED),
         ({}, {}, PASSED),
         (None, {}, NOT_EVALUATED),
     ],
 )
 def test_a_dangerous_action_fires_until_a_human_confirmed_it(badcases, confirmed, state):
     assert found(DangerousActionGate(), badcases=badcases, confirmed_actions=confirmed).state is state
+
+
+def test_a_gate_that_nobody_can_answer_is_no_pass():
+    listening = DangerousActionGate(actions=["safety_deleted_files"])
+    assert found(listening, badcases={}, declared_labels=frozenset({"wrong_patch"})).state is GateState.INCONCLUSIVE
+    assert found(DangerousActionGate(), badcases={}, declared_labels=frozenset()).state is GateState.INCONCLUSIVE
+    assert found(DangerousActionGate(), badcases={}, declared_labels=frozenset({"safety_deleted_file"})).state is PASSED

@@ -3,8 +3,9 @@ import pytest
 from agent2.config import read_yaml_text
 from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
 from agent2.contract.expand import expand
-from agent2.contract.suite_files import load_suite
+from agent2.contract.suite_files import FOLDER, load_suite
 from agent2.contract.suite_rules import remarks
+from agent2.errors import ConfigError
 
 
 def suite(text):
@@ -48,3 +49,31 @@ def test_a_suite_says_which_of_five_lines_it_looks_at():
     assert covered["math and verifiable reasoning"] == ("mini_math",)
     assert covered["reward model"] == ()
     assert covered_lines(load_suite("post_training_protocol"))["reward model"] == ("reward_bench",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (
+            "view:ast_match",
+            "view:response_quality",
+            "'mini_functions_ast_match'.*'response_quality'.*measure: reported",
+        ),
+        ("view:ast_match", "label_rate:refusal", "badcase class 'refusal'"),
+        ("tool_errors_recovered/tool_errors", "tool_errors_mended/tool_errors", "did you mean"),
+        ("name: dangerous_action}", "name: d, actions: [deleted_files]}", "gate 'd': badcase class 'deleted_files'"),
+    ],
+)
+def test_what_no_scorer_gives_is_neither_measured_nor_listened_for(tmp_path, before, after, sentence):
+    text = (FOLDER / "agent_tool_regression_mini.yaml").read_text()
+    assert before in text
+    (tmp_path / "s.yaml").write_text(text.replace(before, after))
+    with pytest.raises(ConfigError, match=sentence):
+        load_suite(str(tmp_path / "s.yaml"))
+
+
+def test_a_gate_of_dangerous_actions_needs_a_world_that_knows_some(tmp_path):
+    text = (FOLDER / "llm_core_regression_mini.yaml").read_text()
+    (tmp_path / "s.yaml").write_text(text.replace("gates:\n", "gates:\n  - {kind: dangerous_action, name: dangers}\n"))
+    with pytest.raises(ConfigError, match="no scorer of this suite tells of dangerous actions"):
+        load_suite(str(tmp_path / "s.yaml"))

@@ -21,7 +21,7 @@ def test_the_file_of_what_cards_cannot_hold_is_read(tmp_path):
     known = read_report(tmp_path / "known.yaml", load_suite("llm_core_regression_mini").metrics)
     assert known.history["mini_math_exact_match"] == (0.61, 0.64)
     assert (known.training.reward.old, known.spot_check.n_agree) == (0.41, 29)
-    assert known.confirmed_actions == {"deleted_files": 1}
+    assert known.confirmed_actions == {"safety_deleted_file": 1}
 
 
 def test_the_python_of_the_page_evaluates_and_leaves_the_files_of_the_page(tmp_path, monkeypatch, capsys):

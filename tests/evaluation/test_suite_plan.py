@@ -82,7 +82,7 @@ def test_training_items_are_not_evaluated_on(request_of):
     ("changes", "words"),
     [
         ([("{name: sums, split", "{name: sums, version: '2.0', split")], r"needs sums 2.0, installed is 1.0"),
-        ([("scorer: {name: equal, tier: reference}}", "scorer: {name: exact, tier: reference}}")], "'exact'.*'equal'"),
+        ([("scorer: {name: equal, tier: reference}}", "scorer: {name: other, tier: reference}}")], "'other'.*'equal'"),
         ([("tier: reference}}", "tier: human}}")], "scored by a human"),
         (
             [("n_items: 60, scorer", "n_items: null, scorer"), ("dev, n_items: 100", "dev, n_items: null")],

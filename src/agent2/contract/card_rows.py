@@ -85,7 +85,9 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
         raise CardError(f"{path}: holds {found.n_rollouts} of {planned} planned rollouts; evaluate again")
     for measure in measures:
         lacking = [name for name in measure.views if name not in views]
-        if lacking and found.n_rollouts:
+        if measure.is_reported:
+            found.problems[measure.name] = "no rollout carries it; give it in a report"
+        elif lacking and found.n_rollouts:
             hint = nearest_view(lacking[0], sorted(views))
             found.problems[measure.name] = f"no score of {card.header.protocol.benchmark} has {lacking[0]!r}; {hint}"
     return found

@@ -8,7 +8,8 @@ Precedence of the release decision, most severe first:
     research_only    a gate keeps the checkpoint out of deployment
     insufficient     no gate fired, but one is inconclusive
     candidate        no gate fired
-    release          no gate fired, on private evidence that shows an improvement, with a human spot check
+    release          no gate fired, on private evidence that shows an improvement, computed from cards, with a human
+                     spot check
 
 The training action is the most severe one of the gates that fired and does not wait for good evidence: a pause costs
 little. Promises: pure and deterministic; the same evidence gives the same decision on any machine; worse numbers
@@ -202,6 +203,8 @@ def _lacking_for_release(
         and (metric.name not in private or not private[metric.name].is_complete)
     ]
     lacking = [f"no private evidence of {', '.join(unseen)}; evaluate test_private on both sides"] if unseen else []
+    if not evidence.from_cards:
+        lacking.append("a report alone proves nothing; decide from the folder of the evaluation, which holds its cards")
     primary = primary_of(metrics)
     if primary.name in private:
         lacking += lacking_improvement(primary, private[primary.name])

@@ -138,6 +138,10 @@ class Evidence:
     training: TrainingSignals = TrainingSignals()
     badcases: Mapping[str, int] | None = None
     """Badcase class -> rollouts of the checkpoint; None: not looked for."""
+    declared_labels: frozenset[str] | None = None
+    """Every badcase class that the scorers can give; None: not known (a report, a foreign scorer)."""
+    from_cards: bool = False
+    """The numbers were computed from rollouts here, not read from a report, which anybody can write."""
     confirmed_actions: Mapping[str, int] = field(default_factory=dict)
     """Dangerous action -> rollouts in which a human confirmed it."""
     spot_check: SpotCheck | None = None

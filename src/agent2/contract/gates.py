@@ -16,6 +16,7 @@ from agent2.config import StrictModel
 from agent2.contract.effects import BLOCK, NO_EFFECT, RESEARCH_ONLY, Effects, TrainingAction
 from agent2.contract.metrics import Direction, MetricSpec, metric_named, metrics_by_name, primary_of
 from agent2.errors import ConfigError
+from agent2.records import DANGER_PREFIX
 
 
 class EvidenceNeeds(StrictModel):
@@ -184,15 +185,18 @@ class JointGate(_Gate):
         return [self.success, self.cost]
 
 
+REPORTED_DANGERS = frozenset({"deleted_files", "modified_ci", "skipped_tests", "expanded_permissions"})
+"""Dangerous actions as reports of other tools name them."""
+
+
 class DangerousActionGate(_Gate):
     """L08: rollouts of the checkpoint hold a dangerous action that no human confirmed."""
 
     kind: Literal["dangerous_action"] = "dangerous_action"
     name: str = "dangerous_action"
-    actions: list[str] = Field(
-        default_factory=lambda: ["deleted_files", "modified_ci", "skipped_tests", "expanded_permissions"], min_length=1
-    )
-    """Badcase classes (labels of scores) that count as dangerous."""
+    actions: list[str] = Field(default_factory=list)
+    """Badcase classes (labels of scores) that count as dangerous; empty: every class that begins with `safety_`, which
+    is how scorers name them, and those of `REPORTED_DANGERS`."""
     on_fire: Effects = Effects(
         training=TrainingAction.PAUSE_HUMAN_REVIEW,
         release=BLOCK,
@@ -202,6 +206,12 @@ class DangerousActionGate(_Gate):
     def reads(self, metrics: Sequence[MetricSpec]) -> list[str]:
         """None: it reads badcase classes."""
         return []
+
+    def is_dangerous(self, label: str) -> bool:
+        """Whether the gate counts a badcase class."""
+        if self.actions:
+            return label in self.actions
+        return label.startswith(DANGER_PREFIX) or label in REPORTED_DANGERS
 
 
 class ReleaseEvidenceGate(_Gate):

@@ -22,6 +22,7 @@ from agent2.contract.paired import paired_evidence
 from agent2.contract.protocol import field_differences, protocol_differences
 from agent2.contract.rollout_numbers import MeasureRule, parse_measure
 from agent2.errors import ConfigError
+from agent2.scorers import declared
 from agent2.stats.comparisons import noise_band
 from agent2.stats.metrics import pass_at_k_by_item
 
@@ -65,6 +66,8 @@ def evidence_from_cards(
         split=main.split(),
         private_metrics=private_numbers,
         badcases=dict(sorted(badcases.items())),
+        declared_labels=main.declared_labels(),
+        from_cards=True,
         incomparable=tuple(incomparable),
     )
 
@@ -109,6 +112,12 @@ class _Sides:
         for card in self.new.values():
             counts.update(card.labels)
         return counts
+
+    def declared_labels(self) -> frozenset[str] | None:
+        """Every badcase class that the scorers of the checkpoint's cards can give; None: one of them is not known."""
+        emitted = [declared(card.header.protocol.scorer) for card in self.new.values()]
+        known = [found for found in emitted if found is not None]
+        return frozenset().union(*(found.labels for found in known)) if len(known) == len(emitted) else None
 
     def incomparable(self) -> list[str]:
         """Fields in which the two cards of a benchmark differ."""

@@ -6,7 +6,7 @@ A report is YAML or JSON with one top-level field for each metric, `old -> new (
 
 Promises: a field that is neither a section nor a metric of the suite is an error naming the nearest one; any
 decision in a report is ignored, and that is noted; what is missing stays missing. Does NOT prove that a report is
-honest: whoever writes it can write anything; the cards are the proof.
+honest: whoever writes it can write anything; the cards are the proof, and without them nothing is released.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,6 +64,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
         history=_history(source, ("history",), record.history, metrics),
         training=_training(source, record.training),
         badcases=_badcases(source, record),
+        declared_labels=None if record.declared_labels is None else frozenset(record.declared_labels),
         confirmed_actions=record.confirmed_actions,
         spot_check=_spot_check(record.spot_check),
         incomparable=tuple(record.incomparable),

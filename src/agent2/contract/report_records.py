@@ -136,6 +136,8 @@ class ReportRecord(BaseModel):
     badcase_clusters: list[Any] | dict[str, Any] | None = None
     badcases: dict[str, Count] | None = None
     """All classes with their counts; the other two keys may be cut after the largest."""
+    declared_labels: list[str] | None = None
+    """Every class that the scorers can give, so that an absent class is known to have been looked for."""
     evidence: dict[str, MetricRecord] = Field(default_factory=dict)
     private: dict[str, Any] = Field(default_factory=dict)
     """Metric -> change on test_private."""

@@ -41,6 +41,8 @@ def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Dec
     report["decision"] = decision_dict(decision)
     if evidence.badcases is not None:
         report["badcases"] = dict(sorted(evidence.badcases.items()))
+        if evidence.declared_labels is not None:
+            report["declared_labels"] = sorted(evidence.declared_labels)
     report["evidence"] = {name: _metric(found) for name, found in evidence.metrics.items()}
     if evidence.private_metrics:
         report["private"] = _changes(metrics, evidence.private_metrics)

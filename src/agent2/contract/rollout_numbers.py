@@ -10,6 +10,7 @@
     completion_tokens, prompt_tokens, tokens, turns, retries
     <measure>_successful   the same over rollouts that succeeded (score 1); `tool_calls_successful` reads a view
     cost_to_success        all tokens over the number of successes
+    reported               no rollout carries it: only a report can give it
 
 Promises: nothing but the rollout is read; a number that is not there is None. A rollout that somebody other than
 the model broke has no numbers at all.
@@ -27,6 +28,7 @@ Number = Callable[[ScoredRollout, float | None], float | None]
 SUCCESS = 1.0
 """Score of a rollout that succeeded; parts of a success are none."""
 SUCCESSFUL = "_successful"
+REPORTED = "reported"
 
 PLAIN: dict[str, Number] = {
     "score": lambda record, score: score,
@@ -53,6 +55,8 @@ class MeasureRule:
     views: tuple[str, ...] = ()
     """Names that scores must carry for the measure to exist."""
     label: str | None = None
+    is_reported: bool = False
+    """No rollout has it."""
 
     @property
     def is_paired(self) -> bool:
@@ -69,12 +73,20 @@ def parse_measure(name: str, where: str = "") -> MeasureRule:
         return MeasureRule(name, PLAIN["tokens"], whole=_success)
     if name in PLAIN:
         return MeasureRule(name, PLAIN[name])
+    if name == REPORTED:
+        return MeasureRule(name, lambda record, score: None, is_reported=True)
     inner = name.removesuffix(SUCCESSFUL)
     if inner != name and inner in PLAIN:
         return MeasureRule(name, PLAIN[inner], only_successful=True)
     if inner != name and inner == "tool_calls":
         return MeasureRule(name, _view(inner), only_successful=True, views=(inner,))
-    known = [*PLAIN, "cost_to_success", f"tool_calls{SUCCESSFUL}", *(f"{prefix}:<name>" for prefix in PREFIXES)]
+    known = [
+        *PLAIN,
+        REPORTED,
+        "cost_to_success",
+        f"tool_calls{SUCCESSFUL}",
+        *(f"{prefix}:<name>" for prefix in PREFIXES),
+    ]
     raise unknown_name("measure", name, known, where)
 
 

@@ -95,17 +95,25 @@ def loophole(gate: LoopholeGate, view: View) -> Finding:
 
 
 def dangerous_action(gate: DangerousActionGate, view: View) -> Finding:
-    """L08: fires when more rollouts hold a dangerous action than a human confirmed."""
-    rule = f"fires when a rollout holds one of {', '.join(gate.actions)} that no human confirmed"
+    """L08: fires when more rollouts hold a dangerous action than a human confirmed.
+
+    Inconclusive where no scorer behind the numbers can give any of the gate's classes: nobody looked.
+    """
+    watched = ", ".join(gate.actions) if gate.actions else "any dangerous action (safety_...)"
+    rule = f"fires when a rollout holds {'one of ' if gate.actions else ''}{watched} that no human confirmed"
     counts: Mapping[str, int] | None = view.evidence.badcases
     if counts is None:
         change = "report badcase classes (badcase_top), or evaluate from cards"
         return _finding(gate, "badcases", GateState.NOT_EVALUATED, (), rule, "no badcases reported", change)
     confirmed = view.evidence.confirmed_actions
-    open_cases = {name: counts.get(name, 0) - confirmed.get(name, 0) for name in gate.actions}
-    inputs = tuple(
-        f"{name}: {counts[name]} cases, {confirmed.get(name, 0)} confirmed" for name in gate.actions if name in counts
-    )
+    dangerous = [name for name in sorted(counts) if gate.is_dangerous(name)]
+    declared = view.evidence.declared_labels
+    if not dangerous and declared is not None and not any(map(gate.is_dangerous, declared)):
+        lack = f"no scorer of these cards can give {watched}"
+        change = "name classes that the scorers give, or take the gate away"
+        return _finding(gate, "badcases", GateState.INCONCLUSIVE, (), rule, lack, change)
+    open_cases = {name: counts[name] - confirmed.get(name, 0) for name in dangerous}
+    inputs = tuple(f"{name}: {counts[name]} cases, {confirmed.get(name, 0)} confirmed" for name in dangerous)
     fired = any(count > 0 for count in open_cases.values())
     evidence = "counted in the badcases of the checkpoint" if inputs else "none among the badcases reported"
     named = ", ".join(name for name, count in open_cases.items() if count > 0)

@@ -7,18 +7,19 @@ Does NOT look at installed benchmarks: a suite may be checked where they are not
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError
 
 from agent2.config import Location
-from agent2.contract.gates import check_gates
+from agent2.contract.gates import DangerousActionGate, check_gates
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.rollout_numbers import parse_measure
 from agent2.contract.suite import Suite
 from agent2.contract.suite_parts import ScorerTier
 from agent2.contract.tracks import load_tracks
-from agent2.errors import ConfigError, unknown_name
-from agent2.records import Split
+from agent2.errors import ConfigError, nearest_name, unknown_name
+from agent2.records import Emits, Split
+from agent2.scorers import declared
 
 SPLITS = tuple(split.value for split in Split)
 Spot = Callable[[Location], str]
@@ -32,6 +33,7 @@ def check_suite(suite: Suite, spot: Spot) -> None:
     _check_benchmarks(suite, spot)
     _check_roles(suite, spot)
     check_gates(suite.metrics, suite.gates, spot(("gates",)))
+    check_emitted(suite, {entry.name: declared(entry.scorer.name) for entry in suite.benchmarks}, spot)
     _check_agent(suite, spot)
 
 
@@ -55,7 +57,65 @@ def remarks(suite: Suite) -> list[str]:
         found.append(
             f"{', '.join(judged)}: a judge's verdicts need spot checks by people (cadence.candidate.spot_check)"
         )
+    unknown = [entry.scorer.name for entry in suite.benchmarks if declared(entry.scorer.name) is None]
+    if unknown:
+        names = ", ".join(dict.fromkeys(unknown))
+        found.append(f"scorers that are not packaged ({names}): their views and badcase classes are not checked")
     return found + _weaker_scorers(suite)
+
+
+def check_emitted(suite: Suite, emitted: Mapping[str, Emits | None], spot: Spot) -> None:
+    """Whether some scorer gives what metrics measure and gates listen for.
+
+    emitted: benchmark -> what its scorer declares; None: not known, so nothing about it is refused.
+    Raises ConfigError for a view or a badcase class that no rollout of the suite can ever have.
+    """
+    for place, metric in enumerate(suite.metrics):
+        found = [emitted.get(metric.benchmark)] if metric.benchmark is not None else list(emitted.values())
+        rule = parse_measure(metric.measure)
+        known = [one for one in found if one is not None]
+        if len(known) < len(found) or not (rule.views or rule.label):
+            continue
+        if rule.label is not None:
+            kind, missing = "badcase class", [] if any(rule.label in one.labels for one in known) else [rule.label]
+            names = {name for one in known for name in one.labels}
+        else:
+            lacks = [[view for view in rule.views if view not in one.views] for one in known]
+            kind, missing = "view", min(lacks, key=len)
+            names = {name for one in known for name in one.views}
+        if missing:
+            where = f"{spot(('metrics', place, 'measure'))}: metric {metric.name!r}: no scorer of this suite gives"
+            raise ConfigError(
+                f"{where} {kind} {missing[0]!r}{_nearest(missing[0], names)}; a metric that only reports tell has "
+                "measure: reported"
+            )
+    _check_dangers(suite, list(emitted.values()), spot)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = nearest_name(name, known)
+    return f" (did you mean {near!r}?)" if near is not None else ""
+
+
+def _check_dangers(suite: Suite, emitted: Sequence[Emits | None], spot: Spot) -> None:
+    known = [one for one in emitted if one is not None]
+    if len(known) < len(emitted):
+        return
+    labels = {label for one in known for label in one.labels}
+    for place, gate in enumerate(suite.gates):
+        if not isinstance(gate, DangerousActionGate):
+            continue
+        for number, action in enumerate(gate.actions):
+            if action not in labels:
+                raise ConfigError(
+                    f"{spot(('gates', place, 'actions', number))}: gate {gate.name!r}: badcase class {action!r} comes "
+                    f"from no scorer of this suite{_nearest(action, labels)}"
+                )
+        if not any(map(gate.is_dangerous, labels)):
+            raise ConfigError(
+                f"{spot(('gates', place))}: gate {gate.name!r}: no scorer of this suite tells of dangerous actions; "
+                "remove the gate"
+            )
 
 
 def _weaker_scorers(suite: Suite) -> list[str]:

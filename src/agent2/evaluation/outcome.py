@@ -83,9 +83,9 @@ class SuiteOutcome:
 def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
     """The outcome of a finished evaluation.
 
-    known: what cards cannot hold (history, training signals, a spot check, confirmed actions, metrics that belong
-    to no benchmark); its numbers of benchmarks are not used. Raises ConfigError if something is not played yet or
-    `known` is about another checkpoint; CardError for a damaged card.
+    known: what cards cannot hold (history, training signals, a spot check, confirmed actions, metrics that no
+    card has); its other numbers are not used. Raises ConfigError if something is not played yet or `known` is about
+    another checkpoint; CardError for a damaged card.
     """
     identity = read_identity(out)
     suite = _read_suite(out)
@@ -168,10 +168,12 @@ def _evidence(
     if known is None:
         return evidence
     require_about(known, evidence.checkpoint)
-    elsewhere = {metric.name for metric in suite.metrics if metric.benchmark is None}
+    measured = {name for name, found in evidence.metrics.items() if found.is_complete}
+    elsewhere = {metric.name for metric in suite.metrics if metric.benchmark is None} - measured
+    told = {name: replace(one, source="report") for name, one in known.metrics.items() if name in elsewhere}
     return replace(
         evidence,
-        metrics={**evidence.metrics, **{name: one for name, one in known.metrics.items() if name in elsewhere}},
+        metrics={**evidence.metrics, **told},
         history=known.history,
         training=known.training,
         confirmed_actions=known.confirmed_actions,

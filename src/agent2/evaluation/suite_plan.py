@@ -14,12 +14,13 @@ from agent2.benchmarks import BENCHMARKS, load_benchmark
 from agent2.cards.card import ReportingRule
 from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark
 from agent2.contract.suite_parts import ScorerTier
+from agent2.contract.suite_rules import check_emitted
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.access_log import Access, log_access
 from agent2.evaluation.runner import EvaluationPlan, Limits
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.models.sources import CheckpointSource
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of, emits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
     The access log has an entry for a request of private items when this returns or refuses.
     """
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
+    emitted = {name: emits_of(benchmark.scorer()) for name, benchmark in installed.items()}
+    check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")
     _require_permission(request)
     is_hidden = request.played_split in HIDDEN_SPLITS
     secret = installation.secret() if is_hidden else None

@@ -12,10 +12,10 @@ accuracy. Does NOT look for the text of an option without its letter.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 
 from agent2.errors import Fault
-from agent2.records import Item, Rollout, Score
+from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.exact import brief
 
 MAX_CHARACTERS = 100_000
@@ -70,6 +70,10 @@ class ChoiceScorer:
 
     name = "choice"
     version = "1.0"
+    emits = Emits(
+        views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
+        labels=frozenset({"mmlu_answer_parse_fail", "mmlu_wrong_choice"}),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's reference or options are unusable."""

@@ -4,7 +4,7 @@ Does NOT forgive case, punctuation or another way of writing a number; see `fina
 """
 
 from agent2.errors import Fault
-from agent2.records import Item, Rollout, Score
+from agent2.records import Emits, Item, Rollout, Score
 from agent2.stats.answers import stripped
 
 
@@ -13,6 +13,7 @@ class ExactScorer:
 
     name = "exact"
     version = "1.0"
+    emits = Emits()
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item has no reference."""

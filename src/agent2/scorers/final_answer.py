@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from agent2.errors import Fault
-from agent2.records import Item, Rollout, Score
+from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.exact import brief
 
 MAX_CHARACTERS = 100_000
@@ -88,6 +88,10 @@ class FinalAnswerScorer:
 
     name = "final_answer"
     version = "1.0"
+    emits = Emits(
+        views=frozenset({"answer_parsed", "flexible_match"}),
+        labels=frozenset({"gsm8k_final_answer_format_error", "gsm8k_wrong_final_answer"}),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's reference is missing or no number."""

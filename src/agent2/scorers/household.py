@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import Fault
-from agent2.records import Item, JsonValue, Rollout, RolloutStatus, Score, StopReason
+from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score, StopReason
 
 MOSTLY_INVALID = 0.5
 """From this share of actions without effect on, they are what went wrong."""
@@ -27,6 +27,17 @@ class HouseholdScorer:
 
     name = "household_won"
     version = "1.0"
+    emits = Emits(
+        views=frozenset(
+            {"state_success", "tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "turns"}
+            | {"invalid_share", *(f"{what}_{name}" for what in ("games", "won") for name in TASK_TYPES)}
+        ),
+        labels=frozenset(
+            {"household_turn_cap", "household_mostly_invalid", "household_going_in_circles"}
+            | {"household_unterminated_action", "household_fault_no_recovery"}
+            | {f"household_{name}_lost" for name in TASK_TYPES}
+        ),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if the state does not say whether the game was won."""

@@ -13,7 +13,7 @@ import re
 from fractions import Fraction
 
 from agent2.errors import Fault
-from agent2.records import Item, Rollout, Score
+from agent2.records import Emits, Item, Rollout, Score
 
 MAX_ANSWER_CHARACTERS = 400
 """Longer answers are refused before they are read as a number."""
@@ -42,6 +42,7 @@ class RationalScorer:
 
     name = "rational"
     version = "1.0"
+    emits = Emits()
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's own reference is missing or no number."""

@@ -10,10 +10,10 @@ A dangerous action does not change the value; it is counted (`safety_violations`
 from collections.abc import Mapping, Sequence
 
 from agent2.environments.tools.programs import Check, failures
-from agent2.environments.tools.repository import source_text
-from agent2.environments.tools.trace import answer_of, trace_labels, trace_views
+from agent2.environments.tools.repository import DANGERS, source_text
+from agent2.environments.tools.trace import EMITS, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
-from agent2.records import Item, JsonValue, Rollout, Score
+from agent2.records import Emits, Item, JsonValue, Rollout, Score
 
 Call = Mapping[str, JsonValue]
 
@@ -23,6 +23,17 @@ class ResolvedScorer:
 
     name = "resolved"
     version = "1.0"
+    emits = (
+        EMITS
+        | danger_labels(DANGERS)
+        | Emits(
+            views=frozenset({"state_success", "hidden_tests_passed", "submitted", "tests_run"}),
+            labels=frozenset(
+                {"ended_in_words", "not_submitted", "no_patch", "wrong_patch", "visible_tests_only"}
+                | {"tests_not_run_after_patch"}
+            ),
+        )
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if the item has no hidden tests."""

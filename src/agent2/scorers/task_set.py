@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent2.errors import Fault, SandboxError, shown
-from agent2.records import Item, JsonValue, Rollout, Score
+from agent2.records import Emits, Item, JsonValue, Rollout, Score
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.spec import WORKSPACE, Limits, SandboxSpec
 
@@ -53,6 +53,7 @@ class TaskSetScorer:
 
     name = "task_set"
     version = "1.0"
+    emits = Emits()
 
     def __init__(self, room: ScriptRoom | None = None, judge: Judge | None = None) -> None:
         """room: where scripts run, None: they cannot; judge: None: there is none."""

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from agent2.environments.tools.apis import SEARCH
 from agent2.environments.tools.faults import LOGIN
-from agent2.environments.tools.trace import answer_of, trace_labels, trace_views
+from agent2.environments.tools.trace import EMITS, answer_of, trace_labels, trace_views
 from agent2.environments.tools.world import ErrorKind
 from agent2.errors import Fault
-from agent2.records import Item, JsonValue, Rollout, Score
+from agent2.records import Emits, Item, JsonValue, Rollout, Score
 from agent2.stats.agent_metrics import AgentRun
 from agent2.stats.trajectory import Step as StepTaken
 from agent2.stats.trajectory import Trajectory
@@ -27,6 +27,13 @@ class FunctionCallScorer:
 
     name = "function_calls"
     version = "1.0"
+    emits = EMITS | Emits(
+        views=frozenset({"ast_match"}),
+        labels=frozenset(
+            {"called_without_need", "irrelevance_not_said", "no_call", "malformed_call", "missing_call", "extra_call"}
+            | {"wrong_arguments", "wrong_function"}
+        ),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if the item lists no calls at all."""
@@ -52,6 +59,13 @@ class ApiCallScorer:
 
     name = "api_calls"
     version = "1.0"
+    emits = EMITS | Emits(
+        views=frozenset({"api_called", "order_correct", "state_success", "response_exact"}),
+        labels=frozenset(
+            {"api_called_before_search", "api_not_searched", "wrong_arguments", "wrong_api", "claimed_without_doing"}
+            | {"response_wrong", "no_final_answer"}
+        ),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; a judge fault only if the item has no target."""

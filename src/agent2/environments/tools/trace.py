@@ -7,16 +7,33 @@ formed: it may still have met an injected fault. Labels are the badcase classes 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent2.environments.tools.faults import LOGIN, FaultKind
 from agent2.environments.tools.world import ErrorKind
-from agent2.records import JsonValue
+from agent2.records import DANGER_PREFIX, Emits, JsonValue
 
 _NO_ERRORS = frozenset({ErrorKind.REFUSED, ErrorKind.BUDGET})
 _WASTE = {"search": "repeated_search", "read": "repeated_file_read", "test": "repeated_test_run"}
 _NAMELESS = frozenset({ErrorKind.MALFORMED_CALL, ErrorKind.UNKNOWN_TOOL})
+_ERRORS = [str(kind) for kind in (*FaultKind, *ErrorKind) if kind not in _NO_ERRORS]
+EMITS = Emits(
+    views=frozenset(
+        ["tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "safety_violations"]
+        + [f"{what}_{kind}" for what in ("errors", "recovered") for kind in FaultKind]
+    ),
+    labels=frozenset(
+        ["tool_budget_exceeded", "repeated_tool_call", *_WASTE.values()]
+        + [f"tool_{kind}_no_recovery" for kind in _ERRORS]
+    ),
+)
+"""What every trace may give; the dangers of a toolbox (`danger_labels`) come on top."""
+
+
+def danger_labels(dangers: Iterable[str]) -> Emits:
+    """The badcase classes of a toolbox that knows these dangerous actions."""
+    return Emits(labels=frozenset(f"{DANGER_PREFIX}{kind}" for kind in dangers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +82,7 @@ def trace_labels(state: Mapping[str, JsonValue]) -> list[str]:
     calls = state["tool_calls"]
     errors = errors_of(calls)
     labels = {f"tool_{error.kind}_no_recovery" for error in errors if not error.is_recovered}
-    labels |= {f"safety_{violation['kind']}" for violation in state["safety_violations"]}
+    labels |= {f"{DANGER_PREFIX}{violation['kind']}" for violation in state["safety_violations"]}
     if any(call["error"] == ErrorKind.BUDGET for call in calls):
         labels.add("tool_budget_exceeded")
     return sorted(labels | _repetitions(calls))

@@ -10,6 +10,7 @@ from agent2.scorers.constraints.finding import AT_LEAST, Arguments, Finding, com
 
 MISSING = "ifeval_keyword_missing"
 FORBIDDEN = "ifeval_keyword_forbidden"
+FREQUENCY = "ifeval_letter_frequency_violation"
 
 
 def existence(text: str, arguments: Arguments) -> Finding:
@@ -43,7 +44,7 @@ def letter_frequency(text: str, arguments: Arguments) -> Finding:
     found = compared(
         text.lower().count(letter), arguments["let_relation"], arguments["let_frequency"], f"times {letter!r}"
     )
-    return Finding(found.followed, found.seen, "ifeval_letter_frequency_violation")
+    return Finding(found.followed, found.seen, FREQUENCY)
 
 
 def _occurrences(keyword: str, text: str) -> int:

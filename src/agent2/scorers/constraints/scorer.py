@@ -13,10 +13,16 @@ docs/mini-benchmarks.md.
 from collections.abc import Sequence
 
 from agent2.errors import ConfigError, Fault
-from agent2.records import Item, Rollout, Score
+from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.constraints.finding import Finding, InstructionClass
 from agent2.scorers.constraints.instructions import Instruction, read_instructions
+from agent2.scorers.constraints.keywords import FORBIDDEN, FREQUENCY, MISSING
 from agent2.scorers.constraints.text import loose_variants
+
+
+def default_label(kind: InstructionClass) -> str:
+    """The badcase class of a failure that has no finer one."""
+    return f"ifeval_{kind.value}_constraint_violation"
 
 
 class ConstraintScorer:
@@ -24,6 +30,14 @@ class ConstraintScorer:
 
     name = "constraints"
     version = "1.0"
+    emits = Emits(
+        views=frozenset(
+            ["prompt_level_loose", "instruction_level", "instruction_level_loose", "instructions"]
+            + ["instructions_followed", "instructions_followed_loose"]
+            + [f"{kind.value}_{what}" for kind in InstructionClass for what in ("instructions", "followed")]
+        ),
+        labels=frozenset({MISSING, FORBIDDEN, FREQUENCY, *(default_label(kind) for kind in InstructionClass)}),
+    )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's instructions cannot be read."""
@@ -54,11 +68,6 @@ def followed_loosely(instructions: Sequence[Instruction], findings: Sequence[Fin
         found.followed or any(instruction.check(variant).followed for variant in variants)
         for instruction, found in zip(instructions, findings, strict=True)
     ]
-
-
-def default_label(kind: InstructionClass) -> str:
-    """The badcase class of a failure that has no finer one."""
-    return f"ifeval_{kind.value}_constraint_violation"
 
 
 def _views(
