@@ -1,6 +1,8 @@
 # The two commands of a newcomer are `make demo` and `make test`; each sets up what it needs.
 PYTHON ?= python3
 VENV ?= .venv
+# Where torch comes from: auto (the CPU build where no GPU is found), pypi, or the address of a package index.
+TORCH_INDEX ?= auto
 BIN := $(VENV)/bin
 # Processes that share the tests; a file stays in one of them.
 TEST_PROCESSES ?= 2
@@ -8,45 +10,43 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfi
 
 .PHONY: demo test test-fast test-agents chaos red-team check format wheel clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
 
-test: $(VENV)/.installed
+test: $(VENV)/.installed-test
 	$(PYTEST)
 
-test-fast: $(VENV)/.installed
+test-fast: $(VENV)/.installed-test
 	$(PYTEST) -m "not slow"
 
 # Installs the agent systems below $AGENT2_HOME (needs a registry) and plays a trial with each of them.
-test-agents: $(VENV)/.installed
+test-agents: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m agents -rs tests/agents
 
 # Every attack of tests/red_team for real, as a table; parts of names choose: make red-team ONLY="clock template".
-red-team: $(VENV)/.installed
+red-team: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m red_team $(ONLY)
 
 # A scripted trial, killed -9 a hundred times at seeded moments and gone on with; about ten minutes.
-chaos: $(VENV)/.installed
+chaos: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --kills 100
 
-check: $(VENV)/.installed
+check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.installed
+format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-wheel: $(VENV)/.installed
+wheel: $(VENV)/.installed-test
 	$(BIN)/python -m build --wheel
 
-# One stamp for the whole environment; it is made anew when a requirement changes.
-$(VENV)/.installed: pyproject.toml constraints.txt scripts/install-sandbox.sh
+# Two stamps: the demo needs neither a compiler nor the tools of development. Made anew when a requirement changes.
+$(VENV)/.installed-%: pyproject.toml constraints.txt scripts/install-sandbox.sh scripts/install.py
 	sh scripts/install-sandbox.sh
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(PYTHON) scripts/install.py $* --venv $(VENV) --torch-index "$(TORCH_INDEX)"
 	touch $@
 
 clean:

@@ -1,0 +1,173 @@
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "install.py"
+DEAD = "http://127.0.0.1:9/simple"
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("install_script", SCRIPT)
+    module = sys.modules["install_script"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+install = load()
+
+
+def make_wheel(folder, tag="py3-none-any", build="cpu"):
+    """A wheel that says it is the pinned torch."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+    version = f"{pinned.partition('==')[2]}+{build}"
+    metadata = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\nRequires-Dist: no-such-package-anywhere\n"
+    with zipfile.ZipFile(folder / f"torch-{version}-{tag}.whl", "w") as wheel:
+        info = f"torch-{version}.dist-info"
+        wheel.writestr("torch/__init__.py", "")
+        wheel.writestr(f"{info}/METADATA", metadata)
+        wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return folder
+
+
+def make_index(folder, **wheel):
+    """A package index that has torch only, as a folder; returns its address."""
+    project = make_wheel(folder / "torch", **wheel)
+    links = "".join(f'<a href="{file.name}">{file.name}</a>' for file in project.glob("*.whl"))
+    (project / "index.html").write_text(f"<html><body>{links}</body></html>")
+    return folder.as_uri()
+
+
+@pytest.fixture
+def target(tmp_path, monkeypatch):
+    """Where pip installs to; it has no other settings."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
+    return tmp_path / "target"
+
+
+def builds(target):
+    return [folder.name.partition("+")[2].partition(".")[0] for folder in target.glob("torch-*")]
+
+
+def test_without_a_gpu_a_local_wheel_is_tried_first_then_the_index_of_cpu_builds():
+    local, index = install.torch_attempts("auto", has_gpu=False)
+    assert local.arguments[0] == "--no-index"
+    assert index.arguments == (
+        "--index-url",
+        "https://download.pytorch.org/whl/cpu",
+        "--retries",
+        "1",
+        "--timeout",
+        "15",
+    )
+
+
+def test_with_a_gpu_or_by_request_pip_takes_torch_from_its_own_index():
+    assert install.torch_attempts("auto", has_gpu=True) == []
+    assert install.torch_attempts("pypi", has_gpu=False) == []
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_an_index_that_was_asked_for_is_the_only_one_tried(has_gpu):
+    (attempt,) = install.torch_attempts("https://mirror/cu128", has_gpu=has_gpu)
+    assert attempt.arguments == ("--index-url", "https://mirror/cu128")
+
+
+def test_pip_takes_the_local_wheel_and_does_not_ask_for_what_torch_needs(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_FIND_LINKS", str(make_wheel(tmp_path / "wheels", build="local")))
+    index = make_index(tmp_path / "index")
+    assert install.install_torch(Path(sys.executable), install.torch_attempts("auto", False, index))
+    assert builds(target) == ["local"]
+
+
+def test_a_local_wheel_for_another_python_is_passed_over(target, tmp_path, monkeypatch):
+    wheels = make_wheel(tmp_path / "wheels", tag="cp39-cp39-linux_x86_64", build="local")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    index = make_index(tmp_path / "index")
+    assert install.install_torch(Path(sys.executable), install.torch_attempts("auto", False, index))
+    assert builds(target) == ["cpu"]
+
+
+def test_an_index_that_cannot_be_reached_or_has_no_build_for_this_python_fails_and_nothing_is_installed(
+    target, tmp_path
+):
+    foreign = make_index(tmp_path / "index", tag="cp39-cp39-linux_x86_64")
+    for index in (DEAD, foreign):
+        assert not install.install_torch(Path(sys.executable), install.torch_attempts("auto", False, index))
+    assert not builds(target)
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [("echo 'GPU 0: NVIDIA H100 (UUID: GPU-0)'", True), ("echo 'No devices were found'; exit 6", False), (None, False)],
+)
+def test_a_gpu_is_what_nvidia_smi_lists(tmp_path, monkeypatch, program, found):
+    if program is not None:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{program}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert install.has_gpu() is found
+
+
+def run_script(*arguments, path):
+    command = [sys.executable, str(SCRIPT), *arguments]
+    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+
+
+def test_size_time_and_build_are_told_before_anything_is_installed_and_a_missing_compiler_ends_it(tmp_path):
+    done = run_script("test", "--venv", str(tmp_path / "venv"), path=str(tmp_path))
+    assert done.returncode == 1
+    assert "GiB on disk" in done.stdout and "minutes" in done.stdout and "the CPU build of torch" in done.stdout
+    assert done.stderr.startswith("error: cc, c++, make") and done.stderr.count("\n") == 1
+    assert not (tmp_path / "venv").exists()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_installed(tmp_path):
+    part = install.PARTS["demo"]
+    with pytest.raises(install.CannotInstall, match=r"GiB free, about 1000000000\.0 are needed"):
+        install.check_machine(part, tmp_path / "venv", disk_gib=1e9)
+    install.check_machine(part, tmp_path, disk_gib=1e9)  # an environment that exists is only completed
+
+
+def test_programs_of_the_environment_are_on_the_path_of_what_pip_builds(tmp_path):
+    """Some packages call `python` when they are built; stock Debian has none."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n'
+    )
+    (package / "b.py").write_text(
+        "import shutil, pathlib\n"
+        "def build_wheel(folder, *rest):\n"
+        f"    pathlib.Path({str(tmp_path / 'found')!r}).write_text(str(shutil.which('python')))\n"
+        "    raise SystemExit(1)\n"
+    )
+    environment = tmp_path / "venv" / "bin"
+    environment.mkdir(parents=True)
+    (environment / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (environment / "python").chmod(0o755)
+    assert not install.pip(environment / "python", "--no-index", "--target", str(tmp_path / "t"), str(package))
+    assert (tmp_path / "found").read_text() == str(environment / "python")
+
+
+def test_the_script_starts_under_pythons_that_are_too_old_so_that_it_can_say_so():
+    ast.parse(SCRIPT.read_text(), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize(("goal", "part"), [("demo", "demo"), ("test", "test"), ("check", "test")])
+def test_make_installs_for_the_demo_only_what_it_needs_and_passes_the_index_on(tmp_path, goal, part):
+    command = ["make", "--dry-run", goal, f"VENV={tmp_path}", "TORCH_INDEX=https://mirror/cu128"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    scripts = [line for line in told.splitlines() if "install.py" in line]
+    assert scripts == [f'python3 scripts/install.py {part} --venv {tmp_path} --torch-index "https://mirror/cu128"']
