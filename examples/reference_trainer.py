@@ -19,6 +19,7 @@ from agent2.training.reference import AgenticGRPOTrainer, CausalPolicy, GRPOConf
 
 LARGEST = 9
 STEPS = 40
+PROMPTS_PER_STEP = 16
 RECIPE = TinyRecipe(
     target=0.4, hidden_size=64, n_layers=1, n_heads=4, feed_forward_size=128, max_vocabulary=280, batch_size=64
 )
@@ -73,7 +74,7 @@ def main() -> tuple[float, float]:
     before = probe(model, tokenizer)
     trainer = AgenticGRPOTrainer(policy, GRPOConfig(reward=exact, n_responses=8, learning_rate=2e-3))
     for step in range(1, STEPS + 1):
-        batch = [rows[index] for index in rng.integers(len(rows), size=16)]
+        batch = [rows[index] for index in rng.integers(len(rows), size=PROMPTS_PER_STEP)]
         report = trainer.train_step(
             {"prompts": [row["prompt"] for row in batch], "answers": [row["answer"] for row in batch]}
         )

@@ -130,11 +130,11 @@ class FakeProvider:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(120)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def then(self, *handlers: Handler) -> None:
         """Answer the next requests so."""
@@ -244,7 +244,7 @@ def agent(settings: GatewaySettings, key: str = DUMMY) -> httpx.Client:
     """A client of the gateway, with the trial's dummy key."""
     transport = httpx.HTTPTransport(uds=str(settings.socket))
     return httpx.Client(
-        transport=transport, base_url="http://gateway", headers={"authorization": f"Bearer {key}"}, timeout=30
+        transport=transport, base_url="http://gateway", headers={"authorization": f"Bearer {key}"}, timeout=120
     )
 
 
@@ -272,8 +272,8 @@ def running(settings: GatewaySettings) -> Iterator[tuple[Gateway, httpx.Client]]
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
-    """Until something is so; ten seconds at most."""
-    ends_at = time.monotonic() + 10
+    """Until something is so; two minutes at most."""
+    ends_at = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < ends_at
         time.sleep(0.02)

@@ -126,7 +126,7 @@ def transformers_serve(model: Path, folder: Path) -> Iterator[str]:
 
 
 def _wait_until_healthy(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    for _ in range(600):
+    for _ in range(2500):
         assert process.poll() is None, log.read_text()
         try:
             if httpx.get(f"{url}/health", trust_env=False).status_code == 200:

@@ -26,7 +26,7 @@ def write_task(folder: Path, **changes) -> Path:
     record = load_task("arithmetic").model_dump(mode="json") | {
         "base_model": str(base),
         "n_items": {"train": 30, "dev": 10, "test_public": 20, "test_private": 20},
-        "budget": {"wall_clock_s": 60, "submissions": 5},
+        "budget": {"wall_clock_s": 600, "submissions": 5},
     }
     path = folder / "task.yaml"
     path.write_text(yaml.safe_dump(record | changes))

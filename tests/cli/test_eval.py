@@ -148,7 +148,7 @@ def test_killed_from_outside_and_run_again_the_report_is_byte_identical(workplac
         )
 
     cut = start("cut", "0.05")
-    for _ in range(1200):
+    for _ in range(6000):
         if (workplace / "cut" / "cards" / "baseline").exists():
             break
         assert cut.poll() is None, cut.stderr.read()
@@ -168,7 +168,7 @@ def test_killed_from_outside_and_run_again_the_report_is_byte_identical(workplac
 @pytest.mark.slow
 def test_two_evaluations_do_not_write_one_folder(workplace):
     command = [sys.executable, "-m", "agent2", "eval", SUITE, *SIDES, "--out", "e"]
-    first = subprocess.Popen(command, env={**os.environ, "PLAYER_S": "0.2"}, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command, env={**os.environ, "PLAYER_S": "2"}, stderr=subprocess.DEVNULL)
     while not (workplace / "e" / "cards" / "baseline").exists():
         assert first.poll() is None
         time.sleep(0.05)

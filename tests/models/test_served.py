@@ -15,7 +15,7 @@ from agent2.records import Item, Message, SamplingSettings, Score, Split, StopRe
 from model_builders import make_model
 from served_fakes import Reply, chat, endpoint, error, transformers_serve
 
-FAST = {"first_wait_s": 0.01, "timeout_s": 5.0}
+FAST = {"first_wait_s": 0.01, "timeout_s": 60.0}
 
 
 def opened(url, **changes):
@@ -107,8 +107,8 @@ def test_a_server_that_asks_to_wait_too_long_is_given_up():
 
 
 def test_a_silent_server_is_a_fault_after_the_time_limit():
-    with endpoint(after_probe(replace(chat("late"), delay_s=1.0))) as served:
-        (answer,) = ask(opened(served.url, timeout_s=0.1, max_tries=1), "q")
+    with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
+        (answer,) = ask(opened(served.url, timeout_s=2.0, max_tries=1), "q")
     assert answer.fault is Fault.INFRASTRUCTURE and "ReadTimeout" in answer.reason
 
 
@@ -188,13 +188,13 @@ def test_addresses_are_shown_without_credentials_and_query():
 
 
 def test_a_closed_sampler_takes_nothing_and_does_not_wait_for_a_slow_server():
-    with endpoint(after_probe(replace(chat("late"), delay_s=3.0))) as served:
+    with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
         sampler = opened(served.url)
         sampler.submit(1, [Message("user", "q")], SamplingSettings())
         started = time.monotonic()
         sampler.close()
         sampler.close()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 30
         with pytest.raises(SamplerFailed, match="closed"):
             sampler.submit(2, [Message("user", "q")], SamplingSettings())
 
@@ -210,8 +210,8 @@ if sys.argv[2] == "close":
     sampler.close()
 """
     for how in ("close", "forget"):
-        with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
-            subprocess.run([sys.executable, "-c", program, served.url, how], timeout=30, check=True)
+        with endpoint(after_probe(replace(chat("late"), delay_s=600.0))) as served:
+            subprocess.run([sys.executable, "-c", program, served.url, how], timeout=240, check=True)
 
 
 def test_ids_in_flight_and_token_ids_are_refused():

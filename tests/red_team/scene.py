@@ -47,7 +47,7 @@ from agent2.sandbox.spec import Limits, SandboxExit, SandboxSpec
 from agent2.sandbox.unsandboxed import Unsandboxed
 from trial_builders import write_agent, write_task
 
-LONGEST_S = 60.0
+LONGEST_S = 300.0
 SMALL = Limits(memory_gib=0.25, processes=64, file_size_gib=0.05, disk_gib=0.1, tmp_gib=0.05, log_mib=1, open_files=128)
 """Small enough that a control which breaks them does this host no harm."""
 GRADING_PORT = 8000

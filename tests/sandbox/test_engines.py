@@ -156,7 +156,7 @@ time.sleep(600)
 def test_contained_programs_run_in_engines_too(engine, tmp_path):
     program = "import sys; print(sys.stdin.read()[::-1]); print('note', file=sys.stderr)"
     request = Contained(("python", "-c", program), tmp_path / "scratch", tmp_path / "log", stdin=b"abc")
-    end = run_contained(request, engine, timeout_s=60)
+    end = run_contained(request, engine, timeout_s=300)
     assert (end.ended_by, end.code, end.stdout) == (EndedBy.ITSELF, 0, b"cba\n")
     assert (tmp_path / "log").read_text() == "note\n"
 
@@ -366,7 +366,7 @@ def _sleepers(seconds: str) -> int:
     return sum(process.info["cmdline"] == ["sleep", seconds] for process in psutil.process_iter(["cmdline"]))
 
 
-def _until(claim, timeout_s: float = 30.0) -> None:
+def _until(claim, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not claim():
         assert time.monotonic() < deadline, "waited in vain"

@@ -114,7 +114,7 @@ for word in sys.argv[1:]:
     method, _, path = word.partition(" ")
     request = urllib.request.Request("http://127.0.0.1:8431" + path, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             print(answer.status, len(answer.read()))
     except urllib.error.HTTPError as error:
         print(error.code, error.read().decode()[:150])
@@ -195,7 +195,7 @@ import urllib.request
 for proxies in [{{}}, {{"http": "http://127.0.0.1:{PORT}"}}]:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
     try:
-        print(opener.open("{origin}/private/answers", timeout=20).read())
+        print(opener.open("{origin}/private/answers", timeout=120).read())
     except OSError as error:
         print("refused")
 """
@@ -249,7 +249,7 @@ def test_the_open_proxy_tunnels_and_forwards_and_counts(index, tmp_path):
 
 def _ask(path: Path, text: str) -> bytes:
     with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(20)
+        link.settimeout(120)
         link.connect(str(path))
         link.sendall(text.encode())
         answer = b""

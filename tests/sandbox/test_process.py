@@ -60,7 +60,7 @@ def test_stop_asks_first_and_a_program_may_tidy_up(runner):
         "sh", "-c", "trap 'echo tidy > done.txt; exit 3' TERM; echo up; while :; do sleep 0.05; done"
     )
     _until(lambda: "up" in runner.text())
-    end = process.stop(10)
+    end = process.stop(60)
     assert (end.code, end.reason) == (3, "it was stopped by the harness")
     assert (runner.workspace / "done.txt").exists()
 
@@ -72,7 +72,7 @@ def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(runne
     assert any(p.name() == "sleep" for p in family)
     started = time.monotonic()
     end = process.stop(0.3)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 120
     assert end.code == 137 and "killed after 0.3 s" in end.reason
     assert not [p for p in family if _alive(p)]
     assert process.stop(5) == end
@@ -84,7 +84,7 @@ def test_what_a_program_leaves_running_ends_with_it(runner):
     _until(lambda: any(p.name() == "sleep" for p in psutil.Process(process.pid).children(recursive=True)))
     family = psutil.Process(process.pid).children(recursive=True)
     (runner.workspace / "end").touch()
-    end = process.wait(20)
+    end = process.wait(120)
     assert end is not None and end.code == 4
     assert not [p for p in family if _alive(p)]
 
@@ -158,7 +158,7 @@ def test_descriptors_do_not_pile_up(default_runner):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def _until(claim, timeout_s: float = 20.0) -> None:
+def _until(claim, timeout_s: float = 120.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not claim():
         assert time.monotonic() < deadline, "waited in vain"
@@ -175,7 +175,7 @@ def _alive(process: psutil.Process) -> bool:
 def test_a_program_whose_limits_can_no_longer_be_watched_is_stopped(default_runner):
     process = default_runner.start("sleep", "60")
     default_runner.workspace.rename(default_runner.workspace.with_name("elsewhere"))
-    end = process.wait(20)
+    end = process.wait(120)
     assert end is not None
     assert end.broke == "watch"
     assert "could not be watched" in end.reason

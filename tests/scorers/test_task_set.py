@@ -22,7 +22,7 @@ def rollout(answer):
 @pytest.fixture(scope="module")
 def room():
     limits = Limits(memory_gib=0.5, processes=32, file_size_gib=0.01, disk_gib=0.02, tmp_gib=0.02)
-    return ScriptRoom(find_sandbox(), timeout_s=20.0, limits=limits)
+    return ScriptRoom(find_sandbox(), timeout_s=120.0, limits=limits)
 
 
 @pytest.mark.parametrize(

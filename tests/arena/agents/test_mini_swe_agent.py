@@ -43,18 +43,17 @@ def messages(text):
 @pytest.mark.parametrize("pause", ["0", "1"])
 def test_every_message_is_printed_once_and_the_status_passed_on(tmp_path, pause):
     process = start(tmp_path, pause, "3")
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=240)
     assert process.returncode == 3
     assert [(m["role"], m["n"]) for m in messages(text)] == [(r, n) for n in range(3) for r in ("assistant", "tool")]
 
 
 def test_what_was_done_before_a_stop_is_printed(tmp_path):
-    process = start(tmp_path, "60", "0")
+    process = start(tmp_path, "600", "0")
     trajectory = tmp_path / "trajectory.json"
-    while not trajectory.exists():
+    while not (trajectory.exists() and trajectory.read_text().endswith("}")):
         time.sleep(0.05)
-    time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=240)
     assert process.returncode == 128 + signal.SIGTERM
     assert [m["n"] for m in messages(text)] == [0, 0]

@@ -94,7 +94,7 @@ def start(name, workspace, url, assignment, base, more=None):
     }
     command = [sys.executable, *(part.replace("/agent", str(agent.folder)) for part in agent.spec.command[1:])]
     return subprocess.run(
-        command, env=environment, cwd=workspace, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, cwd=workspace, capture_output=True, text=True, timeout=1500, check=False
     )
 
 

@@ -327,7 +327,7 @@ def test_waiting_ends_at_its_time(make_grader, model):
     started = time.monotonic()
     record = grader.wait(number, 0.05)
     assert record is not None and record.state is SubmissionState.ACCEPTED
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 100
     assert grader.wait(99, 1) is None
 
 
@@ -435,18 +435,20 @@ def test_text_that_would_explode_in_memory_is_refused_before_it_is_parsed(make_g
 
 
 def test_what_arrived_in_time_is_recorded_before_a_stopping_grader_closes(make_grader, model):
-    began = threading.Event()
+    arrived = [threading.Event() for _ in range(3)]
+    may_go_on = threading.Event()
 
-    def slow(number: int) -> None:
-        began.set()
-        time.sleep(0.3)
+    def submit(event: threading.Event) -> None:
+        event.set()
+        grader.submit("output/model")
 
-    grader = make_grader(None, slow)
-    arrivals = [threading.Thread(target=grader.submit, args=("output/model",)) for _ in range(3)]
+    grader = make_grader(None, lambda number: may_go_on.wait(120))
+    arrivals = [threading.Thread(target=submit, args=(event,)) for event in arrived]
     for arrival in arrivals:
         arrival.start()
-    began.wait(20)
-    time.sleep(0.1)
+    assert all(event.wait(120) for event in arrived)
+    threading.Timer(0.5, may_go_on.set).start()
+    time.sleep(0.2)
     grader.stop()
     for arrival in arrivals:
         arrival.join()

@@ -26,7 +26,7 @@ def test_a_bad_script_ends_it_with_one_sentence(tmp_path):
     script = tmp_path / "script.yaml"
     script.write_text("steps: []\n")
     command = [sys.executable, "-m", "agent2.arena.scripted_llm", "--script", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert "script.yaml:1: steps:" in done.stderr
     assert "Traceback" not in done.stderr

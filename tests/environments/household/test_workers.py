@@ -164,7 +164,7 @@ def test_a_silent_process_is_given_up_and_replaced():
         started = time.monotonic()
         with pytest.raises(EnvironmentFailed, match=r"was silent for 0\.3 s"):
             world.act("look")
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 200
         with pytest.raises(EnvironmentFailed, match="lost together with this episode"):
             neighbour.act("look")
         workers.timeout_s = 300

@@ -31,7 +31,8 @@ def attempt(scene: Scene) -> Outcome:
     with scene.client() as client:
         before, at = client.get("/time").json()["remaining"], time.monotonic()
         scene.run(PROGRAM)
-        gained = client.get("/time").json()["remaining"] - (before - (time.monotonic() - at))
+        passed = time.monotonic() - at
+        gained = client.get("/time").json()["remaining"] - (before - passed)
     return Outcome(gained > 0.5, f"{gained:+.2f} s of time left, beyond what passed")
 
 

@@ -14,7 +14,8 @@ from red_team.scene import Scene
 AIM = "a grader that answers nobody"
 DEFENCE = "a head and a body must arrive in time; connections are counted"
 
-PATIENCE_S = 25.0
+PATIENCE_S = 120.0
+CONTROL_PATIENCE_S = 25.0
 
 
 def attempt(scene: Scene) -> Outcome:
@@ -27,7 +28,7 @@ def attempt(scene: Scene) -> Outcome:
         with scene.client() as client:
             return client.get("/health").status_code
 
-    return _under_slow_clients(connect, ask, n=200)
+    return _under_slow_clients(connect, ask, 200, PATIENCE_S)
 
 
 def control(scene: Scene) -> Outcome:
@@ -39,16 +40,18 @@ def control(scene: Scene) -> Outcome:
                 return other.get("/health").status_code
 
         client.close()
-        return _under_slow_clients(lambda: socket.create_connection(address), ask, n=2)
+        return _under_slow_clients(lambda: socket.create_connection(address), ask, 2, CONTROL_PATIENCE_S)
 
 
-def _under_slow_clients(connect: Callable[[], socket.socket], ask: Callable[[], int], n: int) -> Outcome:
-    """Whether an honest client goes without an answer while n others are slow."""
+def _under_slow_clients(
+    connect: Callable[[], socket.socket], ask: Callable[[], int], n: int, patience_s: float
+) -> Outcome:
+    """Whether an honest client goes without an answer for so long while n others are slow."""
     slow, is_over = [connect() for _ in range(n)], threading.Event()
     threading.Thread(target=_drip, args=(slow, is_over), daemon=True).start()
     started, last = time.monotonic(), ""
     try:
-        while time.monotonic() - started < PATIENCE_S:
+        while time.monotonic() - started < patience_s:
             try:
                 status = ask()
             except (httpx.HTTPError, OSError) as error:
@@ -58,7 +61,7 @@ def _under_slow_clients(connect: Callable[[], socket.socket], ask: Callable[[], 
             return Outcome(
                 False, f"{n} slow clients; an honest one had its {status} in {time.monotonic() - started:.1f} s"
             )
-        return Outcome(True, f"{n} slow clients; no answer in {PATIENCE_S:g} s ({last})")
+        return Outcome(True, f"{n} slow clients; no answer in {patience_s:g} s ({last})")
     finally:
         is_over.set()
         for client in slow:
