@@ -89,6 +89,7 @@ def answer_stream(protocol: WireProtocol, text: str = "hello") -> bytes:
         start = {**ANTHROPIC_USAGE, "output_tokens": 1}
         return sse(
             {"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": [], "usage": start}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
             {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 50}},
             {"type": "message_stop"},

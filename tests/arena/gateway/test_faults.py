@@ -20,6 +20,7 @@ from agent2.arena.gateway.recording import RecordingError
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.errors import ConfigError
 from gateway_fakes import (
+    DUMMY,
     KEY,
     agent,
     answer_stream,
@@ -30,6 +31,7 @@ from gateway_fakes import (
     saying,
     sse,
     streaming,
+    usual,
     wait_for,
 )
 
@@ -154,14 +156,80 @@ def test_a_malformed_stream_is_passed_on_and_flagged(provider, tmp_path):
     assert "no JSON" in exchange.fault
 
 
-def test_an_answer_without_usage_is_uncounted_and_charged_its_reservation(provider, tmp_path):
-    provider.then(saying(200, {"choices": []}))
-    settings = gateway_settings(tmp_path, provider.url, max_tokens=2_000, unlisted_output_tokens=1_900)
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "12", "completion_tokens": -3}, {"prompt_tokens": 0}])
+def test_an_answer_without_usage_that_can_be_used_is_estimated_and_ends_a_budget(provider, tmp_path, usage):
+    choices = [{"message": {"role": "assistant", "content": "x" * 2_000}}]
+    provider.then(*[saying(200, {"choices": choices, "usage": usage})] * 3)
+    settings = gateway_settings(tmp_path, provider.url, max_tokens=4_100, unlisted_output_tokens=1_900)
     with running(settings) as (_, client):
-        assert post(client, CHAT).status_code == 200
-        assert post(client, CHAT).status_code == 403
-    total = totals(read_exchanges(tmp_path / "llm"))
-    assert (total.calls, total.n_uncounted, total.n_unknown_cost, total.dollars) == (1, 1, 1, None)
+        statuses = [post(client, CHAT).status_code for _ in range(4)]
+    assert statuses == [200, 200, 200, 403]
+    exchanges = read_exchanges(tmp_path / "llm")
+    assert {(one.counted, one.estimated, one.tokens.output) for one in exchanges[:3]} == {(False, True, 1_000)}
+    assert "estimated" in exchanges[0].fault
+    total = totals(exchanges)
+    assert (total.calls, total.n_estimated, total.n_uncounted, total.n_unknown_cost) == (3, 3, 0, 3)
+    assert total.dollars is None
+
+
+def test_a_client_that_gives_up_and_asks_again_is_billed_once(provider, tmp_path):
+    for stream in (False, True):
+        path, body = request_of(WireProtocol.OPENAI_CHAT, f"stream {stream}", stream=stream)
+        n_before = len(provider.requests)
+
+        async def slow(request: web.Request) -> web.StreamResponse:
+            await asyncio.sleep(1.5)
+            return usual(request, await request.read())
+
+        provider.then(slow)
+        with running(gateway_settings(tmp_path, provider.url)) as (_, client):
+            for _ in range(2):
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post(path, json=body, timeout=0.3)
+            first = client.post(path, json=body)  # joins the call that is under way
+            assert first.status_code == 200 and "hello" in first.text
+            assert first.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+            assert len(provider.requests) == n_before + 1
+            assert client.post(path, json=body).status_code == 200  # a new request: the first was answered
+            assert len(provider.requests) == n_before + 2
+    exchanges = read_exchanges(tmp_path / "llm")
+    assert [(one.outcome, one.tokens.input) for one in exchanges] == [(Outcome.OK, 1000)] * 4
+    assert "asked again" in exchanges[0].fault
+
+
+def test_an_answer_that_nobody_was_there_to_get_is_given_to_who_asks_again_once(provider, tmp_path):
+    provider.then(streaming(*map(sse, chat_chunks()), b"data: [DONE]\n\n", wait_s=0.3))
+    with running(gateway_settings(tmp_path, provider.url)) as (_, client):
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(STREAM[0], json=STREAM[1], timeout=0.1)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not Outcome.OPEN)
+        assert post(client, STREAM).text.endswith("[DONE]\n\n")
+        assert len(provider.requests) == 1
+        assert post(client, STREAM).status_code == 200
+        assert len(provider.requests) == 2
+
+
+def test_the_same_request_twice_at_once_is_two_calls(provider, tmp_path):
+    async def both() -> list[int]:
+        transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "llm.sock"))
+        headers = {"authorization": f"Bearer {DUMMY}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://g", headers=headers, timeout=30) as client:
+            return [a.status_code for a in await asyncio.gather(*(client.post(CHAT[0], json=CHAT[1]) for _ in "ab"))]
+
+    with running(gateway_settings(tmp_path, provider.url)):
+        assert asyncio.run(both()) == [200, 200]
+    assert len(provider.requests) == 2
+
+
+def test_nothing_is_tried_again_for_an_agent_that_has_left(provider, tmp_path):
+    provider.then(*[saying(503, headers={"retry-after": "1"})] * 3)
+    with running(gateway_settings(tmp_path, provider.url)) as (_, client):
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(CHAT[0], json=CHAT[1], timeout=0.3)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not Outcome.OPEN)
+    (exchange,) = read_exchanges(tmp_path / "llm")
+    assert (exchange.outcome, exchange.dollars, len(provider.requests)) == (Outcome.FAILED, 0.0, 1)
+    assert "gave up" in exchange.fault
 
 
 def test_an_agent_that_hangs_up_does_not_hide_what_it_cost(provider, tmp_path):

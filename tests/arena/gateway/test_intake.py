@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import zlib
 
 import pytest
@@ -65,3 +66,32 @@ def test_packed_bodies_are_unpacked_up_to_the_limit(encoding, pack):
 async def read_as_gzip() -> None:
     async with BodyRoom().body(request(b"nothing packed", "gzip"), 1.0):
         pass
+
+
+async def unpacked(body: bytes, encoding: str, mib: float = 1.0) -> bytes:
+    async with BodyRoom().body(request(body, encoding), mib) as plain:
+        return plain
+
+
+def test_every_member_of_a_packed_body_is_read():
+    two = gzip.compress(b'{"a": 1, ') + gzip.compress(b'"b": 2}')
+    assert asyncio.run(unpacked(two, "gzip")) == b'{"a": 1, "b": 2}'
+    frames = zstandard.compress(b'{"a": 1, ') + zstandard.compress(b'"b": 2}')
+    assert asyncio.run(unpacked(frames, "zstd")) == b'{"a": 1, "b": 2}'
+    bomb = gzip.compress(b" " * 2**19) * 40
+    with pytest.raises(Declined, match="larger than 1 MiB"):
+        asyncio.run(unpacked(bomb, "gzip"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", gzip.compress(b"hello" * 99)[:-5]),
+        ("gzip", gzip.compress(b"hello" * 99) + b"more"),
+        ("deflate", zlib.compress(b"hello" * 99)[:-5]),
+        ("zstd", zstandard.compress(b"hello" * 99) + b"more"),
+    ],
+)
+def test_half_a_packed_body_and_one_with_something_behind_it_are_refused(encoding, packed):
+    with pytest.raises(Declined, match=f"is no {encoding}"):
+        asyncio.run(unpacked(packed, encoding))

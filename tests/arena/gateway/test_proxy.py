@@ -14,7 +14,7 @@ from aiohttp import web
 
 from agent2.arena.gateway.read import Outcome, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
-from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, streaming
+from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, sse, streaming
 
 pytestmark = pytest.mark.slow
 
@@ -180,7 +180,8 @@ def test_after_the_deadline_no_call_is_made(provider, tmp_path):
 
 def test_calls_at_the_same_time_cannot_take_the_same_tokens(provider, tmp_path):
     settings = gateway_settings(tmp_path, provider.url, max_tokens=8_000)
-    provider.then(*[streaming(b'data: {"choices": []}\n\n', b"data: [DONE]\n\n", wait_s=0.2)] * 40)
+    told = {"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 900}}
+    provider.then(*[streaming(sse(told), b"data: [DONE]\n\n", wait_s=0.2)] * 40)
     _, body = request_of(WireProtocol.OPENAI_CHAT, stream=True, max_tokens=900)
 
     async def all_at_once() -> list[int]:
@@ -194,12 +195,11 @@ def test_calls_at_the_same_time_cannot_take_the_same_tokens(provider, tmp_path):
 
     with running(settings):
         statuses = asyncio.run(all_at_once())
-    # No usage is told, so each call is charged its reservation: 900 output tokens and half its bytes.
-    need = 900 + math.ceil(len(json.dumps(body, separators=(",", ":"))) / 2)
-    assert statuses.count(200) == 8_000 // need
+    # Each call may need 900 output tokens and half its bytes, and is charged 1,000.
+    assert math.ceil(len(json.dumps(body, separators=(",", ":"))) / 2) < 100
+    assert statuses.count(200) in {7, 8}
     assert set(statuses) == {200, 403}
     assert len(provider.requests) == statuses.count(200)
-    assert totals(read_exchanges(tmp_path / "llm")).n_uncounted == statuses.count(200)
 
 
 def test_requests_that_are_none_of_the_four_protocols_never_reach_the_provider(provider, tmp_path):

@@ -23,9 +23,10 @@ GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"
             "https://a.com",
             GEMINI,
             {"alt": "sse", "key": "k"},
-            "https://a.com/v1beta/models/o%2Fm:streamGenerateContent?alt=sse",
+            "https://a.com/v1beta/models/o/m:streamGenerateContent?alt=sse",
         ),
-        ("https://a.com", "/v1/models/g:countTokens", {}, "https://a.com/v1beta/models/o%2Fm:countTokens"),
+        ("https://a.com", "/v1/models/g:countTokens", {}, "https://a.com/v1/models/o/m:countTokens"),
+        ("https://a.com", "/v1alpha/models/org/g:countTokens", {}, "https://a.com/v1alpha/models/o/m:countTokens"),
     ],
 )
 def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url):
@@ -40,7 +41,8 @@ def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url
         ("GET", "/v1/chat/completions"),
         ("POST", "/v1/chat/completions/../files"),
         ("POST", "/v1/embeddings"),
-        ("POST", "/v1beta/models/a/b:generateContent"),
+        ("POST", "/v1beta/models/a//b:generateContent"),
+        ("POST", "/v1beta/models/:generateContent"),
         ("POST", "/v1beta/models/a:embedContent"),
         ("POST", "/v1/messages/batches"),
         ("DELETE", "/v1/models"),
@@ -48,6 +50,12 @@ def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url
 )
 def test_other_paths_are_no_routes(method, path):
     assert find_route(method, path, {}) is None
+
+
+@pytest.mark.parametrize("path", ["/v1/models/org/model", "/v1beta/models/org/model", "/v1/models/org/model:free"])
+def test_a_models_name_may_have_an_organisation_in_it(path):
+    route = find_route("GET", path, {})
+    assert route is not None and route.kind is Kind.MODELS
 
 
 @pytest.mark.parametrize(
@@ -75,10 +83,10 @@ def test_a_request_for_many_answers_without_a_limit_says_how_many():
     assert (asked.output_tokens, asked.alternatives) == (None, 50)
 
 
-def test_what_lies_below_the_top_level_is_sent_byte_for_byte():
-    body = b'{"messages":[ {"role" : "user", "content":"\\u00e9", "n": 1.0} ], "model": "x"}'
+def test_the_values_of_a_request_are_sent_as_they_were_and_in_their_order():
+    body = b'{"messages":[ {"b" : 1e-7, "content":"\\u00e9", "a": [1.0, 12345678901234567890]} ], "model": "x"}'
     sent = prepare(body, Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m").body
-    assert b'[ {"role" : "user", "content":"\\u00e9", "n": 1.0} ]' in sent
+    assert '{"b":1e-07,"content":"é","a":[1.0,12345678901234567890]}'.encode() in sent
     assert json.loads(sent)["model"] == "m"
 
 

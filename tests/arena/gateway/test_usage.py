@@ -4,7 +4,7 @@ import pytest
 
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.arena.gateway.sse import SseSplitter
-from agent2.arena.gateway.usage import StreamMeter, tokens_of_answer
+from agent2.arena.gateway.usage import StreamMeter, tokens_of_answer, written_bytes
 from gateway_fakes import answer_stream, answer_whole, sse
 
 
@@ -67,11 +67,6 @@ def test_an_answer_that_tells_no_usage_has_none(body):
     assert tokens_of_answer(WireProtocol.OPENAI_CHAT, body) is None
 
 
-def test_counts_that_are_none_are_not_taken_for_numbers():
-    odd = {"usage": {"prompt_tokens": "12", "completion_tokens": -3, "prompt_tokens_details": [1]}}
-    assert tokens_of_answer(WireProtocol.OPENAI_CHAT, json.dumps(odd).encode()) == TokenCounts()
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_events_are_found_however_the_bytes_come(size):
     text = b': hi\n\nevent: a\r\ndata: {"x":\r\ndata: 1}\r\n\r\ndata:{"y": 2}\n\ndata: rest'
@@ -79,3 +74,43 @@ def test_events_are_found_however_the_bytes_come(size):
     events = [event for start in range(0, len(text), size) for event in splitter.feed(text[start : start + size])]
     assert [event.data for event in events] == [b"", b'{"x":\n1}', b'{"y": 2}']
     assert b"".join(event.raw for event in events) + splitter.rest == text
+
+
+NO_COUNTS = ["12", None, 12.5, -3, True, [12], {"n": 12}, 10**30, 0]
+
+
+@pytest.mark.parametrize("count", NO_COUNTS)
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_usage_that_is_no_count_is_none_and_the_text_can_be_measured(protocol, count):
+    answer = answer_whole(protocol, "x" * 1000)
+    name = "usageMetadata" if protocol is WireProtocol.GEMINI else "usage"
+    answer[name] = dict.fromkeys(answer[name], count)
+    body = json.dumps(answer).encode()
+    assert tokens_of_answer(protocol, body) is None
+    assert written_bytes(protocol, body, is_stream=False) == 1000
+
+
+@pytest.mark.parametrize("protocol", list(WireProtocol))
+def test_the_text_of_a_stream_is_measured_once(protocol):
+    n_sent = 2 if protocol is WireProtocol.GEMINI else 1  # the fake says it in both of its events
+    assert written_bytes(protocol, answer_stream(protocol, "x" * 1000), is_stream=True) == 1000 * n_sent
+    assert written_bytes(protocol, b"data: [1]\n\ndata: {", is_stream=True) == 0
+
+
+def test_text_of_reasoning_and_tools_is_measured_and_what_is_no_text_is_not():
+    call = {"id": "c" * 99, "type": "function", "function": {"name": "run", "arguments": '{"x": 1}'}}
+    message = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [call]}
+    body = json.dumps({"choices": [{"message": message, "logprobs": {"content": ["x" * 99]}}]}).encode()
+    assert written_bytes(WireProtocol.OPENAI_CHAT, body, is_stream=False) == len('hmrun{"x": 1}')
+
+
+def test_whole_numbers_of_another_kind_are_counts():
+    usage = {"usage": {"prompt_tokens": 12.0, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": "9"}}}
+    assert tokens_of_answer(WireProtocol.OPENAI_CHAT, json.dumps(usage).encode()) == TokenCounts(12, 3)
+
+
+def test_half_a_character_in_an_answer_hides_no_usage():
+    body = b'{"choices": [{"delta": {"content": "\\ud83d"}}], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}'
+    assert tokens_of_answer(WireProtocol.OPENAI_CHAT, body) == TokenCounts(9, 1)
+    meter = fed(WireProtocol.OPENAI_CHAT, b"data: " + body + b"\n\ndata: [DONE]\n\n")
+    assert meter.tokens == TokenCounts(9, 1) and not meter.problem

@@ -77,6 +77,11 @@ def _llm_warnings(llm: LlmRecord | None) -> Iterator[str]:
         yield f"None of {totals.calls} LLM calls was answered: the result says nothing about the agent."
     if totals.n_unknown_cost:
         yield f"The cost of {totals.n_unknown_cost} of {totals.calls} LLM calls is not known and in no sum."
+    if totals.n_estimated:
+        yield (
+            f"The provider told no usable token counts for {totals.n_estimated} LLM calls: their tokens are estimated "
+            "from the texts, and their cost is unknown."
+        )
     if totals.n_uncounted:
         yield f"The provider told no token counts for {totals.n_uncounted} LLM calls: the true sum is larger."
     if totals.n_lost:

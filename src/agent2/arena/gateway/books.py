@@ -7,10 +7,11 @@ reservation nothing waits, so calls at the same time cannot take the same tokens
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent2.arena.gateway.answers import Problem
-from agent2.arena.gateway.budget import Charge, Ledger, nothing
+from agent2.arena.gateway.budget import Charge, Ledger, nothing, tokens_in
 from agent2.arena.gateway.prices import PriceTable
 from agent2.arena.gateway.read import Outcome
 from agent2.arena.gateway.recording import Begin, End, Lost, Recorder
@@ -79,8 +80,10 @@ class Books:
         """A call with the next number; nothing is recorded yet."""
         return Call(self._recorder.next_id(), route, asked, body, path)
 
-    async def open(self, call: Call) -> Refusal | None:
+    async def open(self, call: Call, has_left: Callable[[], bool]) -> Refusal | None:
         """Reserve and record; or why not. Waits while only other calls' reservations are in the way.
+
+        has_left: whether the agent has given up waiting.
 
         Raises RecordingError, with nothing reserved, if the record cannot be written.
         """
@@ -96,6 +99,8 @@ class Books:
                 if self._ledger.refusal(charge, alone=False) is None:
                     break
                 await self._settled.wait()
+                if has_left():
+                    return Refusal(Problem.NO_PROVIDER, "the agent gave up before the call could be made")
             call.reserved = charge
             self._begin(call)
             self._ledger.reserve(call.id, charge)
@@ -111,6 +116,10 @@ class Books:
             dollars = self._prices.cost(self._settings.model, tokens)
             charge = Charge(tokens, dollars)
             self._ledger.learn(len(call.body), tokens.input)
+        elif relayed.written is not None and not is_free:
+            estimate = self._ledger.estimate(self._settings.model, len(call.body), tokens_in(relayed.written))
+            relayed.tokens, relayed.is_estimated = estimate.tokens, True
+            charge = estimate
         elif not relayed.is_counted and not is_free:
             charge = call.reserved  # nobody told: the budget must not take it for nothing
         self._ledger.settle(call.id, charge)
@@ -168,6 +177,7 @@ class Books:
             tokens=relayed.tokens or TokenCounts(),
             dollars=dollars,
             counted=relayed.is_counted,
+            estimated=relayed.is_estimated,
             charged=charge.tokens,
             charged_dollars=charge.dollars,
             latency_s=round(time.monotonic() - call.began, 6),

@@ -22,6 +22,11 @@ SMALL = 2_000
 """Bytes below which a request says nothing about tokens a byte."""
 
 
+def tokens_in(n_bytes: int) -> int:
+    """Tokens of a text of so many bytes, estimated from above."""
+    return math.ceil(n_bytes * FIRST_RATIO)
+
+
 @dataclass(frozen=True, slots=True)
 class Charge:
     """Tokens and dollars, reserved or spent."""

@@ -74,12 +74,24 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
         case "" | "identity":
             return body
         case "gzip" | "deflate":
-            return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, limit + 1)
+            return _inflated(body, limit)
         case "zstd":
-            with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+            with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
                 return reader.read(limit + 1)
         case _:
             raise Declined(Problem.BAD_REQUEST, f"content-encoding {shown(encoding)} is not understood; send it plain")
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    """Every member of a gzip body (RFC 1952 allows several), or one zlib stream; all of it or an error."""
+    plain = b""
+    while body and len(plain) <= limit:
+        member = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        plain += member.decompress(body, limit + 1 - len(plain))
+        if not member.eof and len(plain) <= limit:
+            raise zlib.error("it ends in the middle")
+        body = member.unused_data
+    return plain
 
 
 def _too_large(max_mib: float) -> Declined:

@@ -13,8 +13,8 @@ import json
 import re
 from collections.abc import Iterable
 
-import msgspec
-
+from agent2.arena.gateway.outreach import BadRequest
+from agent2.arena.gateway.requests import read_object
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import ConfigError
 from agent2.records import JsonValue
@@ -74,12 +74,11 @@ class Masker:
     def text(self, protocol: WireProtocol, body: bytes) -> str:
         """The masked text of a request; one line for each field, texts of several lines on several."""
         try:
-            value = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = read_object(body)
+        except BadRequest:
             return self.masked(body.decode("utf-8", "replace"))  # a request that no gateway would have passed on
-        if isinstance(value, dict):
-            value = {name: kept for name, kept in value.items() if name not in VOLATILE_FIELDS[protocol]}
-        return self.masked(_laid_out(value))
+        kept = {name: inner for name, inner in value.items() if name not in VOLATILE_FIELDS[protocol]}
+        return self.masked(_laid_out(kept))
 
     def masked(self, text: str) -> str:
         """The text with everything volatile replaced."""

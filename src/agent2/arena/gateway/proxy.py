@@ -4,8 +4,12 @@ Knows HTTP and the order of things; what a call costs and how it is recorded is 
 passed on in `relay`.
 """
 
+import asyncio
 import hmac
 import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,7 +22,15 @@ from agent2.arena.gateway.intake import BodyRoom, Declined
 from agent2.arena.gateway.outreach import BadRequest
 from agent2.arena.gateway.read import Outcome
 from agent2.arena.gateway.recording import Begin, Recorder, RecordingError
-from agent2.arena.gateway.relay import EVENT_STREAM, Relayed, hang_up, passed_headers, relay_stream, relay_whole
+from agent2.arena.gateway.relay import (
+    EVENT_STREAM,
+    AgentEnd,
+    Relayed,
+    hang_up,
+    passed_headers,
+    relay_stream,
+    relay_whole,
+)
 from agent2.arena.gateway.replay import Played, Player
 from agent2.arena.gateway.requests import prepare, storable
 from agent2.arena.gateway.routes import (
@@ -33,10 +45,33 @@ from agent2.arena.gateway.routes import (
 from agent2.arena.gateway.scrub import Scrubber
 from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
 from agent2.arena.gateway.upstream import NoAnswer, Upstream
+from agent2.records import digest_of
 
 logger = logging.getLogger(__name__)
 
+UNREAD_S = 120.0
+"""So long an answer is kept for an agent that gave up waiting for it."""
+MAX_UNREAD = 64 * 2**20
+"""Bytes of such answers."""
 HEALTH = frozenset({"/", "/health"})
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A call under way."""
+
+    url: str
+    headers: dict[str, str]
+    agent: AgentEnd
+    answer: asyncio.Future[Relayed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """An answer that nobody was there to get."""
+
+    since: float
+    relayed: Relayed
 
 
 class Proxy:
@@ -58,6 +93,8 @@ class Proxy:
         self._scrubber = scrubber
         self._player = player
         self._room = BodyRoom()
+        self._pending: dict[str, list[_Pending]] = {}
+        self._unread: OrderedDict[str, _Unread] = OrderedDict()
         self._endpoints = {endpoint.protocol: endpoint for endpoint in settings.endpoints}
         self._proxies = {endpoint.protocol: _proxy_of(endpoint.base_url) for endpoint in settings.endpoints}
         for line in recorder.lines:
@@ -108,32 +145,81 @@ class Proxy:
         if self._player is None and route.protocol not in self._endpoints:
             known = ", ".join(self._endpoints)
             raise Declined(Problem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
-        call = self._books.new_call(route, asked, body, storable(request.path))
         if self._player is not None:
+            call = self._books.new_call(route, asked, body, storable(request.path))
             return await self._replay(request, call, self._player)
-        return await self._make(request, call)
+        endpoint = self._endpoints[route.protocol]
+        url = upstream_url(endpoint, route, self._settings.model, request.query)
+        headers = upstream_headers(endpoint, request.headers)
+        key = digest_of([url, headers, asked.body.decode()])
+        repeated = await self._repeated(request, key)
+        if repeated is not None:
+            return repeated
+        call = self._books.new_call(route, asked, body, storable(request.path))
+        return await self._make(call, _Pending(url, headers, AgentEnd(request)), key)
 
-    async def _make(self, request: web.Request, call: Call) -> web.StreamResponse:
+    async def _make(self, call: Call, pending: _Pending, key: str) -> web.StreamResponse:
         """Reserve, ask the provider, pass its answer on."""
-        refusal = await self._books.open(call)
+        self._pending.setdefault(key, []).append(pending)
+        try:
+            relayed = await self._open_and_ask(call, pending)
+            pending.answer.set_result(relayed)
+        finally:
+            pending.answer.cancel()
+            self._pending[key].remove(pending)
+            if not self._pending[key]:
+                del self._pending[key]
+        if pending.agent.has_left and not pending.agent.was_heard and relayed.outcome is Outcome.OK:
+            self._keep_unread(key, relayed)
+        return _response(relayed)
+
+    async def _repeated(self, request: web.Request, key: str) -> web.StreamResponse | None:
+        """The answer to a request that was made before by an agent which gave up waiting; None: it is a new one."""
+        unread = self._unread.pop(key, None)
+        if unread is not None and time.monotonic() - unread.since <= UNREAD_S:
+            return _again(unread.relayed)
+        for pending in self._pending.get(key, []):
+            if pending.agent.has_left and not pending.agent.was_heard:
+                await pending.agent.take_over(request)
+                try:
+                    relayed = await asyncio.shield(pending.answer)
+                except asyncio.CancelledError:
+                    raise Declined(Problem.NO_PROVIDER, "the call that this request repeats broke down") from None
+                stream = pending.agent.response
+                return stream if stream is not None and pending.agent.request is request else _again(relayed)
+        return None
+
+    def _keep_unread(self, key: str, relayed: Relayed) -> None:
+        """For an agent that gave up waiting and may ask again; the oldest go when they take too much memory."""
+        self._unread[key] = _Unread(time.monotonic(), relayed)
+        while self._unread and sum(len(one.relayed.body) for one in self._unread.values()) > MAX_UNREAD:
+            self._unread.popitem(last=False)
+
+    async def _open_and_ask(self, call: Call, pending: _Pending) -> Relayed:
+        agent = pending.agent
+        refusal = await self._books.open(call, lambda: agent.has_left)
         if refusal is not None:
             relayed = _own(refusal.problem, call.route.protocol, refusal.sentence)
             self._books.note_refused(call, relayed)
-            return _response(relayed)
+            return relayed
         relayed = Relayed(0, "", outcome=Outcome.PARTIAL, fault="the gateway was stopped in the middle of the call")
         try:
-            relayed = await self._ask(request, call)
+            relayed = await self._ask(call, pending)
+            if agent.was_taken_over:
+                relayed.fault = relayed.fault or "the agent gave up waiting and asked again; the repeat got this answer"
+            elif agent.has_left:
+                relayed.fault = relayed.fault or "the agent hung up; the answer was read to its end"
         finally:
             await self._books.close(call, relayed)
-        return _response(relayed)
+        return relayed
 
-    async def _ask(self, request: web.Request, call: Call) -> Relayed:
-        protocol = call.route.protocol
-        endpoint = self._endpoints[protocol]
-        url = upstream_url(endpoint, call.route, self._settings.model, request.query)
-        headers = upstream_headers(endpoint, request.headers)
+    async def _ask(self, call: Call, pending: _Pending) -> Relayed:
+        protocol, agent = call.route.protocol, pending.agent
+        proxy = self._proxies[protocol]
         try:
-            answer = await self._upstream.call(url, headers, call.asked.body, self._proxies[protocol])
+            answer = await self._upstream.call(
+                pending.url, pending.headers, call.asked.body, proxy, lambda: agent.has_left
+            )
         except NoAnswer as error:
             call.retries = error.retries
             return _own(Problem.PROVIDER_SLOW if error.is_timeout else Problem.NO_PROVIDER, protocol, str(error))
@@ -145,7 +231,7 @@ class Proxy:
             kind = answer.response.headers.get("content-type", "")
             if answer.error_body is None and kind.startswith(EVENT_STREAM):
                 hides_usage = call.asked.hides_usage
-                return await relay_stream(request, answer, protocol, self._scrubber, hides_usage=hides_usage)
+                return await relay_stream(agent, answer, protocol, self._scrubber, hides_usage=hides_usage)
             is_free = call.route.kind is Kind.COUNT
             relayed = await relay_whole(answer, protocol, self._scrubber, is_free=is_free)
             if relayed.outcome is Outcome.PARTIAL:
@@ -178,6 +264,15 @@ class Proxy:
         return response
 
 
+def _again(relayed: Relayed) -> web.StreamResponse:
+    """An answer for another connection than the one that it was made for."""
+    made = relayed.response
+    headers = {**made.headers} if made is not None else {"content-type": relayed.content_type}
+    headers.pop("Content-Length", None)
+    headers.pop("Transfer-Encoding", None)
+    return web.Response(status=relayed.status, body=relayed.body, headers=headers)
+
+
 def _recorded_answer(played: Played) -> Relayed:
     recorded = played.exchange
     if recorded is None or recorded.status is None:
@@ -191,6 +286,7 @@ def _recorded_answer(played: Played) -> Relayed:
         recorded.counted,
         recorded.fault,
         recorded.cut,
+        is_estimated=recorded.estimated,
     )
 
 

@@ -76,6 +76,8 @@ class Exchange:
     """One sentence; empty when nothing went wrong."""
     counted: bool
     """The tokens are the provider's own figures."""
+    estimated: bool
+    """The tokens are our estimate, from above: the provider told none that can be used."""
     content_type: str
     cut: bool
     """The connection to the agent was broken off, as the provider's was."""
@@ -103,10 +105,12 @@ class LlmTotals:
     n_lost: int
     n_refused: int
     n_uncounted: int
-    """Answered calls for which the provider told no usage: their tokens are 0 or partial, and the truth is more."""
+    """Answered calls without usage and without an estimate: their tokens are 0 or partial, and the truth is more."""
     n_replayed: int
     """Served from a recording; their tokens and dollars are the recorded ones, and nothing was paid."""
     retries: int
+    n_estimated: int = 0
+    """Answered calls for which the provider told no usage that can be used: their tokens are our estimate."""
     by_model: dict[str, TokenCounts] = field(default_factory=dict)
     """By the model that was asked of the provider."""
 
@@ -155,7 +159,8 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
         n_partial=n_by[Outcome.PARTIAL],
         n_lost=n_by[Outcome.LOST] + n_by[Outcome.OPEN],
         n_refused=n_by[Outcome.REFUSED],
-        n_uncounted=sum(not one.counted and one.outcome in _ANSWERED for one in made),
+        n_uncounted=sum(not one.counted and not one.estimated and one.outcome in _ANSWERED for one in made),
+        n_estimated=sum(one.estimated for one in made),
         n_replayed=sum(one.replay_of is not None for one in made),
         retries=sum(one.retries for one in made),
         by_model=by_model,
@@ -199,6 +204,7 @@ def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exc
         retries=end.retries if end else 0,
         fault=end.fault if end else "the gateway ended before the call did",
         counted=end.counted if end else False,
+        estimated=end.estimated if end else False,
         content_type=end.content_type if end else "",
         cut=end.cut if end else False,
         replay_of=begin.replay_of,

@@ -65,7 +65,7 @@ class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     dollars: float | None
     counted: bool
     charged: TokenCounts
-    """What the budget was charged: the reservation where the provider told no usage."""
+    """What the budget was charged: the estimate, or the reservation of a broken answer, where no usage was told."""
     charged_dollars: float | None
     latency_s: float
     first_byte_s: float | None
@@ -75,6 +75,8 @@ class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     response_bytes: int
     cut: bool = False
     """The connection to the agent was broken off, as the provider's was."""
+    estimated: bool = False
+    """The tokens are our estimate; the provider told none that can be used."""
 
 
 class Lost(msgspec.Struct, tag="lost", tag_field="event", frozen=True):

@@ -1,12 +1,15 @@
 """Passes a provider's answer on to the agent, and reads what it cost on the way.
 
 Streams are passed on piece by piece as they come. An agent that hangs up does not end the provider's answer:
-it is read to its end, because it is paid for and only its end tells the price. A stream that breaks off is
+it is read to its end, because it is paid for and only its end tells the price. If it gave up before the first byte and
+asks the same again, it gets that answer and no further call is made. A stream that breaks off is
 broken off towards the agent too, so that it can tell.
 """
 
+import asyncio
+import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
@@ -16,12 +19,17 @@ from agent2.arena.gateway.scrub import Scrubber, StreamScrubber
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.arena.gateway.sse import SseSplitter
 from agent2.arena.gateway.upstream import Answer
-from agent2.arena.gateway.usage import StreamMeter, tokens_of_answer
+from agent2.arena.gateway.usage import StreamMeter, tokens_of_answer, written_bytes
 
 MAX_ANSWER = 128 * 1024 * 1024
 """Bytes of one answer that are passed on."""
 EVENT_STREAM = "text/event-stream"
-_PASSED_ON = ("content-type", "retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
+_PASSED_ON = re.compile(
+    r"content-type|retry-after|retry-after-ms|x-should-retry|request-id|x-request-id|(x-|anthropic-)?ratelimit-[a-z0-9-]+",
+    re.IGNORECASE,
+)
+"""Headers of an answer that are passed on; clients pace themselves by those about rate limits."""
+NO_USAGE = "the provider told no usage that can be used; tokens are estimated"
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -34,44 +42,79 @@ class Relayed:
     body: bytes = b""
     outcome: Outcome = Outcome.OK
     tokens: TokenCounts | None = None
-    """None: the provider told none."""
+    """None: the provider told none that can be used."""
     is_counted: bool = False
     fault: str = ""
     cut: bool = False
     first_byte: float | None = None
     """When the provider's first byte came, on the monotonic clock."""
     response: web.StreamResponse | None = None
+    written: int | None = None
+    """Bytes of text in a whole answer without usage, to estimate its tokens from; None: nothing is to be estimated."""
+    is_estimated: bool = False
+    """The tokens are our estimate."""
 
 
-@dataclass(slots=True)
-class _Agent:
-    """The agent's end of a stream."""
+class AgentEnd:
+    """The agent's end of a call; another connection can take over as long as nothing was heard on the first."""
 
-    request: web.Request
-    response: web.StreamResponse
-    kept: list[bytes] = field(default_factory=list)
-    size: int = 0
-    is_gone: bool = False
+    def __init__(self, request: web.Request):
+        self.request = request
+        self.response: web.StreamResponse | None = None
+        """Of a stream that has begun."""
+        self.kept: list[bytes] = []
+        self.was_heard = False
+        """Something of the answer was sent to an agent that was there."""
+        self.was_taken_over = False
+        self._size = 0
+        self._is_gone = False
+        self._turn = asyncio.Lock()
 
-    async def prepare(self) -> None:
-        try:
-            await self.response.prepare(self.request)
-        except OSError:
-            self.is_gone = True  # noted as a fault of the call when it ends
+    @property
+    def has_left(self) -> bool:
+        """Nobody is listening."""
+        return self._is_gone or self.request.transport is None
+
+    async def begin(self, status: int, headers: dict[str, str]) -> None:
+        """The head of a stream."""
+        async with self._turn:
+            self.response = web.StreamResponse(status=status, headers=headers)
+            await self._prepare(self.response)
 
     async def send(self, data: bytes) -> None:
-        """Pass bytes on. Raises ValueError when there are too many."""
+        """Pass bytes of a stream on. Raises ValueError when there are too many."""
         if not data:
             return
-        self.kept.append(data)
-        self.size += len(data)
-        if self.size > MAX_ANSWER:
-            raise ValueError(f"the answer is longer than {MAX_ANSWER} bytes")
-        if not self.is_gone:
-            try:
-                await self.response.write(data)
-            except OSError:
-                self.is_gone = True  # noted as a fault of the call when it ends
+        async with self._turn:
+            self.kept.append(data)
+            self._size += len(data)
+            if self._size > MAX_ANSWER:
+                raise ValueError(f"the answer is longer than {MAX_ANSWER} bytes")
+            await self._write(data)
+
+    async def take_over(self, request: web.Request) -> None:
+        """The agent has asked again, on another connection, which gets the answer from its beginning."""
+        async with self._turn:
+            self.request, self._is_gone, self.was_taken_over = request, False, True
+            if self.response is not None:
+                self.response = web.StreamResponse(status=self.response.status, headers=self.response.headers)
+                await self._prepare(self.response)
+                await self._write(b"".join(self.kept))
+
+    async def _prepare(self, response: web.StreamResponse) -> None:
+        try:
+            await response.prepare(self.request)
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
+
+    async def _write(self, data: bytes) -> None:
+        if self.has_left or self.response is None or not data:
+            return
+        try:
+            await self.response.write(data)
+            self.was_heard = True
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
 
 
 def hang_up(request: web.Request) -> None:
@@ -83,7 +126,7 @@ def hang_up(request: web.Request) -> None:
 def passed_headers(answer: Answer, scrubber: Scrubber) -> dict[str, str]:
     """The provider's headers that the agent gets."""
     headers = answer.response.headers
-    return {name: scrubber.clean(headers[name].encode()).decode() for name in _PASSED_ON if name in headers}
+    return {name: scrubber.clean(headers[name].encode()).decode() for name in headers if _PASSED_ON.fullmatch(name)}
 
 
 async def relay_whole(answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, is_free: bool) -> Relayed:
@@ -102,17 +145,27 @@ async def relay_whole(answer: Answer, protocol: WireProtocol, scrubber: Scrubber
     if is_free:
         return Relayed(status, kind, body, Outcome.OK, TokenCounts(), True, first_byte=first_byte)
     tokens = tokens_of_answer(protocol, body)
-    fault = "" if tokens is not None else "the provider's answer tells no usage"
-    return Relayed(status, kind, body, Outcome.OK, tokens, tokens is not None, fault, first_byte=first_byte)
+    relayed = Relayed(status, kind, body, Outcome.OK, tokens, tokens is not None, first_byte=first_byte)
+    _weigh(relayed, protocol, is_stream=False)
+    return relayed
+
+
+def _weigh(relayed: Relayed, protocol: WireProtocol, *, is_stream: bool) -> None:
+    """Where a whole answer has no usage, or none for the text that it has, measure the text."""
+    if relayed.is_counted and relayed.tokens is not None and relayed.tokens.output > 0:
+        return
+    written = written_bytes(protocol, relayed.body, is_stream=is_stream)
+    if written or not relayed.is_counted:
+        relayed.tokens, relayed.is_counted, relayed.written = None, False, written
+        relayed.fault = relayed.fault or NO_USAGE
 
 
 async def relay_stream(
-    request: web.Request, answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, hides_usage: bool
+    agent: AgentEnd, answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, hides_usage: bool
 ) -> Relayed:
     """Pass a stream on while it comes."""
     headers = {**passed_headers(answer, scrubber), "cache-control": "no-cache"}
-    agent = _Agent(request, web.StreamResponse(status=answer.response.status, headers=headers))
-    await agent.prepare()
+    await agent.begin(answer.response.status, headers)
     relayed = Relayed(answer.response.status, headers.get("content-type", EVENT_STREAM), response=agent.response)
     meter = StreamMeter(protocol)
     try:
@@ -124,15 +177,17 @@ async def relay_stream(
         relayed.cut = True
         relayed.fault = f"the provider's stream cannot be passed on: {error}"
     if relayed.cut:
-        hang_up(request)
+        hang_up(agent.request)
     relayed.body = b"".join(agent.kept)
-    _judge(relayed, meter, agent_left=agent.is_gone)
+    _judge(relayed, meter, agent_left=agent.has_left)
+    if relayed.outcome is Outcome.OK:
+        _weigh(relayed, protocol, is_stream=True)
     return relayed
 
 
 async def _pass_on(
     answer: Answer,
-    agent: _Agent,
+    agent: AgentEnd,
     meter: StreamMeter,
     scrubber: StreamScrubber,
     relayed: Relayed,
@@ -152,7 +207,7 @@ async def _pass_on(
 
 
 async def _pass_piece(
-    piece: bytes, agent: _Agent, meter: StreamMeter, splitter: SseSplitter, hides_usage: bool
+    piece: bytes, agent: AgentEnd, meter: StreamMeter, splitter: SseSplitter, hides_usage: bool
 ) -> None:
     if hides_usage:
         events = splitter.feed(piece)
@@ -175,8 +230,6 @@ def _judge(relayed: Relayed, meter: StreamMeter, *, agent_left: bool) -> None:
         relayed.outcome = Outcome.PARTIAL
     elif agent_left:
         relayed.fault = "the agent hung up; the answer was read to its end"
-    elif not relayed.is_counted:
-        relayed.fault = "the provider's stream tells no usage"
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -1,22 +1,32 @@
 """What is read from an agent's request, and the request that is made of it for the provider.
 
-Only the top level of the body is taken apart; what lies below reaches the provider byte for byte, so that its
-prompt cache works. Changed are: the model (there is one, whatever is asked for) and, in chat streams, the
-wish to be told the usage. Left out is what would change the price of a token. What is refused is in `outreach`.
+A body is parsed once, strictly, and what was checked is what is sent: written anew from the parsed values, in their
+order, so that no second reader can find something else in it. A provider's prompt cache keys on the contents and
+still works. Changed are: the model (there is one, whatever is asked for), halves of characters (a provider would refuse
+the whole conversation for one), and, in chat streams, the wish to be told the usage. Left out is what would change
+the price of a token. What is refused is in `outreach`.
 """
 
+import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
-import msgspec
-
-from agent2.arena.gateway.outreach import LOOKED_AT, BadRequest, refuse_addresses, refuse_hosted
+from agent2.arena.gateway.outreach import BadRequest, plain_name, refuse_addresses, refuse_hosted
 from agent2.arena.gateway.routes import Kind, Route
 from agent2.arena.gateway.settings import WireProtocol
+from agent2.errors import shown
 from agent2.records import JsonValue
 
-_REPRICING = ("service_tier", "serviceTier", "speed", "inference_geo", "models", "route", "provider", "fallbacks")
+_REPRICING = frozenset({"servicetier", "speed", "inferencegeo", "models", "route", "provider", "fallbacks", "preset"})
 """Fields by which a request would be answered at another price, or by another model: left out."""
+_SPELLED = {
+    plain_name(name): name
+    for name in ("model", "stream", "stream_options", "n", "max_tokens", "max_completion_tokens", "max_output_tokens")
+}
+"""Fields that decide what a call costs; in another spelling a lenient server would read them and we would not."""
 _OUTPUT_LIMITS = {
     WireProtocol.OPENAI_CHAT: ("max_completion_tokens", "max_tokens"),
     WireProtocol.OPENAI_RESPONSES: ("max_output_tokens",),
@@ -25,11 +35,69 @@ _OUTPUT_LIMITS = {
 }
 MAX_OUTPUT = 100_000_000
 """Tokens; a request that allows more is taken to allow these."""
-_top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 MAX_NAME = 200
 """Characters of a model's name that are recorded."""
+MAX_VALUES = 250_000
+"""Values in one body. Parsed, one that takes 2 bytes can take 300; the texts in a body are not limited by this."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+
+def read_object(body: bytes) -> dict[str, JsonValue]:
+    """The one JSON object that a body is, to every reader alike. Raises BadRequest with a sentence for the agent.
+
+    Refused are names that come twice in one object, numbers that JSON does not know, and more than `MAX_VALUES` values.
+    """
+    if n_values(body) > MAX_VALUES:
+        raise BadRequest(f"the body holds more than {MAX_VALUES} values; send fewer and longer ones")
+    try:
+        value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON object ({error}); send one") from error
+    if not isinstance(value, dict):
+        raise BadRequest("the body is no JSON object; send one")
+    return value
+
+
+def n_values(body: bytes) -> int:
+    """About how many values a JSON text holds, without parsing it: never less than there are, cut at the limit."""
+    count = _marks(body, 0, len(body))
+    if count < MAX_VALUES:
+        return count + 1
+    count, end = 1, 0  # the marks may be in texts: count those between texts
+    for text in _STRING.finditer(body):
+        count += _marks(body, end, text.start())
+        end = text.end()
+        if count > MAX_VALUES:
+            return count
+    return count + _marks(body, end, len(body))
+
+
+def _marks(body: bytes, start: int, end: int) -> int:
+    return sum(body.count(mark, start, end) for mark in (b",", b"{", b"["))
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+        raise BadRequest(f"the name {shown(twice)} comes twice in one object of the body; send it once")
+    return made
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _written(fields: Mapping[str, JsonValue]) -> bytes:
+    """The JSON text of a request, half characters replaced. Raises BadRequest."""
+    try:
+        text = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body cannot be passed on ({error}); send numbers that a double can hold") from error
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
 def storable(text: str) -> str:
@@ -54,44 +122,44 @@ class Prepared:
 
 def prepare(body: bytes, route: Route, model: str) -> Prepared:
     """Take a request apart and make the one for the provider. Raises BadRequest with a sentence for the agent."""
-    try:
-        fields = _top_level.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON object ({error}); send one") from error
+    fields = read_object(body)
+    is_gemini = route.protocol is WireProtocol.GEMINI
     if route.kind is Kind.GENERATE:
-        looked_at = {name: _value(fields, name) for name in LOOKED_AT & fields.keys()}
-        refuse_hosted(looked_at, is_gemini=route.protocol is WireProtocol.GEMINI)
-    refuse_addresses(body)
-    for name in _REPRICING:
-        fields.pop(name, None)
-    return _gemini(fields, route) if route.protocol is WireProtocol.GEMINI else _other(fields, route, model)
+        refuse_hosted(fields, is_gemini=is_gemini)
+    refuse_addresses(fields)
+    for name in list(fields):
+        plain = plain_name(name)
+        if plain in _REPRICING:
+            del fields[name]
+        elif not is_gemini and _SPELLED.get(plain, name) != name:
+            raise BadRequest(f"the field {shown(name)} is spelled {_SPELLED[plain]!r}; some servers would read both")
+    return _gemini(fields, route) if is_gemini else _other(fields, route, model)
 
 
-def _gemini(fields: dict[str, msgspec.Raw], route: Route) -> Prepared:
+def _gemini(fields: dict[str, JsonValue], route: Route) -> Prepared:
     """The path names the model, and says whether it is a stream."""
     fields.pop("model", None)
     settings = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
     limit = max((_limit(one, _OUTPUT_LIMITS[WireProtocol.GEMINI]) or 0 for one in settings), default=0) or None
     many = max(_whole(one.get(name)) or 1 for one in settings for name in ("candidateCount", "candidate_count"))
     asked = storable(route.model or "")[:MAX_NAME]
-    body = msgspec.json.encode(fields)
-    return Prepared(body, asked, bool(route.stream), _times(limit, many), many, hides_usage=False)
+    return Prepared(_written(fields), asked, bool(route.stream), _times(limit, many), many, hides_usage=False)
 
 
-def _other(fields: dict[str, msgspec.Raw], route: Route, model: str) -> Prepared:
+def _other(fields: dict[str, JsonValue], route: Route, model: str) -> Prepared:
     """The three protocols whose body says everything."""
-    asked = _value(fields, "model")
-    stream = _value(fields, "stream") is True
-    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
+    asked = fields.get("model")
+    stream = fields.get("stream") is True
+    fields["model"] = model
     hides_usage = False
     if stream and route.protocol is WireProtocol.OPENAI_CHAT:
         options = _mapping(fields, "stream_options")
         hides_usage = options.get("include_usage") is not True
-        fields["stream_options"] = msgspec.Raw(msgspec.json.encode({**options, "include_usage": True}))
-    limit = _limit({name: _value(fields, name) for name in fields if "max" in name}, _OUTPUT_LIMITS[route.protocol])
-    many = _whole(_value(fields, "n")) or 1
+        fields["stream_options"] = {**options, "include_usage": True}
+    limit = _limit(fields, _OUTPUT_LIMITS[route.protocol])
+    many = _whole(fields.get("n")) or 1
     return Prepared(
-        body=msgspec.json.encode(fields),
+        body=_written(fields),
         asked_model=storable(asked)[:MAX_NAME] if isinstance(asked, str) else "",
         stream=stream,
         output_tokens=_times(limit, many),
@@ -100,16 +168,8 @@ def _other(fields: dict[str, msgspec.Raw], route: Route, model: str) -> Prepared
     )
 
 
-def _value(fields: Mapping[str, msgspec.Raw], name: str) -> JsonValue:
-    raw = fields.get(name)
-    try:
-        return None if raw is None else msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"the field {name!r} is no JSON value ({error})") from error
-
-
-def _mapping(fields: Mapping[str, msgspec.Raw], name: str) -> dict[str, JsonValue]:
-    value = _value(fields, name)
+def _mapping(fields: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 

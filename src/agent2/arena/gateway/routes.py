@@ -32,6 +32,8 @@ class Route:
     """Where the path names it (Gemini)."""
     stream: bool | None = None
     """Where the path says it (Gemini)."""
+    version: str = "v1beta"
+    """Where the path says it (Gemini)."""
 
 
 _POST: Mapping[str, Route] = {
@@ -40,8 +42,10 @@ _POST: Mapping[str, Route] = {
     "/v1/messages": Route(WireProtocol.ANTHROPIC, Kind.GENERATE),
     "/v1/messages/count_tokens": Route(WireProtocol.ANTHROPIC, Kind.COUNT),
 }
-_GEMINI = re.compile(r"/v1(?:beta|alpha)?/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)")
-_MODELS = re.compile(r"/v1(beta|alpha)?/models(?:/[^/:]+)?")
+_MODEL = r"[^/:]+(?:/[^/:]+)*"
+"""A model's name; `org/model` is one, too."""
+_GEMINI = re.compile(rf"/(v1(?:beta|alpha)?)/models/({_MODEL}):(generateContent|streamGenerateContent|countTokens)")
+_MODELS = re.compile(rf"/v1(beta|alpha)?/models(?:/{_MODEL}(?::[^/:]+)?)?")
 _UPSTREAM = {
     WireProtocol.OPENAI_CHAT: "/chat/completions",
     WireProtocol.OPENAI_RESPONSES: "/responses",
@@ -70,9 +74,9 @@ def find_route(method: str, path: str, headers: Mapping[str, str]) -> Route | No
         if path in _POST:
             return _POST[path]
         if match := _GEMINI.fullmatch(path):
-            model, verb = match.groups()
+            version, model, verb = match.groups()
             kind = Kind.COUNT if verb == "countTokens" else Kind.GENERATE
-            return Route(WireProtocol.GEMINI, kind, model, verb == "streamGenerateContent")
+            return Route(WireProtocol.GEMINI, kind, model, verb == "streamGenerateContent", version)
     if method in {"GET", "HEAD"} and (match := _MODELS.fullmatch(path)):
         if match.group(1) or "x-goog-api-key" in headers:
             return Route(WireProtocol.GEMINI, Kind.MODELS)
@@ -108,7 +112,7 @@ def upstream_url(endpoint: Endpoint, route: Route, model: str, query: Mapping[st
             verb = "countTokens"
         else:
             verb = "streamGenerateContent" if route.stream else "generateContent"
-        path = f"/v1beta/models/{quote(model, safe='')}:{verb}"
+        path = f"/{route.version}/models/{quote(model, safe='/')}:{verb}"
     else:
         path = _UPSTREAM[route.protocol] + ("/count_tokens" if route.kind is Kind.COUNT else "")
     kept = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items() if name in _QUERY)

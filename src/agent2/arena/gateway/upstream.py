@@ -11,7 +11,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import aiohttp
@@ -62,8 +62,10 @@ class Upstream:
             total=None, connect=None, sock_connect=CONNECT_S, sock_read=settings.idle_timeout_s
         )
 
-    async def call(self, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None) -> Answer:
-        """POST, again where that is allowed. Raises NoAnswer when there is none to be had."""
+    async def call(
+        self, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None, has_left: Callable[[], bool]
+    ) -> Answer:
+        """POST, again where that is allowed and somebody still waits. Raises NoAnswer when there is none to be had."""
         retries = 0
         while True:
             wait: float | None
@@ -95,8 +97,10 @@ class Upstream:
                     return Answer(response, error_body, retries)
                 logger.warning("the provider said %d, try %d", response.status, retries + 1)
                 response.release()
-            retries += 1
             await asyncio.sleep(wait)
+            if has_left():
+                raise NoAnswer("the agent gave up before an answer came", retries=retries, is_timeout=False)
+            retries += 1
 
     def _wait_after(self, response: aiohttp.ClientResponse, body: bytes, retries: int) -> float | None:
         """Seconds until the next try, or None if there is none."""

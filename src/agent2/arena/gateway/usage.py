@@ -2,15 +2,18 @@
 
 What providers leave apart is put together, so that the four protocols mean the same by the same word: input
 has the cached tokens in it (Anthropic counts them beside it), output has the reasoning in it (Gemini counts
-it beside it). A count that a provider does not tell is not guessed.
+it beside it). Usage that is no whole number of tokens, or that says 0 for a text that is there, is as good as none:
+`written_bytes` then tells how much text an answer has, for an estimate that says that it is one.
 """
 
+import json
 from collections.abc import Mapping
+from typing import TypeGuard
 
 import msgspec
 
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
-from agent2.arena.gateway.sse import Event
+from agent2.arena.gateway.sse import Event, SseSplitter
 from agent2.records import JsonValue
 
 MAX_COUNT = 10**12
@@ -31,11 +34,8 @@ _HINTS = {
 
 
 def tokens_of_answer(protocol: WireProtocol, body: bytes) -> TokenCounts | None:
-    """The usage in a whole answer; None if it tells none or is no JSON object."""
-    try:
-        answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # the caller records the answer as uncounted
+    """The usage in a whole answer; None if it tells none that can be used, or is no JSON object."""
+    answer = _decoded(body)
     if isinstance(answer, list):  # a Gemini stream that was asked for without alt=sse
         found = [tokens for part in answer if (tokens := _tokens(protocol, part)) is not None]
         return found[-1] if found else None
@@ -56,13 +56,13 @@ class StreamMeter:
 
     @property
     def tokens(self) -> TokenCounts | None:
-        """The usage so far; None if none was told."""
+        """The usage so far; None if none was told that can be used."""
         return _counts(self._protocol, self._usage) if self._usage else None
 
     @property
     def is_counted(self) -> bool:
         """The usage is the final one: of a stream that broke off before, only the beginning is known."""
-        return bool(self._usage) and self.is_whole
+        return self.is_whole and self.tokens is not None
 
     def feed(self, event: Event) -> bool:
         """Read one event; true if it is one that tells nothing but usage (chat completions)."""
@@ -74,8 +74,8 @@ class StreamMeter:
             return False
         has_hint = any(hint in data for hint in self._hints)
         try:
-            value = msgspec.json.decode(data) if has_hint else msgspec.json.decode(data, type=msgspec.Raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            value = _decode(data)
+        except (ValueError, RecursionError) as error:
             self._note(f"an event of the stream is no JSON ({error})")
             return False
         return self._read(value) if has_hint and isinstance(value, dict) else False
@@ -92,12 +92,81 @@ class StreamMeter:
         if self._protocol is WireProtocol.GEMINI:
             self.is_whole = self.is_whole or _gemini_ends(value)
         if self._protocol is WireProtocol.OPENAI_CHAT and usage is not None:
-            self.is_whole = True  # some servers leave out the line that says so
-            return not value.get("choices")
+            choices = value.get("choices")
+            self.is_whole = self.is_whole or not choices or _chat_ends(choices)  # some leave out the line that says so
+            return not choices
         return False
 
     def _note(self, sentence: str) -> None:
         self.problem = self.problem or sentence
+
+
+def written_bytes(protocol: WireProtocol, body: bytes, *, is_stream: bool) -> int:
+    """Bytes of text that an answer has, reasoning and calls of tools included; 0 if it has none or cannot be read."""
+    if not is_stream:
+        answer = _decoded(body)
+        return sum(_written(protocol, part) for part in (answer if isinstance(answer, list) else [answer]))
+    pieces = wholes = 0
+    for event in SseSplitter().feed(body + b"\n\n"):
+        value = _decoded(event.data)
+        pieces += _written(protocol, value)
+        if protocol is WireProtocol.OPENAI_RESPONSES and isinstance(value, dict):
+            if str(value.get("type")).endswith(".delta"):
+                pieces += _length(value.get("delta"))
+            wholes = max(wholes, _written(protocol, value.get("response")))
+    return max(pieces, wholes)
+
+
+_CONTENT = {
+    WireProtocol.OPENAI_CHAT: ("choices",),
+    WireProtocol.OPENAI_RESPONSES: ("output",),
+    WireProtocol.ANTHROPIC: ("content", "content_block", "delta"),
+    WireProtocol.GEMINI: ("candidates",),
+}
+_NO_TEXT = frozenset({"role", "type", "id", "index", "finish_reason", "finishReason", "stop_reason", "status"}) | {
+    "call_id", "signature", "thoughtSignature", "encrypted_content", "logprobs", "data", "annotations",
+}  # fmt: skip
+"""Fields of a content that are not written by the model token by token."""
+
+
+def _written(protocol: WireProtocol, value: JsonValue) -> int:
+    if not isinstance(value, dict):
+        return 0
+    return sum(_length(value.get(name)) for name in _CONTENT[protocol])
+
+
+def _length(value: JsonValue) -> int:
+    """Bytes of all texts in a value."""
+    total, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            total += len(one.encode("utf-8", "replace"))
+        elif isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += [inner for name, inner in one.items() if name not in _NO_TEXT]
+    return total
+
+
+def _decoded(body: bytes) -> JsonValue:
+    try:
+        return _decode(body)
+    except (ValueError, RecursionError):
+        return None  # the caller records the answer as uncounted
+
+
+def _decode(body: bytes) -> JsonValue:
+    """Raises ValueError or RecursionError for what is no JSON."""
+    try:
+        value: JsonValue = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        value = json.loads(body)  # takes half a character, which a stream may cut
+    return value
+
+
+def _chat_ends(choices: JsonValue) -> bool:
+    return isinstance(choices, list) and any(isinstance(one, dict) and one.get("finish_reason") for one in choices)
 
 
 def _gemini_ends(value: Mapping[str, JsonValue]) -> bool:
@@ -124,50 +193,78 @@ def _usage_of(protocol: WireProtocol, value: Mapping[str, JsonValue]) -> Mapping
     return found if isinstance(found, dict) and found else None
 
 
-def _counts(protocol: WireProtocol, usage: Mapping[str, JsonValue]) -> TokenCounts:
-    if protocol is WireProtocol.OPENAI_CHAT:
-        return _openai(usage, "prompt_tokens", "completion_tokens")
-    if protocol is WireProtocol.OPENAI_RESPONSES:
-        return _openai(usage, "input_tokens", "output_tokens")
-    return _anthropic(usage) if protocol is WireProtocol.ANTHROPIC else _gemini(usage)
+class _NoCountError(ValueError):
+    """A provider's number of tokens is none."""
+
+
+def _counts(protocol: WireProtocol, usage: Mapping[str, JsonValue]) -> TokenCounts | None:
+    """The counts, or None where one that a bill rests on is missing or no number of tokens."""
+    try:
+        if protocol is WireProtocol.OPENAI_CHAT:
+            counts = _openai(usage, "prompt_tokens", "completion_tokens")
+        elif protocol is WireProtocol.OPENAI_RESPONSES:
+            counts = _openai(usage, "input_tokens", "output_tokens")
+        else:
+            counts = _anthropic(usage) if protocol is WireProtocol.ANTHROPIC else _gemini(usage)
+    except _NoCountError:
+        return None
+    return counts if counts.input > 0 else None  # no request has no tokens
 
 
 def _openai(usage: Mapping[str, JsonValue], read: str, written: str) -> TokenCounts:
+    total = _count(usage, read)
     return TokenCounts(
-        input=_count(usage, read),
-        output=_count(usage, written),
-        cached_input=_count(usage, f"{read}_details", "cached_tokens"),
-        reasoning=_count(usage, f"{written}_details", "reasoning_tokens"),
-        cache_write=_count(usage, f"{read}_details", "cache_write_tokens"),
+        input=total,
+        output=_count(usage, written, default=0),
+        cached_input=min(total, _part(usage, f"{read}_details", "cached_tokens")),
+        reasoning=_part(usage, f"{written}_details", "reasoning_tokens"),
+        cache_write=min(total, _part(usage, f"{read}_details", "cache_write_tokens")),
     )
 
 
 def _anthropic(usage: Mapping[str, JsonValue]) -> TokenCounts:
-    cached = _count(usage, "cache_read_input_tokens")
-    written = _count(usage, "cache_creation_input_tokens")
-    hour = min(written, _count(usage, "cache_creation", "ephemeral_1h_input_tokens"))
+    cached = _count(usage, "cache_read_input_tokens", default=0)
+    written = _count(usage, "cache_creation_input_tokens", default=0)
+    hour = min(written, _part(usage, "cache_creation", "ephemeral_1h_input_tokens"))
     return TokenCounts(
-        input=_count(usage, "input_tokens") + cached + written,
-        output=_count(usage, "output_tokens"),
+        input=_count(usage, "input_tokens", default=0) + cached + written,
+        output=_count(usage, "output_tokens", default=0),
         cached_input=cached,
-        reasoning=_count(usage, "output_tokens_details", "thinking_tokens"),
+        reasoning=_part(usage, "output_tokens_details", "thinking_tokens"),
         cache_write=written - hour,
         cache_write_1h=hour,
     )
 
 
 def _gemini(usage: Mapping[str, JsonValue]) -> TokenCounts:
-    thoughts = _count(usage, "thoughtsTokenCount")
+    thoughts = _count(usage, "thoughtsTokenCount", default=0)
+    total = _count(usage, "promptTokenCount") + _count(usage, "toolUsePromptTokenCount", default=0)
     return TokenCounts(
-        input=_count(usage, "promptTokenCount") + _count(usage, "toolUsePromptTokenCount"),
-        output=_count(usage, "candidatesTokenCount") + thoughts,
-        cached_input=_count(usage, "cachedContentTokenCount"),
+        input=total,
+        output=_count(usage, "candidatesTokenCount", default=0) + thoughts,
+        cached_input=min(total, _part(usage, "cachedContentTokenCount")),
         reasoning=thoughts,
     )
 
 
-def _count(usage: JsonValue, *path: str) -> int:
+def _count(usage: Mapping[str, JsonValue], name: str, default: int | None = None) -> int:
+    """A number of tokens that a bill rests on; default: where it is not told. Raises _NoCountError."""
+    value = usage.get(name)
+    if value is None and default is not None:
+        return default
+    if _is_count(value):
+        return int(value)
+    raise _NoCountError(name)
+
+
+def _part(usage: JsonValue, *path: str) -> int:
+    """A part of a count, which only makes it cheaper; 0 if it is none."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
-    is_count = isinstance(usage, int) and not isinstance(usage, bool) and 0 <= usage <= MAX_COUNT
-    return int(usage) if is_count else 0
+    return int(usage) if _is_count(usage) else 0
+
+
+def _is_count(value: JsonValue) -> TypeGuard[int | float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= MAX_COUNT and int(value) == value
