@@ -6,7 +6,8 @@ from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.choice import ChoiceScorer, chosen_letter, last_letter
 
-OPTIONS = {"options": ["red", "blue", "green", "gold"]}
+FOUR = ["red", "blue", "green", "gold"]
+OPTIONS = {"options": FOUR}
 
 
 def score(answer, reference="B", payload=OPTIONS):
@@ -40,13 +41,16 @@ def score(answer, reference="B", payload=OPTIONS):
         "First the answer is (B), then the answer is (C).",
         "Answer: B\nAnswer: C",
         "The answer is Apples. Answer: B",
-        "The answer is E. The answer is B",
+        "B) blue, as the sky is.",
+        "b) Blue",
+        "(a) The first part gives 3. (b) The second gives 4. The answer is (B).",
+        "I. False. II. True. The answer is (B).",
         "The answer is $B$",
         "It is A. The answer is B",
     ],
 )
 def test_the_letter_is_read_as_published_and_where_nothing_else_can_be_meant(text):
-    assert chosen_letter(text, 4).letter == "B"
+    assert chosen_letter(text, FOUR).letter == "B"
 
 
 @pytest.mark.parametrize(
@@ -67,15 +71,18 @@ def test_the_letter_is_read_as_published_and_where_nothing_else_can_be_meant(tex
         "Answer - B",
         "The answer is none",
         "B+",
+        "(b) The ratio in the complementary strand is 1/0.3 = 3.3, which settles part two",
+        "B) blueberries",
+        "The answer is E. The answer is B",
     ],
 )
 def test_what_names_no_option_is_no_choice(text):
-    assert chosen_letter(text, 4).letter is None
+    assert chosen_letter(text, FOUR).letter is None
 
 
 def test_the_number_of_options_decides_what_is_a_letter():
-    assert chosen_letter("The answer is (J).", 10).letter == "J"
-    assert chosen_letter("C", 2).letter is None
+    assert chosen_letter("The answer is (J).", list("0123456789")).letter == "J"
+    assert chosen_letter("C", FOUR[:2]).letter is None
 
 
 @pytest.mark.parametrize(

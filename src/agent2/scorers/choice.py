@@ -1,16 +1,18 @@
 """The letter of a multiple-choice answer, and whether it is the right one.
 
-Read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`, `B) blue`); the first "answer is (B)", the
-pattern that MMLU-Pro publishes; the first "Answer: B", its second step. Where none of these is there, no answer was
-given and the score is 0.0; the view `flexible_match` also takes the last letter that stands alone. A letter is only a
-letter when no word goes on behind it: "the answer is Apples" chooses nothing.
+Read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`); the first "answer is (B)", the pattern that
+MMLU-Pro publishes; the first "Answer: B", its second step; a letter and the text of its option at the beginning (`B) blue`).
+Any other letter at the beginning numbers a part of the working ("(a) The ratio is ..."). The first letter of a pattern
+decides: where it is no option, nothing was chosen. Without any of these no answer was given and the score is 0.0; the view
+`flexible_match` also takes the last letter that stands alone. A letter is only a letter when no word goes on behind it:
+"the answer is Apples" chooses nothing.
 
 Views for every option say what was chosen, so that a liking for one position shows in their means beside the
 accuracy. Does NOT look for the text of an option without its letter.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 
@@ -19,8 +21,11 @@ from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.exact import brief
 
 MAX_CHARACTERS = 100_000
+MAX_OPTION = 2_000
+"""Characters of an option's text that are compared."""
 _OPEN, _CLOSE = r"[(\[{*_`$\\\s\"']*", r"(?![\w+#]|[-'’]\w)"
-_WHOLE = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])(?:[)\]}}*_`$\\\"'.:\s]*$|[).:]\s+\S.*$)", re.DOTALL)
+_WHOLE = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`$\\\"'.:\s]*$")
+_WITH_TEXT = re.compile(rf"{_OPEN}(?P<letter>[A-Za-z])[)\]}}*_`]*[).:]?[*_`]*\s+(?P<text>\S.*)", re.DOTALL)
 _ANSWER_IS = re.compile(rf"answer is:?{_OPEN}(?:(?:option|choice)\s{_OPEN})?(?P<letter>[A-Z]){_CLOSE}")
 _ANSWER_COLON = re.compile(rf"answer\*{{0,2}}\s*:{_OPEN}(?P<letter>[A-Za-z]){_CLOSE}", re.IGNORECASE)
 _ALONE = re.compile(rf"(?<![\w'’-])(?P<letter>[A-Z]){_CLOSE}")
@@ -34,24 +39,34 @@ class Choice:
     reason: str
 
 
-def chosen_letter(text: str, n_options: int) -> Choice:
+def chosen_letter(text: str, options: Sequence[str]) -> Choice:
     """The choice of an answer.
 
-    n_options: 2 to 26; letters beyond are not options.
+    options: 2 to 26 texts; letters beyond are not options.
     Source: extraction of MMLU-Pro (Wang et al. 2024, arXiv:2406.01574); departures in the module's text.
     """
-    options = ascii_uppercase[:n_options]
+    letters = ascii_uppercase[: len(options)]
     text = text[-MAX_CHARACTERS:]
     whole = _WHOLE.match(text)
-    if whole and whole["letter"].upper() in options:
+    if whole and whole["letter"].upper() in letters:
         return Choice(whole["letter"].upper(), "the answer is a letter")
-    for match in _ANSWER_IS.finditer(text):
-        if match["letter"] in options:
-            return Choice(match["letter"], "read after 'answer is'")
-    for match in _ANSWER_COLON.finditer(text):
-        if match["letter"].upper() in options:
-            return Choice(match["letter"].upper(), "read after 'Answer:'")
-    return Choice(None, f"no letter from A to {options[-1]} in {brief(text, 40)}")
+    for pattern, told in ((_ANSWER_IS, "'answer is'"), (_ANSWER_COLON, "'Answer:'")):
+        stated = pattern.search(text)
+        if stated is not None:
+            letter = stated["letter"].upper()
+            if letter not in letters:
+                return Choice(None, f"{letter}, read after {told}, is none of the options A to {letters[-1]}")
+            return Choice(letter, f"read after {told}")
+    begun = _WITH_TEXT.match(text)
+    if begun and begun["letter"].upper() in letters:
+        option = _plain(options[ascii_uppercase.index(begun["letter"].upper())])
+        if option and re.match(rf"{re.escape(option)}(?!\w)", _plain(begun["text"])):
+            return Choice(begun["letter"].upper(), "a letter and the text of its option")
+    return Choice(None, f"no letter from A to {letters[-1]} in {brief(text, 40)}")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text[:MAX_OPTION].casefold().split())
 
 
 def last_letter(text: str, n_options: int) -> str | None:
@@ -64,12 +79,12 @@ def last_letter(text: str, n_options: int) -> str | None:
 class ChoiceScorer:
     """1.0 if the chosen letter is the reference.
 
-    The item's payload tells the number of `options`. Views: `answer_parsed`, `flexible_match`, and `chose_a`,
+    The item's payload tells the `options`. Views: `answer_parsed`, `flexible_match`, and `chose_a`,
     `chose_b` ... one of which is 1. Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`.
     """
 
     name = "choice"
-    version = "1.0"
+    version = "1.1"
     emits = Emits(
         views=frozenset({"answer_parsed", "flexible_match", *(f"chose_{letter}" for letter in ascii_lowercase)}),
         labels=frozenset({"mmlu_answer_parse_fail", "mmlu_wrong_choice"}),
@@ -77,16 +92,17 @@ class ChoiceScorer:
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's reference or options are unusable."""
-        n_options = _n_options(item.payload)
+        options = _options(item.payload)
+        n_options = None if options is None else len(options)
         expected = (item.reference or "").strip().upper()
-        if n_options is None or len(expected) != 1 or expected not in ascii_uppercase[:n_options]:
+        if options is None or n_options is None or len(expected) != 1 or expected not in ascii_uppercase[:n_options]:
             return Score(
                 None,
                 f"item {item.id}: reference {item.reference!r} names none of {n_options} options; correct it",
                 Fault.JUDGE,
             )
         text = rollout.answer or ""
-        choice = chosen_letter(text, n_options)
+        choice = chosen_letter(text, options)
         flexible = choice.letter or last_letter(text, n_options)
         views: dict[str, float | None] = {
             "answer_parsed": float(choice.letter is not None),
@@ -102,7 +118,7 @@ class ChoiceScorer:
         return Score(0.0, reason, views=views, labels=("mmlu_wrong_choice",))
 
 
-def _n_options(payload: Mapping[str, object]) -> int | None:
+def _options(payload: Mapping[str, object]) -> list[str] | None:
     options = payload.get("options")
-    number = len(options) if isinstance(options, list | tuple) else None
-    return number if number is not None and 2 <= number <= len(ascii_uppercase) else None
+    found = list(map(str, options)) if isinstance(options, list | tuple) else []
+    return found if 2 <= len(found) <= len(ascii_uppercase) else None
