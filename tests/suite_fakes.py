@@ -66,7 +66,8 @@ class Equal:
     def score(self, item, rollout):
         is_right, is_wordy = rollout.answer == item.reference, " " in (rollout.answer or "")
         labels = (*(() if is_right else ("wrong_sum",)), *(("wordy",) if is_wordy else ()))
-        return Score(float(is_right), "compared", views={"is_wordy": float(is_wordy)}, labels=labels)
+        views = {"is_wordy": float(is_wordy)}
+        return Score(float(is_right), "compared", views=views, labels=labels, extracted=rollout.answer)
 
 
 class Sums:

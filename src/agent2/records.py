@@ -224,6 +224,9 @@ class Score:
     None: asked for and not known."""
     labels: tuple[str, ...] = ()
     """Badcase classes that apply, `ifeval_keyword_missing`."""
+    extracted: str | None = None
+    """The final answer as it was read, in one form for equal answers, for majority votes; None: none could be read, or
+    the scorer reads none."""
 
 
 DANGER_PREFIX = "safety_"

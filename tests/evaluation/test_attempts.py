@@ -1,12 +1,17 @@
+import pytest
+
 from agent2.errors import Fault
 from agent2.evaluation.attempts import attempt_metrics
-from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Usage
+from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
+from agent2.scorers.choice import ChoiceScorer
+from agent2.scorers.final_answer import FinalAnswerScorer
+from agent2.scorers.rational import RationalScorer
 
 
 def rollout(item, attempt, value, answer="x", **views):
     fault = None if value is not None else Fault.JUDGE
     record = Rollout(item, attempt, 0, RolloutStatus.COMPLETED, [], [], answer, {}, Usage(10, 5))
-    return ScoredRollout(record, Score(value, "", fault, views=views))
+    return ScoredRollout(record, Score(value, "", fault, views=views, extracted=answer))
 
 
 def rows(*items):
@@ -25,8 +30,45 @@ def test_pass_at_1_and_pass_at_k_stand_side_by_side():
 
 
 def test_majority_counts_equal_answers():
-    found = attempt_metrics(rows([(1.0, "4"), (1.0, " 4 "), (0.0, "5")], [(0.0, "1"), (0.0, "1"), (1.0, "2")]))
+    found = attempt_metrics(rows([(1.0, "4"), (1.0, "4"), (0.0, "5")], [(0.0, "1"), (0.0, "1"), (1.0, "2")]))
     assert found.majority.value == 0.5
+
+
+WORKINGS = ["3*6 is 18\n#### 18", "six threes\n#### 18.0", "18, clearly\n#### 18", "it is 17\n#### 17", "no idea"]
+
+
+def judged(scorer, item, answers):
+    """Real verdicts of a scorer on several attempts at one item."""
+    records = [
+        Rollout(item.id, place, 0, RolloutStatus.COMPLETED, [], [], answer, {}, Usage())
+        for place, answer in enumerate(answers)
+    ]
+    return [ScoredRollout(record, scorer.score(item, record)) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("scorer", "item", "answers"),
+    [
+        (FinalAnswerScorer(), Item("i", Split.DEV, "?", "18"), WORKINGS),
+        (
+            ChoiceScorer(),
+            Item("i", Split.DEV, "?", "B", {"options": ["1", "2", "3"]}),
+            ["(a) 1 is odd. The answer is (B).", "B", "Even, so the answer is (B)", "A", "none"],
+        ),
+        (RationalScorer(), Item("i", Split.DEV, "?", "1/2"), ["1/2", "0.5", "2/4", "3", "x"]),
+    ],
+)
+def test_three_of_five_right_in_different_words_are_a_majority(scorer, item, answers):
+    found = attempt_metrics(judged(scorer, item, answers))
+    assert (found.passes.pass_at_1.value, found.majority.value) == (0.6, 1.0)
+    wrong = [answers[3], *answers[3:], answers[3], answers[0]]
+    assert attempt_metrics(judged(scorer, item, wrong)).majority.value == 0.0, "the majority is wrong"
+
+
+def test_where_no_answer_is_extracted_there_is_no_vote_and_that_is_said():
+    found = attempt_metrics(rows([(1.0, None), (0.0, None)]))
+    assert found.majority is None
+    assert any("read no final answer" in gap for gap in found.gaps)
 
 
 def test_a_view_named_reward_chooses_and_without_one_best_of_n_says_why():

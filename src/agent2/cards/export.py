@@ -54,6 +54,7 @@ COLUMNS = pa.schema(
         ("score_fault", pa.string()),
         ("views", pa.map_(pa.string(), pa.float64())),
         ("labels", pa.list_(pa.string())),
+        ("extracted", pa.string()),  # the final answer as the scorer read it
     ]
 )
 
@@ -135,4 +136,5 @@ def _row(record: ScoredRollout) -> dict[str, Any]:
         "score_fault": None if score.fault is None else score.fault.value,
         "views": list(score.views.items()),
         "labels": list(score.labels),
+        "extracted": score.extracted,
     }

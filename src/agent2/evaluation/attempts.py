@@ -2,8 +2,8 @@
 
 pass@k says how good a model is at being tried often; a product that asks once gets pass@1. So the first never
 stands here without the second, and what the search costs for each point stands beside it. What cannot be computed
-says why. Does NOT decide when two answers are the same beyond equal text without white space at its ends, and does
-not tell latency: seconds are on the card and never the same twice.
+says why. A majority is one of extracted answers (`Score.extracted`), never of whole completions: two ways to 18 are two
+votes for 18. Does NOT tell latency: seconds are on the card and never the same twice.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,11 +50,19 @@ def attempt_metrics(records: Iterable[ScoredRollout]) -> AttemptMetrics | None:
     solved_IA = [[one.score.value for one in row] for row in rows_I]
     gaps: list[str] = []
     passes = _or_gap(lambda: pass_metrics(tally(solved_IA), k), f"pass@{k}", gaps)
-    majority = _or_gap(
-        lambda: majority_at_k([[_answer(one) for one in row] for row in rows_I], solved_IA, k), f"majority@{k}", gaps
-    )
+    majority = _majority(rows_I, solved_IA, k, gaps)
     best = _best(rows_I, solved_IA, k, gaps)
     return AttemptMetrics(k, passes, majority, best, _cost(passes, rows_I), tuple(gaps))
+
+
+def _majority(
+    rows_I: list[list[ScoredRollout]], solved_IA: list[list[float | None]], k: int, gaps: list[str]
+) -> Measure | None:
+    answers_IA = [[one.score.extracted for one in row] for row in rows_I]
+    if not any(answer is not None for row in answers_IA for answer in row):
+        gaps.append(f"majority@{k}: the scorer read no final answer from any attempt, so nothing can be voted on")
+        return None
+    return _or_gap(lambda: majority_at_k(answers_IA, solved_IA, k), f"majority@{k}", gaps)
 
 
 def _best(
@@ -92,8 +100,3 @@ def _or_gap(compute: Callable[[], ResultT], what: str, gaps: list[str]) -> Resul
     except (NotEnoughData, ValueError) as error:
         gaps.append(f"{what}: {error}")
         return None
-
-
-def _answer(record: ScoredRollout) -> str | None:
-    answer = record.rollout.answer
-    return answer.strip() if answer is not None else None

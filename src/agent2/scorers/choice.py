@@ -1,11 +1,11 @@
 """The letter of a multiple-choice answer, and whether it is the right one.
 
-Read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`); the first "answer is (B)", the pattern that
-MMLU-Pro publishes; the first "Answer: B", its second step; a letter and the text of its option at the beginning (`B) blue`).
-Any other letter at the beginning numbers a part of the working ("(a) The ratio is ..."). The first letter of a pattern
-decides: where it is no option, nothing was chosen. Without any of these no answer was given and the score is 0.0; the view
-`flexible_match` also takes the last letter that stands alone. A letter is only a letter when no word goes on behind it:
-"the answer is Apples" chooses nothing.
+Read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`); the first "answer is (B)", the pattern
+that MMLU-Pro publishes; the first "Answer: B", its second step; a letter and the text of its option at the beginning
+(`B) blue`). Any other letter at the beginning numbers a part of the working ("(a) The ratio is ..."). The first letter
+of a pattern decides: where it is no option, nothing was chosen. Without any of these no answer was given and the score
+is 0.0; the view `flexible_match` also takes the last letter that stands alone. A letter is only a letter when no word
+goes on behind it: "the answer is Apples" chooses nothing.
 
 Views for every option say what was chosen, so that a liking for one position shows in their means beside the
 accuracy. Does NOT look for the text of an option without its letter.
@@ -111,11 +111,11 @@ class ChoiceScorer:
         for letter in ascii_uppercase[:n_options]:
             views[f"chose_{letter.lower()}"] = float(choice.letter == letter)
         if choice.letter == expected:
-            return Score(1.0, f"{expected} is the reference", views=views)
+            return Score(1.0, f"{expected} is the reference", views=views, extracted=expected)
         if choice.letter is None:
             return Score(0.0, choice.reason, views=views, labels=("mmlu_answer_parse_fail",))
         reason = f"{choice.letter} is not the reference {expected}"
-        return Score(0.0, reason, views=views, labels=("mmlu_wrong_choice",))
+        return Score(0.0, reason, views=views, labels=("mmlu_wrong_choice",), extracted=choice.letter)
 
 
 def _options(payload: Mapping[str, object]) -> list[str] | None:

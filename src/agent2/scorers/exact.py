@@ -22,8 +22,9 @@ class ExactScorer:
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
         if stripped(rollout.answer) == stripped(item.reference):
-            return Score(1.0, "the answer is the reference")
-        return Score(0.0, f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}")
+            return Score(1.0, "the answer is the reference", extracted=stripped(rollout.answer))
+        reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
+        return Score(0.0, reason, extracted=stripped(rollout.answer))
 
 
 def brief(text: str, length: int = 60) -> str:

@@ -107,12 +107,13 @@ class FinalAnswerScorer:
             "flexible_match": float(flexible.value == expected),
         }
         if strict.value == expected:
-            return Score(1.0, f"{strict.value} is the reference", views=views)
+            return Score(1.0, f"{strict.value} is the reference", views=views, extracted=str(strict.value))
         if strict.value is None:
             hint = "; the last number would have been right" if views["flexible_match"] else ""
             return Score(0.0, strict.reason + hint, views=views, labels=("gsm8k_final_answer_format_error",))
         reason = f"{strict.value} is not the reference {expected}"
-        return Score(0.0, reason, views=views, labels=("gsm8k_wrong_final_answer",))
+        labels = ("gsm8k_wrong_final_answer",)
+        return Score(0.0, reason, views=views, labels=labels, extracted=str(strict.value))
 
 
 def reference_value(reference: str) -> Fraction | None:

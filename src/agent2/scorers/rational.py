@@ -59,8 +59,9 @@ class RationalScorer:
         if given is None:
             return Score(0.0, f"the answer {_shorten(rollout.answer)!r} is not one integer, fraction or decimal")
         if given == expected:
-            return Score(1.0, f"{format_rational(given)} is the reference")
-        return Score(0.0, f"{format_rational(given)} is not the reference {format_rational(expected)}")
+            return Score(1.0, f"{format_rational(given)} is the reference", extracted=format_rational(given))
+        reason = f"{format_rational(given)} is not the reference {format_rational(expected)}"
+        return Score(0.0, reason, extracted=format_rational(given))
 
 
 def _shorten(text: str) -> str:

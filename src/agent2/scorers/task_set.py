@@ -77,8 +77,9 @@ class TaskSetScorer:
         if rollout.answer is None:
             return Score(0.0, "there is no answer")
         if rollout.answer.strip() == item.reference.strip():
-            return Score(1.0, "the answer is the expected one")
-        return Score(0.0, f"the answer {shown(rollout.answer.strip())} is not {shown(item.reference.strip())}")
+            return Score(1.0, "the answer is the expected one", extracted=rollout.answer.strip())
+        reason = f"the answer {shown(rollout.answer.strip())} is not {shown(item.reference.strip())}"
+        return Score(0.0, reason, extracted=rollout.answer.strip())
 
     def _execution(self, item: Item, rollout: Rollout) -> Score:
         script = item.payload.get("verify_script")

@@ -146,7 +146,11 @@ def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
     if value is None:
         return Score(None, f"scorer {metric} gave no number", Fault.JUDGE, views)
     explanation = _first_line(scores[metric].get("explanation") or "")
-    return Score(unit_score(value, metric, where), explanation or f"{metric} as logged", None, views)
+    answer = scores[metric].get("answer")
+    extracted = answer if isinstance(answer, str) else None
+    return Score(
+        unit_score(value, metric, where), explanation or f"{metric} as logged", None, views, extracted=extracted
+    )
 
 
 def _number(value: object) -> float | None:
