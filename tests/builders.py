@@ -27,7 +27,7 @@ BASE_DIGEST = "b" * 64
 
 DESIGN = {
     "algorithm": "GRPO with a verifier reward",
-    "hyperparameters": {"learning_rate": 5e-4, "group_size": 8},
+    "hyperparameters": {"learning_rate": 5e-4, "group_size": 8, "steps": 100},
     "data_preprocessing": "train split as it is, shuffled",
     "evaluation_protocol": "greedy accuracy on the dev split after training",
 }
@@ -142,7 +142,10 @@ def make_evidence(**changes: Any) -> TrialEvidence:
         "noise": NoiseBand(0.03, 4),
         "revisions": [make_revision({"code/train.py": GRPO_SOURCE})],
         "processes": [make_process("python code/train.py")],
-        "metrics": make_metrics("output/grpo/log.jsonl", reward),
+        "metrics": [
+            *make_metrics("output/grpo/log.jsonl", reward),
+            *make_metrics("output/eval_log.jsonl", [{"eval_dev": 0.32}, {"eval_dev": 0.61}]),
+        ],
         "design": dict(DESIGN),
         "lock": {"agent2": "0.1.0", "base_model": {"weights_digest": BASE_DIGEST}},
     }

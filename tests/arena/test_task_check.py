@@ -5,13 +5,13 @@ import pytest
 from agent2.arena import task_players
 from agent2.arena.task_check import check_task, examples
 from agent2.arena.task_players import PLAYERS
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import ConfigError
-from agent2.records import Item, Split, Step
+from agent2.records import Item, Score, Split, Step
 from household_builders import write_official
 
 FEW = SplitSizes(train=6, dev=3, test_public=4, test_private=4)
@@ -104,6 +104,58 @@ def test_splits_that_share_a_layout_with_another_place_for_things_are_found():
 def _moved(item, number):
     game = {**item.payload["game"], "problem": f"; moved\n{item.payload['game']['problem']}"}
     return Item(f"hidden-{number}", Split.TEST_PUBLIC, item.prompt, payload={**item.payload, "game": game})
+
+
+def test_hidden_items_that_hardly_depend_on_the_secret_are_found_and_the_share_is_told():
+    class AlmostPublic(Arithmetic):
+        """Takes one hidden item from the secret and the others from the generator."""
+
+        def items(self, split, n, secret):
+            found = super().items(split, n, secret)
+            if split is not Split.TEST_PUBLIC:
+                return found
+            return [*super().items(split, n - 1, b"the same for everybody, a fixed one"), found[-1]]
+
+    task = small("arithmetic", train=50, dev=50, test_public=50, test_private=50)
+    (secrecy,) = [f for f in check_task(task, AlmostPublic()) if f.name.startswith("test_public")]
+    assert secrecy.ok is False
+    assert "49 of 50 items (98%) are the same under another secret, at most 20% may be" in secrecy.detail
+
+
+def test_a_level_two_task_without_a_check_of_its_demand_is_not_called_sound():
+    task = small("arithmetic", train=50, dev=50, test_public=50, test_private=50)
+    judged = task.model_copy(update={"level": Level.JUDGE_BASED})
+    (structural,) = [f for f in check_task(judged) if f.name.startswith("structural")]
+    assert structural.ok is False and "no check exists for level 2" in structural.detail
+
+
+@pytest.mark.parametrize(("n_options", "is_sound"), [(4, True), (2, True), (1, False)])
+def test_a_task_with_options_is_held_against_the_chance_of_guessing(n_options, is_sound):
+    class Choice(Arithmetic):
+        """Answers are letters, evenly spread over the options."""
+
+        def items(self, split, n, secret):
+            letters = "ABCD"[:n_options]
+            found = super().items(split, n, secret)
+            return [
+                Item(i.id, i.split, i.prompt, letters[k % n_options], {**i.payload, "options": list(letters)})
+                for k, i in enumerate(found)
+            ]
+
+        def scorer(self):
+            return _SameText()
+
+    task = small("arithmetic", train=200, dev=200, test_public=200, test_private=200)
+    (floor,) = [f for f in check_task(task, Choice()) if f.name == "floor: a random player"]
+    assert floor.ok is is_sound, floor.detail
+    assert ("guessing among" in floor.detail) is is_sound
+
+
+class _SameText:
+    """Right when the answer is the reference."""
+
+    def score(self, item, rollout):
+        return Score(float(rollout.answer == item.reference), "compared letter by letter")
 
 
 def test_a_world_that_forgets_what_it_said_is_no_task():

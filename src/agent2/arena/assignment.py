@@ -50,6 +50,8 @@ NETWORK_WORDS: Mapping[Network, str] = {
 
 SPARE_EVALUATIONS = 10
 """Evaluations of full length that always fit in the grading time where submissions are not limited."""
+UNSANDBOXED = "none"
+"""Name of the back end that isolates nothing."""
 
 
 class ReplaySource(StrictModel):
@@ -230,6 +232,14 @@ def assignment_json(
             "output": inside.output,
         },
         "grading_url": inside.grading_url,
+        "limits": {
+            "memory_gib": config.memory_gib,
+            "disk_gib": config.disk_gib,
+            "processes": config.processes,
+            "threads": config.threads,
+            "gpus": list(config.gpus),
+            "network": config.network.value if config.sandbox != UNSANDBOXED else "not isolated",
+        },
         "scoring": {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -256,9 +266,18 @@ def assignment_text(
         "world": world or World(),
         "mode_rule": MODE_RULES[config.mode],
         "llm_budget": _llm_budget(config),
-        "network_words": NETWORK_WORDS[config.network],
+        "network_words": _network_words(config),
+        "limits": limits_of(config),
+        "threads": config.threads,
+        "gpus": ", ".join(f"number {gpu}" for gpu in config.gpus) or "none",
     }
     return engine.from_string(template).render(fields)
+
+
+def _network_words(config: TrialConfig) -> str:
+    if config.sandbox == UNSANDBOXED:
+        return "not isolated: this trial runs without a sandbox, and its report says so"
+    return NETWORK_WORDS[config.network]
 
 
 def _llm_budget(config: TrialConfig) -> str:

@@ -29,15 +29,15 @@ command: [python, /agent/submit_what_it_made.py]
 SUBMITTER = '''\
 """Runs the solution; submits $OUTPUT_DIR/model if the solution did not submit anything itself."""
 import os
-import runpy
+import subprocess
+import sys
 
 import httpx
 
-try:
-    runpy.run_path("/agent/solution.py", run_name="__main__")
-except SystemExit as ended:
-    if ended.code not in (None, 0):
-        raise
+# a process of its own, so that the record of the trial names the program that trains
+ended = subprocess.run([sys.executable, "/agent/solution.py"])
+if ended.returncode:
+    sys.exit(ended.returncode if ended.returncode > 0 else 128 - ended.returncode)
 url = os.environ["GRADING_SERVER_URL"]
 made = os.path.join(os.environ["OUTPUT_DIR"], "model")
 if not httpx.get(f"{url}/submissions").json()["submissions"] and os.path.isdir(made):

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from agent2.arena.analysis.verdicts import Analysis
+from agent2.arena.analysis.verdicts import Analysis, ResultKind
 from agent2.arena.assignment import Mode
 from agent2.arena.evidence import SplitScore, TrialEvidence, TypeScore
 from agent2.arena.sweep_stacks import PlannedTrial, stack_name
@@ -136,7 +136,8 @@ class AgentSummary:
     n_better: int
     """Trials that are better than the base by their own interval, p-value and noise band."""
     routes: Mapping[str, int]
-    """Route of the final submission -> in how many trials."""
+    """Route of the final submission -> in how many trials. Only where a submission is the result: a trial that kept the
+    base, handed it back or is void took no route to its result."""
     autonomy: Measure | None = None
     """Share of finished trials that were completed without a human intervention; None without a finished trial."""
     recovery: Measure | None = None
@@ -275,7 +276,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         min_gain_points=min(gains, default=None),
         max_gain_points=max(gains, default=None),
         n_better=sum(row.claim == Claim.BETTER for row in rows),
-        routes=dict(Counter(row.route for row in rows if row.route)),
+        routes=dict(Counter(row.route for row in rows if row.route and row.result == ResultKind.MEASURED.value)),
         autonomy=_autonomy(rows),
         recovery=_recovery(rows),
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,

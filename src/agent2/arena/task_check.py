@@ -28,6 +28,13 @@ N_REPLAYS = 2
 """So many times the same actions are played again."""
 FEWEST_TURNS = 2
 """An episode that one message can win need not be collected."""
+MAX_SHARED = 0.20
+"""Largest share of hidden items that may be the same under another secret: a generator of few items repeats itself, and
+beyond this knowing the generator is worth more than a small gain."""
+MAX_CHANCE = 0.5
+"""A task on which guessing among options is right more often than this leaves too little to measure."""
+CHANCE_SE = 3.0
+"""Standard errors by which a random player may be above chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +109,24 @@ class _Check:
         null = self._play(lambda chat: "")
         yield _bracket("floor: a player that says nothing", null, f"at most {floor:.2f}", lambda mean: mean <= floor)
         at_random = self._play(self.players.random(self.played), lambda: self.players.random_world(self.benchmark))
-        yield _bracket("floor: a random player", at_random, f"at most {floor:.2f}", lambda mean: mean <= floor)
+        limit, words = self._random_limit()
+        yield _bracket("floor: a random player", at_random, words, lambda mean: mean <= limit)
         yield self._replayed()
         yield self._structural()
         for split in sorted(HIDDEN_SPLITS):
             yield self._published(split) if self.task.published else self._secret_decides(split)
+
+    def _random_limit(self) -> tuple[float, str]:
+        """The most that a random player may score: the world's floor, or chance where items have options."""
+        floor = self.players.floor_at_most
+        n_options = [len(item.payload["options"]) for item in self.played if item.payload.get("options")]
+        if not n_options:
+            return floor, f"at most {floor:.2f}"
+        chance = sum(1 / n for n in n_options) / len(self.played)
+        if chance > MAX_CHANCE:
+            return -1.0, f"guessing alone gives {chance:.2f}, at most {MAX_CHANCE:.2f} is measurable"
+        limit = max(floor, chance + CHANCE_SE * (chance * (1 - chance) / len(self.played)) ** 0.5)
+        return limit, f"at most {limit:.2f}: guessing among {min(n_options)} options gives {chance:.2f}"
 
     def _play(self, reply: Reply, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
         benchmark = self.benchmark
@@ -149,7 +169,11 @@ class _Check:
             n_open = sum(scored.score.value is None for scored in self.solved)
             return Finding(name, n_open == 0, f"{len(self.solved) - n_open} of {len(self.solved)} answers were judged")
         if self.task.level is not Level.INTERACTIVE:
-            return Finding(name, None, f"no check is known for level {self.task.level.value}")
+            detail = (
+                f"no check exists for level {self.task.level.value}, so nobody can vouch that its reward needs a "
+                "judge; use level 1 for a task with a verifier"
+            )
+            return Finding(name, False, detail)
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
         commands = dict(self._winning_actions())
         for item in visible:
@@ -182,8 +206,14 @@ class _Check:
             is_refused = True
         else:
             is_refused = False
-        detail = f"{shared} of {len(items)} items are the same under another secret"
-        return Finding(name, is_refused and shared < len(items), detail)
+        share = shared / len(items)
+        detail = (
+            f"{shared} of {len(items)} items ({100 * share:.0f}%) are the same under another secret, at most "
+            f"{100 * MAX_SHARED:.0f}% may be"
+        )
+        if not is_refused:
+            detail += "; the items are given without a secret, too"
+        return Finding(name, is_refused and share <= MAX_SHARED, detail)
 
     def _published(self, split: Split) -> Finding:
         detail = "the items are published: hidden from the workspace, but anybody can have them"

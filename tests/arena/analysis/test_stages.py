@@ -73,8 +73,9 @@ def test_scores_of_the_grader_alone_are_half_an_evaluation():
 
 
 def test_evaluation_code_that_never_ran_is_half_an_evaluation():
-    assert verdicts(processes=[])[Stage.EVALUATION] is Verdict.PARTIAL
-    assert "nothing shows that it ran" in reason(Stage.EVALUATION, processes=[])
+    changes = {"processes": [], "metrics": []}
+    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.PARTIAL
+    assert "nothing shows that it ran" in reason(Stage.EVALUATION, **changes)
 
 
 def test_an_interrupted_harness_is_not_the_agents_failure():

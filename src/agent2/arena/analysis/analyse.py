@@ -35,7 +35,7 @@ def analyse(evidence: TrialEvidence) -> Analysis:
         efficiency=efficiency_of(evidence),
         changes=revision_changes(evidence.revisions, evidence.started_at),
         mode=mode,
-        autonomy=autonomy_of(evidence),
+        autonomy=autonomy_of(evidence, integrity),
         recovery=recovery_of(evidence, failures),
         integrity=integrity,
         warnings=tuple(_warnings(evidence, mode, integrity)),

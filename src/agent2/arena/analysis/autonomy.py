@@ -1,12 +1,21 @@
 """How far the agent came by itself: interventions of people, and what it did after something failed.
 
-Autonomy counts a task as completed when a submission could be scored. Interventions are those that people reported;
-one that nobody reported is not known. Recovery is judged from the failures of the analysis and from command lines
-that the agent was told had failed; a failure counts as recovered when a submission that could be scored came after.
+Autonomy counts a task as completed when a submission other than the base model could be scored and the trial is not
+void. Interventions are those that people reported; one that nobody reported is not known. Recovery is judged from the
+failures of the analysis and from command lines that the agent was told had failed; a failure counts as recovered when a
+submission that could be scored came after.
 """
 
 from agent2.arena.analysis.process import scored_submissions
-from agent2.arena.analysis.verdicts import Autonomy, EvidenceLine, Failure, FailureKind, Recovery
+from agent2.arena.analysis.verdicts import (
+    Autonomy,
+    EvidenceLine,
+    Failure,
+    FailureKind,
+    IntegrityState,
+    IntegrityVerdict,
+    Recovery,
+)
 from agent2.arena.evidence import TrialEvidence
 
 MAX_EVIDENCE = 6
@@ -22,10 +31,11 @@ NOT_TO_RECOVER_FROM = frozenset(
 """Ends of a trial and faults of ours: nothing follows that the agent could do."""
 
 
-def autonomy_of(evidence: TrialEvidence) -> Autonomy:
-    """Whether the task was completed, and whether by the agent alone."""
+def autonomy_of(evidence: TrialEvidence, integrity: IntegrityVerdict) -> Autonomy:
+    """Whether the task was completed, and whether by the agent alone. Handing the base model back completes nothing."""
     during = [i for i in evidence.interventions if evidence.started_at <= i.t <= evidence.ended_at]
-    is_completed = bool(scored_submissions(evidence))
+    is_void = integrity.state is IntegrityState.VOID
+    is_completed = not is_void and any(not s.is_base_copy for s in scored_submissions(evidence))
     lines = tuple(
         EvidenceLine("events/interventions.jsonl", f"{i.t - evidence.started_at:.0f} s: {i.note}")
         for i in during[:MAX_EVIDENCE]

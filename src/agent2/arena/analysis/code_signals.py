@@ -103,6 +103,7 @@ _PRINTING = frozenset({"print", "debug", "info", "warning", "error", "exception"
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _LOGPROB = re.compile(r"log_?p(rob|s\b|_|$)|^ratios?$", re.IGNORECASE)
 _ADVANTAGE = re.compile(r"^adv|advantage|reward|^returns?$", re.IGNORECASE)
+_LOADERS = frozenset({"import_module", "__import__", "run_path", "run_module"})
 _SUBTREE_NODES = 400
 
 
@@ -313,6 +314,10 @@ def _imports(nodes: list[ast.AST]) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and _name(node.func) in _LOADERS and node.args:
+            target = node.args[0]
+            if isinstance(target, ast.Constant) and isinstance(target.value, str):
+                found.add(target.value.removesuffix(".py").lstrip("./").replace("/", "."))
     return frozenset(found)
 
 

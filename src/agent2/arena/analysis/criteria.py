@@ -6,8 +6,18 @@ items of the same task; other tasks and other seeds need a sweep, and the reason
 
 from agent2.arena.analysis.code_signals import Method
 from agent2.arena.analysis.design import read_design
-from agent2.arena.analysis.stages import BREAKDOWNS, trained_submissions, was_recorded
-from agent2.arena.analysis.verdicts import Criterion, Failure, Result, ResultKind, Route, RouteFinding, Verdict
+from agent2.arena.analysis.route import training_programs, training_steps
+from agent2.arena.analysis.stages import BREAKDOWNS, made_by_training, trained_submissions, was_recorded
+from agent2.arena.analysis.verdicts import (
+    Certainty,
+    Criterion,
+    Failure,
+    Result,
+    ResultKind,
+    Route,
+    RouteFinding,
+    Verdict,
+)
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
 from agent2.stats.comparisons import Claim
 
@@ -22,7 +32,7 @@ def success_criteria(
     return (
         Criterion("valid RL approach designed", *_designed(evidence, route)),
         Criterion("bug-free code", *_bug_free(evidence, failures)),
-        Criterion("trains without crashes", *_trains(evidence, failures)),
+        Criterion("trains without crashes", *_trains(evidence, route, failures)),
         Criterion("positive delta performance", *_improves(result)),
         Criterion("generalizes to held-out tasks", *_generalises(result)),
     )
@@ -30,17 +40,27 @@ def success_criteria(
 
 def _designed(evidence: TrialEvidence, route: RouteFinding) -> tuple[Verdict, str]:
     design, problems = read_design(evidence.design)
-    took_rl = route.route in RL_ROUTES
-    if design is None:
+    was_seen = bool(training_programs(evidence)) and route.certainty in {Certainty.OBSERVED, Certainty.RAN}
+    took_rl = route.route in RL_ROUTES and was_seen
+    problems = problems or (design.vague_parts() if design is not None else ())
+    if design is None or problems:
         verdict = Verdict.PARTIAL if took_rl else Verdict.FAIL
         return verdict, "; ".join(problems) + (f"; yet the route was {route.label}" if took_rl else "")
     named = design.named_algorithms()
-    if any(algorithm.method in RL_METHODS for algorithm in named):
-        return Verdict.PASS, f"complete design, names {', '.join(algorithm.name for algorithm in named)}"
-    if named:
-        return Verdict.FAIL, f"complete design, but of a supervised pipeline ({', '.join(a.name for a in named)})"
-    verdict = Verdict.PASS if took_rl else Verdict.UNKNOWN
-    return verdict, f"complete design; its algorithm is not one known by name, route taken: {route.label}"
+    names = ", ".join(algorithm.name for algorithm in named) or "no algorithm known by name"
+    plans_rl = any(algorithm.method in RL_METHODS for algorithm in named)
+    if named and not plans_rl:
+        verdict = Verdict.PARTIAL if took_rl else Verdict.FAIL
+        return verdict, f"complete design of a supervised pipeline ({names}); route taken: {route.label}"
+    if took_rl:
+        return Verdict.PASS, f"complete design ({names}), and the route taken was {route.label}"
+    if route.route in {Route.NO_SUBMISSION, Route.COPY} and not any(
+        algorithm.method in RL_METHODS for algorithm, _ in training_steps(evidence)
+    ):
+        return Verdict.FAIL, f"the design names {names}, and nothing was trained that way: {route.label}"
+    if was_seen and route.route not in {Route.NO_SUBMISSION, Route.COPY}:
+        return Verdict.FAIL, f"the design names {names}, but the route taken was {route.label}"
+    return Verdict.UNKNOWN, f"the design names {names}; nothing shows that what was handed in was made that way"
 
 
 def _bug_free(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
@@ -49,22 +69,30 @@ def _bug_free(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[V
     if bugs or refused:
         parts = [*dict.fromkeys(bugs), *([f"{len(refused)} submission(s) refused"] if refused else [])]
         return Verdict.FAIL, "; ".join(parts)
-    if not evidence.revisions and not evidence.agent_files:
+    if not was_recorded(evidence):
         return Verdict.UNKNOWN, "no failure was observed, and no code was recorded"
+    if not training_programs(evidence):
+        seen = bool(trained_submissions(evidence))
+        verdict = Verdict.UNKNOWN if seen else Verdict.FAIL
+        return verdict, "no failure was observed, and no code that trains was seen running"
     return Verdict.PASS, "no failure was observed, which is not a proof of none"
 
 
-def _trains(evidence: TrialEvidence, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
+def _trains(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> tuple[Verdict, str]:
     crashes = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
     trained = trained_submissions(evidence)
-    if not trained and not evidence.metrics and not crashes:
+    ran = training_programs(evidence)
+    if not trained and not ran and not crashes:
         if evidence.agent_end in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE} or not was_recorded(evidence):
             return Verdict.UNKNOWN, "no training was recorded"
-        return Verdict.FAIL, "nothing was trained"
+        told = "; its training log is of no program that was seen" if evidence.metrics else ""
+        return Verdict.FAIL, f"nothing was trained{told}"
     if crashes:
         verdict = Verdict.PARTIAL if trained else Verdict.FAIL
         end = "; a trained checkpoint was scored all the same" if trained else ""
         return verdict, "; ".join(dict.fromkeys(crashes)) + end
+    if not ran and not made_by_training(evidence, route):
+        return Verdict.UNKNOWN, "a checkpoint that differs from the base was handed in; no training was seen"
     return Verdict.PASS, "training ended without a crash"
 
 

@@ -5,15 +5,16 @@ different. No stage looks at how large the gain was; that is the result's and th
 """
 
 from agent2.arena.analysis.code_signals import SourceFacts
-from agent2.arena.analysis.design import read_design
+from agent2.arena.analysis.design import PARTS, PipelineDesign, read_design
+from agent2.arena.analysis.evaluations import checked_submissions
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.programs import ran_programs, written_sources
 from agent2.arena.analysis.route import training_programs
 from agent2.arena.analysis.verdicts import (
+    Certainty,
     EvidenceLine,
     Failure,
     FailureKind,
-    Route,
     RouteFinding,
     StageVerdict,
     Verdict,
@@ -35,7 +36,9 @@ BREAKDOWNS = frozenset(
 )
 """Failures of what the agent ran, as against what it handed in."""
 MAX_EVIDENCE = 6
-SUPERVISED_ROUTES = frozenset({Route.SFT, Route.REJECTION_SAMPLING})
+LOGGED_RATES = frozenset({"learning_rate", "lr"})
+HIGHEST_RATE, LOWEST_RATE = 1.05, 0.01
+"""Of a planned learning rate; warm-up and decay make the logged one smaller, so the largest logged one is compared."""
 
 
 def stage_verdicts(
@@ -60,24 +63,61 @@ def trained_submissions(evidence: TrialEvidence) -> list[int]:
     return [s.number for s in scored_submissions(evidence) if not s.is_base_copy]
 
 
+def made_by_training(evidence: TrialEvidence, route: RouteFinding) -> bool:
+    """A scored checkpoint differs from the base, and a program that trains was seen running.
+
+    Weights that merely differ prove nothing (adding noise to the base model makes some, too), nor does a log that
+    belongs to no program.
+    """
+    was_seen = route.certainty in {Certainty.OBSERVED, Certainty.RAN} and bool(training_programs(evidence))
+    return was_seen and bool(trained_submissions(evidence))
+
+
 def _design(evidence: TrialEvidence, route: RouteFinding) -> StageVerdict:
+    stage = Stage.DESIGN
     design, problems = read_design(evidence.design)
     if evidence.design is None:
-        return StageVerdict(Stage.DESIGN, Verdict.FAIL, problems[0])
+        return StageVerdict(stage, Verdict.FAIL, problems[0])
     lines = tuple(
         EvidenceLine(f"output/design.json: {key}", _as_text(evidence.design[key]))
-        for key in ("algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol")
+        for key in PARTS
         if key in evidence.design
     )
     if design is None:
-        return StageVerdict(Stage.DESIGN, Verdict.PARTIAL, f"incomplete: {'; '.join(problems)}", lines)
+        return StageVerdict(stage, Verdict.PARTIAL, f"incomplete: {'; '.join(problems)}", lines)
+    vague = design.vague_parts()
+    if vague and not design.named_algorithms():
+        reason = f"it names no known algorithm, and {'; '.join(vague)}"
+        return StageVerdict(stage, Verdict.FAIL, reason, lines)
+    if vague:
+        return StageVerdict(stage, Verdict.PARTIAL, "; ".join(vague), lines)
+    if not training_programs(evidence) and not made_by_training(evidence, route):
+        return StageVerdict(stage, Verdict.PARTIAL, "a complete plan; nothing of it was seen being carried out", lines)
+    departures = _departures(design, evidence, route)
+    if departures:
+        return StageVerdict(stage, Verdict.PARTIAL, f"complete, but not what was done: {'; '.join(departures)}", lines)
+    return StageVerdict(stage, Verdict.PASS, "complete, and what was seen of the training agrees with it", lines)
+
+
+def _departures(design: PipelineDesign, evidence: TrialEvidence, route: RouteFinding) -> list[str]:
+    """Where the plan and what was done contradict each other."""
+    found = []
     planned = design.named_algorithms()
     # a log alone tells the family of an algorithm, not its name
     fitting = {algorithm.name for algorithm in planned} | {algorithm.method.value.upper() for algorithm in planned}
-    reason = "algorithm, hyperparameters, data and evaluation are all there"
-    if planned and route.algorithms and not fitting & set(route.algorithms):
-        reason += f"; planned {', '.join(algorithm.name for algorithm in planned)}, taken: {route.label}"
-    return StageVerdict(Stage.DESIGN, Verdict.PASS, reason, lines)
+    if not route.algorithms:
+        if not planned:
+            found.append("its algorithm is not known by name, and nothing shows what was used")
+    elif planned and not fitting & set(route.algorithms):
+        found.append(f"planned {', '.join(algorithm.name for algorithm in planned)}, taken: {route.label}")
+    logged = [
+        v for p in evidence.metrics for k, v in p.values.items() if k.rpartition("/")[2] in LOGGED_RATES and v > 0
+    ]
+    rates = design.learning_rates()
+    if logged and rates and not LOWEST_RATE * min(rates) <= max(logged) <= HIGHEST_RATE * max(rates):
+        told = ", ".join(f"{rate:g}" for rate in sorted(set(rates)))
+        found.append(f"planned learning rate {told}, logged up to {max(logged):g}")
+    return found
 
 
 def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
@@ -98,6 +138,9 @@ def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tupl
         return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
     if not coded and not trained:
         return StageVerdict(stage, Verdict.FAIL, "no training code was written or run", lines)
+    if trained and not made_by_training(evidence, route):
+        reason = f"submission {trained[0]} differs from the base model; nothing recorded shows training that made it"
+        return StageVerdict(stage, Verdict.UNKNOWN, reason, lines)
     if trained and not broken:
         reason = f"the pipeline ran and made a checkpoint that could be scored (submission {trained[0]})"
         return StageVerdict(stage, Verdict.PASS, reason, lines)
@@ -118,6 +161,9 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
     rejected = [s.number for s in evidence.submissions if s.state is not SubmissionState.SCORED]
     lines = tuple(line for failure in failures for line in failure.evidence)[:MAX_EVIDENCE]
     broken = [failure.kind.value for failure in failures if failure.kind in BREAKDOWNS]
+    if trained and not made_by_training(evidence, route):
+        reason = "no training was seen that made what was handed in"
+        return StageVerdict(stage, Verdict.UNKNOWN, reason, route.evidence[:MAX_EVIDENCE])
     if trained:
         bumps = [*broken, *([f"{len(rejected)} submission(s) not scored"] if rejected else [])]
         if evidence.agent_end is AgentEnd.DEADLINE:
@@ -143,12 +189,38 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     stage = Stage.EVALUATION
     ran = [facts for program in ran_programs(evidence) for facts in program.sources]
     lines = _evaluation_lines(ran)
-    logged = sorted({(p.file, key) for p in evidence.metrics for key in p.values if key.startswith(("eval", "dev"))})
-    lines += [EvidenceLine(file, f"logs {key}") for file, key in logged]
+    checked = checked_submissions(evidence)
+    numbers = [
+        EvidenceLine(
+            c.own.point.file,
+            f"{c.own.name} {100 * c.own.value:.1f}% before submission {c.submission.number}; "
+            f"the grader measured {100 * c.submission.score.value:.1f}%",
+        )
+        for c in checked
+        if c.submission.score is not None
+    ]
+    proof = tuple(dict.fromkeys([*numbers, *lines]))[:MAX_EVIDENCE]
+    wrong = [c for c in checked if not c.agrees]
+    if wrong:
+        verdict = Verdict.FAIL if len(wrong) == len(checked) else Verdict.PARTIAL
+        told = ", ".join(str(c.submission.number) for c in wrong)
+        reason = (
+            f"its own numbers are not those of the grader for submission {told}: measured otherwise, or not measured"
+        )
+        return StageVerdict(stage, verdict, reason, proof)
+    has_hidden_text = any(p.name.endswith(".py") and not p.sources for p in ran_programs(evidence))
+    if checked and lines:
+        return StageVerdict(stage, Verdict.PASS, "it measured its checkpoints, and the grader's scores agree", proof)
+    if checked:
+        verdict = Verdict.UNKNOWN if has_hidden_text else Verdict.PARTIAL
+        return StageVerdict(stage, verdict, "it logged scores; no program that measures them was seen running", proof)
     if lines:
-        reason = "the agent evaluated on its own, beside the grader's scores"
-        return StageVerdict(stage, Verdict.PASS, reason, tuple(dict.fromkeys(lines))[:MAX_EVIDENCE])
-    if any(program.name.endswith(".py") and not program.sources for program in ran_programs(evidence)):
+        reason = (
+            "a program that evaluates ran, but left no score before a submission that could be held against the "
+            'grader\'s (a .jsonl line such as {"step": 100, "eval_accuracy": 0.41})'
+        )
+        return StageVerdict(stage, Verdict.PARTIAL, reason, proof)
+    if has_hidden_text:
         return StageVerdict(stage, Verdict.UNKNOWN, "programs ran whose text was not recorded; they may have evaluated")
     n_scored = len(scored_submissions(evidence))
     written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
@@ -156,12 +228,10 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     if unused:
         reason = "evaluation code was written; nothing shows that it ran"
         return StageVerdict(stage, Verdict.PARTIAL, reason, tuple(unused)[:MAX_EVIDENCE])
-    if n_scored:
-        reason = f"no evaluation of its own was seen; it got {n_scored} score(s) from the grader"
-        return StageVerdict(stage, Verdict.PARTIAL, reason)
     if not was_recorded(evidence):
         return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
-    return StageVerdict(stage, Verdict.FAIL, "no evaluation of its own and no score from the grader")
+    scores = f"{n_scored} score(s) from the grader" if n_scored else "no score from the grader"
+    return StageVerdict(stage, Verdict.FAIL, f"no evaluation of its own was seen; it got {scores}")
 
 
 def _as_text(value: JsonValue) -> str:

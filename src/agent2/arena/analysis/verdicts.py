@@ -283,7 +283,7 @@ class Autonomy:
     n_interventions: int
     """Reported ones, during its phase."""
     is_completed: bool
-    """A submission could be scored."""
+    """A submission other than the base model could be scored, and the trial is not void."""
     is_autonomous: bool
     """Completed without any intervention."""
     evidence: tuple[EvidenceLine, ...] = ()

@@ -12,6 +12,7 @@ from functools import partial
 
 from agent2.monitor.signals import Danger
 from agent2.monitor.stop import stop_at
+from agent2.training.agent_main import run_recipe
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.interactive import played_words, read_interactive, show_line
 from agent2.training.online_settings import OnlineGrpoSettings
@@ -54,3 +55,7 @@ def run(me: Participant) -> None:
     warm = train_sft(me.base, traces.rows, me.output / "warm-up" / "model", WARM_UP, show_line)
     task.check_and_submit(warm.checkpoint, f"warm-up on {len(traces.rows)} traces")
     learn_in_stages(task, warm.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
+
+
+if __name__ == "__main__":
+    run_recipe(run)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.training.agent_main import run_recipe
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from agent2.training.logs import LogLine
 from agent2.training.participant import Participant, evaluation_words
@@ -52,3 +53,7 @@ def reward(completions: list[str], answers: list[str]) -> list[float]:
 def print_line(line: LogLine) -> None:
     """One line of the training log."""
     print(f"step {line['step']}: reward {line['reward']:.3f}, entropy {line['entropy']:.3f}")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

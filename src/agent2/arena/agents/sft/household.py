@@ -7,6 +7,7 @@ themselves are not imitated.
 import dataclasses
 import os
 
+from agent2.training.agent_main import run_recipe
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.interactive import played_words, read_interactive, show_line
 from agent2.training.participant import Participant, tell
@@ -37,3 +38,7 @@ def run(me: Participant) -> None:
     report = train_sft(me.base, traces.rows, me.output / "model", SETTINGS, show_line)
     tell(f"{report.steps} steps in {report.seconds:.0f} s")
     task.check_and_submit(report.checkpoint, f"sft on {len(traces.rows)} traces")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

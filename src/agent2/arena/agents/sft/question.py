@@ -4,6 +4,7 @@ import dataclasses
 import os
 
 from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.training.agent_main import run_recipe
 from agent2.training.logs import LogLine
 from agent2.training.participant import Participant, evaluation_words
 from agent2.training.sft import SftSettings, train_sft
@@ -33,3 +34,7 @@ def run(me: Participant) -> None:
 def print_line(line: LogLine) -> None:
     """One line of the training log."""
     print(f"step {line['step']}: loss {line['loss']:.3f}")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

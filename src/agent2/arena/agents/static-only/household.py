@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 
+from agent2.training.agent_main import run_recipe
 from agent2.training.interactive import played_words, read_interactive, show_line
 from agent2.training.participant import Participant, tell
 from agent2.training.sft import SftSettings, train_sft
@@ -43,3 +44,7 @@ def run(me: Participant) -> None:
         report = train_sft(me.base, rows, out, dataclasses.replace(SETTINGS, learning_rate=rate), show_line)
         tell(f"{report.steps} steps in {report.seconds:.0f} s")
         task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")
+
+
+if __name__ == "__main__":
+    run_recipe(run)
