@@ -144,7 +144,7 @@ def make_evidence(**changes: Any) -> TrialEvidence:
         "processes": [make_process("python code/train.py")],
         "metrics": [
             *make_metrics("output/grpo/log.jsonl", reward),
-            *make_metrics("output/eval_log.jsonl", [{"eval_dev": 0.32}, {"eval_dev": 0.61}]),
+            *make_metrics("output/eval_log.jsonl", [{"eval_dev": 0.32}, {"eval_dev": 0.61}], at=12, period=10),
         ],
         "design": dict(DESIGN),
         "lock": {"agent2": "0.1.0", "base_model": {"weights_digest": BASE_DIGEST}},

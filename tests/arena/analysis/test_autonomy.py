@@ -70,3 +70,8 @@ def test_failed_commands_are_counted_with_those_that_a_success_followed():
     recovery = analyse(make_evidence(commands=commands)).recovery
     assert (recovery.n_commands, recovery.n_failed_commands, recovery.n_followed_by_success) == (4, 2, 1)
     assert [line.text for line in recovery.evidence] == ["python train.py", "python nothing.py"]
+
+
+def test_the_base_model_handed_back_completes_nothing():
+    found = analyse(make_evidence(submissions=[make_submission(1, score=0.3, is_base_copy=True)])).autonomy
+    assert not found.is_completed and not found.is_autonomous

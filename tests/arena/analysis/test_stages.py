@@ -4,7 +4,16 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.tasks import Stage
-from builders import DESIGN, SFT_SOURCE, make_evidence, make_process, make_rejected, make_revision, make_submission
+from builders import (
+    DESIGN,
+    SFT_SOURCE,
+    make_evidence,
+    make_metrics,
+    make_process,
+    make_rejected,
+    make_revision,
+    make_submission,
+)
 
 NOTHING = {"submissions": [], "revisions": [], "processes": [], "metrics": [], "design": None}
 CRASH = {
@@ -67,9 +76,9 @@ def test_a_copy_of_the_base_is_no_trained_checkpoint():
     assert found[Stage.IMPLEMENTATION] is Verdict.UNKNOWN  # nothing of the agent's work was recorded
 
 
-def test_scores_of_the_grader_alone_are_half_an_evaluation():
-    changes = {"revisions": [make_revision({"code/train.py": SFT_SOURCE})]}
-    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.PARTIAL
+def test_scores_of_the_grader_alone_are_no_evaluation_of_its_own():
+    changes = {"revisions": [make_revision({"code/train.py": SFT_SOURCE})], "metrics": []}
+    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.FAIL
 
 
 def test_evaluation_code_that_never_ran_is_half_an_evaluation():
@@ -104,3 +113,70 @@ def test_a_log_that_tells_only_the_family_does_not_contradict_the_plan():
     changes = {"processes": [], "revisions": []}
     assert "taken" not in reason(Stage.DESIGN, **changes)
     assert analyse(make_evidence(**changes)).route.label == "RL only"
+
+
+BANANA = {
+    "algorithm": "banana",
+    "hyperparameters": {"banana": 1},
+    "data_preprocessing": "banana",
+    "evaluation_protocol": "banana",
+}
+
+
+def test_a_plan_that_says_nothing_fails():
+    assert verdicts(design=BANANA)[Stage.DESIGN] is Verdict.FAIL
+
+
+@pytest.mark.parametrize("part", ["hyperparameters", "data_preprocessing", "evaluation_protocol"])
+def test_one_vague_part_makes_a_plan_partial(part):
+    assert verdicts(design={**DESIGN, part: BANANA[part]})[Stage.DESIGN] is Verdict.PARTIAL
+
+
+def test_a_new_algorithm_is_no_vague_plan_when_the_route_shows_it():
+    assert verdicts(design={**DESIGN, "algorithm": "clipped median descent"})[Stage.DESIGN] is Verdict.PASS
+
+
+def test_a_plan_that_nothing_carried_out_is_partial():
+    assert (
+        verdicts(design=DESIGN, **{k: v for k, v in NOTHING.items() if k != "design"})[Stage.DESIGN] is Verdict.PARTIAL
+    )
+
+
+@pytest.mark.parametrize(
+    ("logged", "verdict"), [(5e-4, Verdict.PASS), (5e-2, Verdict.PARTIAL), (1e-7, Verdict.PARTIAL)]
+)
+def test_a_learning_rate_that_the_log_contradicts_is_told(logged, verdict):
+    metrics = make_metrics("output/grpo/log.jsonl", [{"loss": 0.1, "reward": 0.5, "learning_rate": logged}] * 3)
+    assert verdicts(metrics=metrics)[Stage.DESIGN] is verdict
+
+
+def test_weights_that_merely_differ_from_the_base_are_no_implementation():
+    changes = {"processes": [make_process("python -c pass")], "revisions": [], "metrics": []}
+    found = verdicts(**changes)
+    assert (found[Stage.IMPLEMENTATION], found[Stage.EXECUTION]) == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+
+
+def own(*values):
+    """The good trial's training log, with these dev scores before its submission."""
+    return [*make_metrics("log.jsonl", [{"loss": 0.1, "reward": 0.5}]), *make_metrics("eval.jsonl", values)]
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([{"eval_dev": 0.61}], Verdict.PASS),
+        ([{"eval_accuracy": 61.0}], Verdict.PASS),  # percent
+        ([{"eval_dev": 0.30}, {"eval_dev": 0.62}, {"eval_dev": 0.55}], Verdict.PASS),  # the best was handed in
+        ([{"eval_dev": 0.97}], Verdict.FAIL),
+        ([{"eval_dev": value / 10} for value in range(11)], Verdict.FAIL),  # every number, so that one fits
+        ([{"eval_loss": 0.61}], Verdict.PARTIAL),  # no score of the task
+        ([{"eval_reward": 0.61}], Verdict.PARTIAL),
+    ],
+)
+def test_an_evaluation_is_a_number_that_the_grader_bears_out(values, verdict):
+    assert verdicts(metrics=own(*values))[Stage.EVALUATION] is verdict
+
+
+def test_a_number_without_a_program_that_measures_is_no_evaluation():
+    changes = {"revisions": [make_revision({"code/train.py": SFT_SOURCE})], "metrics": own({"eval_dev": 0.6})}
+    assert verdicts(**changes)[Stage.EVALUATION] is Verdict.PARTIAL
