@@ -1,6 +1,6 @@
 """GRPO without machinery, start to finish: a small base model, the reference trainer, and what it gained.
 
-Run it with `python examples/reference_trainer.py`; it takes some seconds on one core. The base model is made on
+Run it with `python examples/reference_trainer.py`; it takes half a minute on one core. The base model is made on
 the spot from sums that are often wrong, so that it knows the right answers as one candidate among several;
 the trainer sees prompts and rewards only.
 """
@@ -18,8 +18,8 @@ from agent2.training.chat_model import AnswerTask
 from agent2.training.reference import AgenticGRPOTrainer, CausalPolicy, GRPOConfig, evaluate_model
 
 LARGEST = 9
-STEPS = 40
-PROMPTS_PER_STEP = 16
+STEPS = 60
+PROMPTS_PER_STEP = 64
 RECIPE = TinyRecipe(
     target=0.4, hidden_size=64, n_layers=1, n_heads=4, feed_forward_size=128, max_vocabulary=280, batch_size=64
 )
@@ -72,7 +72,7 @@ def main() -> tuple[float, float]:
         tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     policy = CausalPolicy(model, tokenizer, max_new_tokens=4)
     before = probe(model, tokenizer)
-    trainer = AgenticGRPOTrainer(policy, GRPOConfig(reward=exact, n_responses=8, learning_rate=2e-3))
+    trainer = AgenticGRPOTrainer(policy, GRPOConfig(reward=exact, n_responses=8, learning_rate=1e-3))
     for step in range(1, STEPS + 1):
         batch = [rows[index] for index in rng.integers(len(rows), size=PROMPTS_PER_STEP)]
         report = trainer.train_step(
