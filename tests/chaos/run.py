@@ -237,7 +237,7 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
         else:
             processes = kill_harness(harness.pid, paths, moment, harness.is_alive)
             was_killed, phase, code = bool(processes), phase_of(paths), harness.wait()
-            still = psutil.wait_procs(processes[1:], timeout=20)[1]
+            still = psutil.wait_procs(processes[1:], timeout=100)[1]
             left = [f"{root.name}: {process} outlived the harness" for process in still]
     is_over = read_events(paths.trial_log).last("finished") is not None
     if not was_killed and code != 0:

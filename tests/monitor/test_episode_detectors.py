@@ -149,7 +149,7 @@ def test_a_real_run_whose_messages_collapse_is_stopped_and_the_collapse_named(tm
     rules = replace(RULES, settings=MonitorSettings(actions=others_watch_only))
     callback = MonitorCallback(LiveMonitor(rules), tmp_path)
     settings = OnlineGrpoSettings(
-        batches=30, prompts_per_batch=12, generations=8, max_turns=2, max_tokens=6, learning_rate=5e-3
+        batches=30, prompts_per_batch=12, generations=8, max_turns=2, max_tokens=6, learning_rate=2.5e-3
     )
     out = tmp_path / "run" / "model"
     report = train_online_grpo(base, make_items(), PaysForNoise, out, settings, OnlineGrpoHooks(callbacks=[callback]))

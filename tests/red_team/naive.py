@@ -34,7 +34,7 @@ def naive_digest(folder: Path) -> str:
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in files)).hexdigest()
 
 
-def in_time(program: str, *arguments: object, seconds: float = 20.0, memory_gib: float = 4.0) -> str:
+def in_time(program: str, *arguments: object, seconds: float = 300.0, memory_gib: float = 4.0) -> str:
     """Run a Python program of the naive grader; its last line, or why it has none.
 
     It is stopped after so many seconds and gets so much address space, so that a control harms nobody.
@@ -81,7 +81,7 @@ def naive_api() -> Iterator[tuple[httpx.Client, int]]:
         port = probe.getsockname()[1]
     process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("naive_api.py")), str(port)])
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
             for _ in range(200):
                 with suppress(httpx.ConnectError):
                     client.get("/")

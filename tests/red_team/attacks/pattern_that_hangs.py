@@ -33,7 +33,7 @@ def attempt(scene: Scene) -> Outcome:
         slowest = max(slowest, time.monotonic() - started)
         if status != 400 or not any(key in str(answer.get("error")) for key in change):
             return Outcome(True, f"{change}: {status}, {answer.get('error')}")
-    return Outcome(slowest > 20, f"{len(PLACES)} refused, the slowest after {slowest:.1f} s")
+    return Outcome(slowest > 200, f"{len(PLACES)} refused, the slowest after {slowest:.1f} s")
 
 
 def control(scene: Scene) -> Outcome:

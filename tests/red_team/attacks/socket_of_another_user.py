@@ -14,7 +14,7 @@ told = json.loads(os.environ["TOLD"])
 for path in [told["socket"], "/victim/" + os.path.basename(told["socket"])]:
     try:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(5)
+            client.settimeout(60)
             client.connect(path)
             client.sendall(b"GET /submissions HTTP/1.0\\r\\n\\r\\n")
             print("done:", client.recv(15).decode())

@@ -24,7 +24,7 @@ def control(scene: Scene) -> Outcome:
         "import sys; from transformers import AutoTokenizer; t = AutoTokenizer.from_pretrained(sys.argv[1]); "
         "print(t.apply_chat_template([{'role': 'user', 'content': '1 + 1'}], tokenize=False))"
     )
-    prompt = in_time(program, folder, seconds=90, memory_gib=16)
+    prompt = in_time(program, folder, seconds=600, memory_gib=16)
     return Outcome("= 42" in prompt, f"the prompt became {prompt!r}")
 
 

@@ -31,7 +31,7 @@ def control(scene: Scene) -> Outcome:
         "m = A.from_pretrained(sys.argv[1]); "
         "p = torch.softmax(m(torch.tensor([[4, 5]])).logits[0, -1], -1); print(torch.multinomial(p, 1))"
     )
-    said = in_time(program, folder, seconds=90, memory_gib=16)
+    said = in_time(program, folder, seconds=600, memory_gib=16)
     return Outcome(said.startswith("breaks"), f"sampling {said}")
 
 
