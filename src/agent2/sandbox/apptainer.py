@@ -31,6 +31,7 @@ from agent2.sandbox.keepers import held_by, keeper
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.limits import OWN_PROCESSES, rlimits, tasks_of_user
 from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.seccomp import filter_in_words
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     HOME,
@@ -153,6 +154,7 @@ class Apptainer:
             rlimits=rlimits(spec.limits, count),
             die_with_parent=False,
             leash=True,
+            calls=filter_in_words(memory_files="memory" in held_by(self._as_root) or bool(spec.gpus)),
         )
         group, before = keeper(spec.limits, self._as_root)
         return Launch(

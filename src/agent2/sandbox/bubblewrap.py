@@ -9,8 +9,8 @@ As root the sandbox makes no user namespace but changes to a user of its own (on
 limits on processes are ignored for root. Otherwise it uses a user namespace, which some hosts refuse.
 
 Does not hide: the names of host folders in /proc/self/mountinfo, the kernel's version, the machine's size and
-load. Does not protect against bugs of the kernel: the filter of system calls only stops user namespaces. With GPUs
-it adds their driver to what is reachable in the kernel, and /sys/devices to what can be read.
+load. Does not protect against bugs of the kernel: the filter of system calls closes what `seccomp` lists. With GPUs it
+adds their driver to what is reachable in the kernel, and /sys/devices to what can be read.
 """
 
 import os
@@ -32,7 +32,7 @@ from agent2.sandbox.limits import (
 )
 from agent2.sandbox.network import Way, with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
-from agent2.sandbox.seccomp import user_namespace_filter
+from agent2.sandbox.seccomp import call_filter
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     GIB,
@@ -108,7 +108,7 @@ class Bubblewrap:
             if self._as_root:
                 for socket in spec.ports.values():
                     os.chown(socket, uid, uid)
-            self._isolate(options)
+            self._isolate(options, spec)
             _fill(options, spec, binds, uid, devices)
             launch = self._launch(spec, options, uid, way)
         except BaseException:
@@ -164,10 +164,10 @@ class Bubblewrap:
             self.prepare_workspace(spec.workspace)
         return uid
 
-    def _isolate(self, options: "_Options") -> None:
+    def _isolate(self, options: "_Options", spec: SandboxSpec) -> None:
         options.add(*NAMESPACES, "--hostname", "agent2", "--die-with-parent", "--new-session", "--clearenv")
         options.add("--cap-drop", "ALL")
-        calls = user_namespace_filter()
+        calls = call_filter(memory_files="memory" in held_by(self._as_root) or bool(spec.gpus))
         if calls is not None:
             options.add("--seccomp", str(options.keep(calls)))
         if self._as_root:
@@ -190,6 +190,7 @@ class Bubblewrap:
             rlimits=rlimits(spec.limits, process_limit),
             die_with_parent=False,
             leash=False,
+            calls=None,
         )
         arguments = options.descriptor()
         group, before = keeper(spec.limits, self._as_root)
@@ -280,6 +281,9 @@ def _fill(options: _Options, spec: SandboxSpec, binds: Iterable[Path], uid: int,
     for port, socket in spec.ports.items():
         options.bind("--ro-bind", str(socket.resolve()), f"{PRIVATE}/ports/{port}")
     options.place("/proc", "--proc", "/proc")
+    for keys in ("/proc/keys", "/proc/key-users"):
+        if os.path.exists(keys):  # they name the keys of the harness's session
+            options.add("--ro-bind", "/dev/null", keys)
     options.place("/dev", "--dev", "/dev")
     options.tmpfs("/dev/shm", spec.limits, "1777")
     for device in devices:

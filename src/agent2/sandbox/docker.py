@@ -30,6 +30,7 @@ from agent2.sandbox.host import hand_over, has_root_rights, uid_for
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.limits import OWN_PROCESSES
 from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.seccomp import filter_in_words
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     GIB,
@@ -151,6 +152,7 @@ class Docker:
             rlimits={},
             die_with_parent=False,
             leash=True,
+            calls=filter_in_words(memory_files=self.require().limits_memory or bool(spec.gpus)),
         )
         return Launch(
             argv=self.command(spec, room, name, image, uid),

@@ -24,9 +24,11 @@ from typing import NoReturn, TypedDict
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+SECCOMP_MODE_FILTER = 2
 LAST_CAPABILITY = 63
 CAPABILITY_VERSION_3 = 0x20080522
 BACKLOG = 128
@@ -49,6 +51,8 @@ class Plan(TypedDict):
     """Where no namespace does it: be killed when the parent dies, and kill what the command leaves running."""
     leash: bool
     """Where the harness is no ancestor: end with everything when the other side of the link closes."""
+    calls: str | None
+    """System call filter in hexadecimal, where nobody has set it before; None: none is set here."""
 
 
 def main(arguments: list[str]) -> int:
@@ -62,6 +66,8 @@ def main(arguments: list[str]) -> int:
     if plan["uid"] is not None:
         become(plan["uid"])
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if plan["calls"] is not None:
+        _filter_calls(bytes.fromhex(plan["calls"]))  # before the first fork: a process without it could be traced
     link.sendall(b"ready")
     if link.recv(2) != b"go":
         return 125
@@ -154,6 +160,18 @@ def become(uid: int) -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     if _libc().capset(header, (ctypes.c_uint32 * 6)()) != 0:  # the inheritable ones outlive the change of user
         raise OSError(ctypes.get_errno(), "capset was refused")
+
+
+class _CallFilter(ctypes.Structure):
+    """`struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+
+def _filter_calls(code: bytes) -> None:
+    program = _CallFilter(len(code) // 8, code)
+    if _libc().prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) != 0:
+        _quit(125, f"the system call filter was refused: {os.strerror(ctypes.get_errno())}")
 
 
 def _listen(port: int) -> socket.socket:

@@ -82,6 +82,7 @@ class Unsandboxed:
             rlimits={},
             die_with_parent=True,
             leash=False,
+            calls=None,
         )
         return SandboxProcess(
             Launch(

@@ -1,13 +1,19 @@
 """Watches what no kernel limit holds here: memory, disk use of the workspace, and the process count.
 
 Soft: it looks about ten times a second, so a fast program overshoots before it is stopped. Memory is what processes
-hold and what they keep in memory files without mapping it; not System V segments that nobody is attached to. Disk is
-walked seldom, but at once when the file system has lost as much as is still allowed. Blocks of deleted files that
-are still open are not seen; the floor of free disk space catches them before the harness itself runs out.
+hold, what they keep in memory files without mapping it, and what may be in the buffers of their sockets: as much as
+the kernel's own memory has grown, and no more than so many sockets can hold. (System V segments, and memory files
+where the limit is soft, are refused by `seccomp`: nobody could say whose they are.)
+
+Disk is walked seldom, but at once when the file system has lost as much as is still allowed. Deleted files that are
+still open or mapped count. A deleted file on its way through a unix socket is in no process; while such messages
+wait, space counts that the file system lost, that the program wrote, and that no file explains.
 """
 
 import errno
+import math
 import os
+import re
 import stat
 import time
 from dataclasses import dataclass
@@ -23,6 +29,10 @@ MIN_MEMORY_INTERVAL_S = 0.1
 MIN_DISK_INTERVAL_S = 0.5
 MAX_ENTRIES = 1_000_000
 FREE_FLOOR_GIB = 0.25
+MIN_GROWTH = 32 << 20
+"""Of the kernel's memory; less is not looked into."""
+FREE_SOCKETS = 8
+"""Sockets of a kind that nobody counts."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -46,6 +56,8 @@ class Watchdog:
         self._next_disk_look = 0.0
         self._known_use = 0
         self._known_free = 0
+        self._least_kernel: int | None = None
+        self._hiding_since: _DiskState | None = None
         self.peak_processes = 0
         """Most processes and threads seen at one look."""
 
@@ -61,7 +73,7 @@ class Watchdog:
         if now < self._next_disk_look and not self._may_be_full():
             return None
         started = time.monotonic()
-        breach = self._look_at_disk()
+        breach = self._look_at_disk([root.pid, *descendants(root.pid)])
         spent = time.monotonic() - started
         self._next_disk_look = now + max(MIN_DISK_INTERVAL_S, spent / SHARE)
         return breach
@@ -72,7 +84,7 @@ class Watchdog:
         if self._memory_is_hard:
             return None
         limit = self._limits.memory_gib * GIB
-        in_files = _memory_files(pids)
+        in_files = _memory_files(pids) + self._in_sockets(pids)
         used = sum(map(_resident, pids)) + in_files
         if used > limit:  # pages shared after a fork, and mapped memory files, were counted several times: look closely
             parts = [_proportional(pid) for pid in pids]
@@ -81,18 +93,29 @@ class Watchdog:
             return None
         return Breach("memory", f"used {used / GIB:.2f} GiB of memory, {self._limits.memory_gib:g} GiB are allowed")
 
+    def _in_sockets(self, pids: list[int]) -> int:
+        """Bytes that the program's sockets may hold: what the kernel's memory grew by, but no more than they can."""
+        kernel = _kernel_memory()
+        self._least_kernel = kernel if self._least_kernel is None else min(self._least_kernel, kernel)
+        growth = kernel - self._least_kernel
+        if growth < MIN_GROWTH:
+            return 0
+        return min(growth, _socket_room(pids[1] if len(pids) > 1 else pids[0]))
+
     def _may_be_full(self) -> bool:
         """Whether the file system has lost, since the last walk, as much as was still allowed then."""
         lost = max(0, self._known_free - _free(self._folders[0]))
         return self._known_free > 0 and self._known_use + lost > self._limits.disk_gib * GIB
 
-    def _look_at_disk(self) -> Breach | None:
+    def _look_at_disk(self, pids: list[int]) -> Breach | None:
         use, free = 0, _free(self._folders[0])
         for folder in self._folders:
             part = disk_use(folder)
             if isinstance(part, str):
                 return Breach("disk", part)
             use += part
+        use += _unlinked(pids, self._folders)
+        use += self._on_the_way(pids, use, free)
         self._known_use, self._known_free = use, free
         if use > self._limits.disk_gib * GIB:
             allowed = f"{self._limits.disk_gib:g} GiB are allowed"
@@ -100,6 +123,31 @@ class Watchdog:
         if free < FREE_FLOOR_GIB * GIB:
             return Breach("disk", f"was stopped because the host's disk has only {free / GIB:.2f} GiB left")
         return None
+
+    def _on_the_way(self, pids: list[int], use: int, free: int) -> int:
+        """Bytes of deleted files that may be in messages that nobody has received yet.
+
+        Counted from the first look at which there were such messages: what the file system lost, and the program
+        wrote, beyond what its files grew by.
+        """
+        if not _hides_files(pids):
+            self._hiding_since = None
+            return 0
+        now = _DiskState(use, free, _written(pids))
+        since = self._hiding_since
+        if since is None:
+            self._hiding_since = now
+            return 0
+        grown = now.use - since.use
+        return int(max(0, min(since.free - now.free - grown, now.written - since.written - max(0, grown))))
+
+
+@dataclass(frozen=True, slots=True)
+class _DiskState:
+    use: int
+    free: int
+    written: float
+    """By the program, since it started; infinite where that is not told."""
 
 
 def family(root: psutil.Process) -> list[psutil.Process]:
@@ -201,6 +249,94 @@ def _memory_files(pids: list[int]) -> int:
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it ended, or changes its user right now
     return sum(sizes.values())
+
+
+def _kernel_memory() -> int:
+    """Bytes that the kernel holds for itself, the buffers of sockets among them, on the whole machine."""
+    sizes = {}
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            name, _, rest = line.partition(":")
+            sizes[name] = int(rest.split()[0]) * 1024
+    others = ("MemFree", "Buffers", "Cached", "SwapCached", "AnonPages", "KReclaimable")
+    return sizes["MemTotal"] - sum(sizes.get(name, 0) for name in others)
+
+
+def _socket_room(pid: int) -> int:
+    """The most bytes that the sockets in a process's network namespace can hold, in messages under way too."""
+    core = 2 * max(_setting("core/wmem_max"), _setting("core/rmem_max"))
+    tcp = _setting("ipv4/tcp_rmem") + _setting("ipv4/tcp_wmem")
+    room = 0
+    for tables, each in ((("unix", "udp", "udp6", "netlink"), core), (("tcp", "tcp6"), tcp)):
+        room += max(0, sum(_n_lines(Path(f"/proc/{pid}/net/{table}")) for table in tables) - FREE_SOCKETS) * each
+    return room
+
+
+def _setting(name: str) -> int:
+    """The last number in a file below /proc/sys/net; where it cannot be read, the kernel's usual one."""
+    try:
+        return int(Path(f"/proc/sys/net/{name}").read_text().split()[-1])
+    except (OSError, ValueError):
+        return 212_992 if "core" in name else 6 << 20
+
+
+def _n_lines(table: Path) -> int:
+    """Lines below the head of a kernel table."""
+    try:
+        return max(0, table.read_bytes().count(b"\n") - 1)
+    except OSError:
+        return 0  # the process ended, or the kernel has no such sockets
+
+
+def _unlinked(pids: list[int], folders: tuple[Path, ...]) -> int:
+    """Bytes of deleted files, of these folders' file systems and owners, that processes hold open or mapped."""
+    homes = {(status.st_dev, status.st_uid) for status in map(os.stat, folders)}
+    sizes = {}
+    for pid in pids:
+        for place in ("fd", "map_files"):
+            try:
+                names = os.listdir(f"/proc/{pid}/{place}")
+            except OSError:
+                continue  # it ended, or does not show itself, which `_hides_files` sees
+            for name in names:
+                try:
+                    status = os.stat(f"/proc/{pid}/{place}/{name}")
+                except OSError:
+                    continue  # closed just now
+                is_gone = status.st_nlink == 0 and stat.S_ISREG(status.st_mode)
+                if is_gone and (status.st_dev, status.st_uid) in homes:
+                    sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
+
+
+def _hides_files(pids: list[int]) -> bool:
+    """Whether descriptors wait in messages on unix sockets, or a process does not show what it has open."""
+    for pid in pids:
+        try:
+            for name in os.listdir(f"/proc/{pid}/fdinfo"):
+                with open(f"/proc/{pid}/fdinfo/{name}", "rb") as file:
+                    waiting = re.search(rb"^scm_fds:\s*(\d+)", file.read(4096), re.MULTILINE)
+                if waiting is not None and int(waiting[1]) > 0:
+                    return True
+        except PermissionError:
+            return True
+        except OSError:
+            continue  # it ended
+    return False
+
+
+def _written(pids: list[int]) -> float:
+    """Bytes that processes, and their children that ended, sent to disks; infinite where one does not tell."""
+    total = 0
+    for pid in pids:
+        try:
+            found = re.search(r"^write_bytes: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+        except PermissionError:
+            return math.inf
+        except OSError:
+            continue  # it ended
+        total += int(found[1]) if found is not None else 0
+    return total
 
 
 def _proportional(pid: int) -> Pages:
