@@ -1,7 +1,18 @@
 import re
 import xml.etree.ElementTree as ET
 
-from agent2.reports.charts import PAGE_COLOURS, curves_svg, trajectory_svg
+import pytest
+from matplotlib.font_manager import fontManager, get_font
+from matplotlib.text import Text
+
+from agent2.reports.charts import (
+    PAGE_COLOURS,
+    choose_fonts,
+    curves_svg,
+    drawing,
+    standalone,
+    trajectory_svg,
+)
 from builders import START, make_evidence, make_metrics, make_rejected, make_submission
 
 
@@ -75,3 +86,43 @@ def test_a_short_trial_is_told_in_seconds_and_its_deadline_in_minutes():
     assert "seconds since the agent started" in shown and "deadline at 10 minutes" in shown
     long = texts(trajectory_svg(make_evidence(ended_at=START + 590)))
     assert "minutes since the agent started" in long
+
+
+def test_a_figure_in_a_file_is_dark_on_white_whatever_the_viewer_prefers():
+    svg = standalone(trajectory_svg(make_evidence()))
+    assert "var(" not in svg and "background: #ffffff" in svg and "#1b1f24" in svg
+    ET.fromstring(svg)
+
+
+def logged_as(name):
+    return make_evidence(metrics=make_metrics(name, [{"reward": 0.1}, {"reward": 0.2}]))
+
+
+def installed_with(character):
+    fonts = [font for font in fontManager.ttflist if not font.name.startswith("Last Resort")]
+    return [font.name for font in fonts if ord(character) in get_font(font.fname).get_charmap()]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_label_in_any_script_is_drawn_without_a_warning_and_stays_text():
+    """A character that no font has at all (an unassigned one) is named under the figure, and once."""
+    svg = curves_svg(logged_as("训练/报告 학습 \U0003fffd.jsonl"))
+    assert "训练/报告 학습 \U0003fffd.jsonl" in texts(svg)
+    (note,) = re.findall(r"Drawn without a font for [^:]*:", texts(svg))
+    assert "\U0003fffd" in note
+    for character in "训학":
+        assert (character in note) is not bool(installed_with(character))
+    assert "Drawn without" not in texts(curves_svg(logged_as("logs/métrique ß.jsonl")))
+
+
+def test_a_label_gets_an_installed_font_that_has_its_characters():
+    """U+1D81 is in STIX, which matplotlib brings, and not in DejaVu Sans."""
+    with drawing(3, 2) as figure:
+        label = figure.text(0, 0, "run \u1d81")
+        other = figure.text(0, 0, "run é")
+        before = other.get_fontfamily()
+        choose_fonts(figure)
+        family = label.get_fontfamily()
+        assert family[0] == "DejaVu Sans" and family[1] in installed_with("\u1d81")
+        assert other.get_fontfamily() == before
+        assert len(figure.findobj(Text)) == 2, "nothing is lacking, so nothing is said"

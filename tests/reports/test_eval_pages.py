@@ -11,16 +11,18 @@ from agent2.contract.findings import GateState
 from agent2.contract.metrics import Direction, Role
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
+from agent2.errors import ConfigError, Fault
 from agent2.evaluation.outcome import read_outcome
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.suite_run import run_suite
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
+from agent2.records import Item, Score, Split
 from agent2.reports.eval_charts import change_kind, change_svg
 from agent2.reports.eval_pages import write_eval_report
 from agent2.reports.eval_view import eval_view, summary_rows
 from agent2.stats.comparisons import judge
-from suite_fakes import find_benchmark, make_suite, write_players
+from suite_fakes import Sums, find_benchmark, make_suite, write_players
 
 HOSTILE = "<script>alert(1)</script> | [x](http://evil) \x1b[31m"
 
@@ -31,8 +33,8 @@ def evaluated(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     players = write_players(tmp_path)
 
-    def evaluate(*changes, new="strong", reply=None, known=None, **fields):
-        sides = [find_checkpoint(f"scripted:{players}:{name}") for name in ("weak", new)]
+    def evaluate(*changes, old="weak", new="strong", reply=None, known=None, **fields):
+        sides = [find_checkpoint(f"scripted:{players}:{name}") for name in (old, new)]
         if reply is not None:
             sides[1] = replace(sides[1], opener=lambda: ScriptedSampler(reply))
         request = SuiteRequest(make_suite(tmp_path, *changes), *sides, tmp_path / "e", find_benchmark=find_benchmark)
@@ -126,6 +128,81 @@ def test_answers_to_hidden_items_are_not_shown(evaluated):
     assert "no idea" not in everything
     assert outcome.benchmarks[0].lost[0].item_id in everything
     assert "the access log has this one" in everything
+
+
+class Poem(Sums):
+    """Items of several lines; a hidden one can't be judged, and the reason quotes it."""
+
+    def item(self, item_id, split, number):
+        return Item(item_id, split, f"verse {number}\n    and <b>then</b> {number} + 1", f"line one\n{number + 1}")
+
+    def scorer(self):
+        return QuotingScorer()
+
+
+class QuotingScorer:
+    name, version = "equal", "1.0"
+
+    def score(self, item, rollout):
+        number = int(item.prompt.split()[1])
+        if item.split is not Split.DEV and number % 20 == 0:
+            return Score(None, f"the reference of {item.prompt!r} is odd", Fault.JUDGE)
+        is_right = rollout.answer == f"right\n  {number % 7}" or number % 5 == 0
+        return Score(float(is_right), "compared", views={"is_wordy": 0.0}, labels=() if is_right else ("wrong_sum",))
+
+
+def answered_in_lines(messages):
+    number = int(messages[-1].content.split()[1])
+    return f"right\n  {number % 7}" if number % 2 else "wrong " + "word " * 400
+
+
+def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(evaluated):
+    outcome, out = evaluated(old="broken", reply=answered_in_lines, find_benchmark=lambda name: Poem())
+    sums = next(one for one in outcome.benchmarks if one.name == "sums")
+    (won, *_), (label, examples) = sums.won, eval_view(outcome).examples[0]
+    paths = write_eval_report(outcome, out)
+    html, text = paths.html.read_text(), paths.markdown.read_text()
+    number = int(re.search(r"verse (\d+)", sums.texts[won.item_id].question)[1])
+    shown = html[html.index("Items lost and won") :]
+    for part in (
+        f"verse {number}\n    and &lt;b&gt;then&lt;/b&gt; {number} + 1",
+        f"line one\n{number + 1}",
+        "right\n  ",
+    ):
+        assert f'<dd class="text">{part}' in shown, "with its line ends, in an element that keeps them"
+    assert re.search(r"\.text \{ white-space: pre-wrap", html)
+    assert f"reference answer: line one\\\n      {number + 1}" in text
+    assert label == "wrong_sum" and [one.name for one in examples[0].texts] == [
+        "question", "reference answer", "baseline answered", "checkpoint answered"
+    ]  # fmt: skip
+    long = examples[0].texts[3]
+    assert (long.shown + long.folded).replace(" ", "") == "wrong" + "word" * 400 and len(long.shown) <= 600
+    assert "more characters</summary>" in html
+
+
+def test_an_item_without_a_kept_reference_says_so(evaluated):
+    _, out = evaluated()
+    assert json.loads((out / "references.json").read_text())["sums"]
+    (out / "references.json").unlink()
+    again = read_outcome(out)
+    assert "(none is kept for this item)" in write_eval_report(again, out).html.read_text()
+    (out / "references.json").write_text("[")
+    with pytest.raises(ConfigError, match=r"references\.json: cannot be read .* run the evaluation again"):
+        read_outcome(out)
+
+
+@pytest.mark.parametrize("role", [EvaluationRole.NIGHTLY, EvaluationRole.CANDIDATE])
+def test_of_hidden_items_no_page_and_no_file_beside_the_cards_has_a_word(evaluated, role):
+    outcome, out = evaluated(role=role, old="broken", reply=answered_in_lines, find_benchmark=lambda name: Poem())
+    paths = write_eval_report(outcome, out)
+    files = [path for path in out.iterdir() if path.is_file()]
+    everything = "".join(path.read_text() for path in files)
+    for secret in ("verse", "and <b>then", "and &lt;b&gt;", "line one", "is odd", "right\n", "wrong word"):
+        assert secret not in everything
+    assert not (out / "references.json").exists() and not any(one.texts for one in outcome.benchmarks)
+    assert sum(len(one.won) for one in outcome.benchmarks) > 0 and eval_view(outcome).n_drops > 0
+    html = paths.html.read_text()
+    assert f"The items are hidden ({outcome.identity.split})" in html and "it may quote a hidden item" in html
 
 
 def test_a_release_says_ships(evaluated):

@@ -128,11 +128,11 @@ def _items(card: Path) -> dict[str, _Item]:
         value = counted_value(record, rule)
         if value is not None:
             item.scores.append(value)
-        item.answers.append((value, _answer(record)))
+        item.answers.append((value, final_answer(record)))
     return found
 
 
-def _answer(record: ScoredRollout) -> str:
+def final_answer(record: ScoredRollout) -> str:
     """The final answer; without one, the last thing the model said."""
     rollout = record.rollout
     if rollout.answer is not None:

@@ -18,7 +18,7 @@ from agent2.contract.card_sets import find_cards
 from agent2.contract.decision import Decision, decide
 from agent2.contract.evidence import Evidence
 from agent2.contract.measures import CardPaths, evidence_from_cards
-from agent2.contract.regress import ChangedItem, regress
+from agent2.contract.regress import ChangedItem, final_answer, regress
 from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
 from agent2.errors import CardError, ConfigError
 from agent2.evaluation.attempts import AttemptMetrics, attempt_metrics
@@ -30,9 +30,10 @@ from agent2.evaluation.suite_folder import (
     Identity,
     card_path,
     read_identity,
+    read_references,
 )
 from agent2.evaluation.suite_run import own_score
-from agent2.records import EvaluationProtocol, ScoredRollout
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split
 
 EXAMPLES = 3
 """Rollouts named for each class of bad cases."""
@@ -54,6 +55,20 @@ class BenchmarkOutcome:
     won: tuple[ChangedItem, ...]
     unknown: tuple[ChangedItem, ...]
     """Items that the baseline solved and for which the checkpoint has no score."""
+    texts: Mapping[str, "ItemText"]
+    """Of the items lost and won and those of the examples of bad cases; empty where the items are hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemText:
+    """What a visible item asked, and what came back."""
+
+    question: str
+    """The messages that the model was shown; with their roles where there are several."""
+    reference: str | None
+    """None: the item has no reference answer, or none was kept."""
+    answers: Mapping[str, Mapping[int, str]]
+    """Side -> attempt -> answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +108,22 @@ def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
     cards = {side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in played} for side in SIDES}
     evidence = _evidence(suite, identity, cards, skipped, known)
     rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in played}
+    examples = _examples(rollouts)
+    benchmarks = tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in played)
+    if Split(identity.split) not in HIDDEN_SPLITS:
+        references = read_references(out)
+        benchmarks = tuple(
+            replace(one, texts=_texts(one, examples, rollouts[one.name], cards, references.get(one.name, {})))
+            for one in benchmarks
+        )
     return SuiteOutcome(
         suite=suite,
         identity=identity,
         evidence=evidence,
         decision=decide(suite.metrics, suite.gates, evidence, suite.failure_taxonomy),
-        benchmarks=tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in played),
+        benchmarks=benchmarks,
         skipped=tuple(skipped.values()),
-        examples=_examples(rollouts),
+        examples=examples,
     )
 
 
@@ -202,7 +225,38 @@ def _benchmark(
         lost=changes.lost if changes is not None else (),
         won=changes.won if changes is not None else (),
         unknown=changes.unknown if changes is not None else (),
+        texts={},
     )
+
+
+def _texts(
+    one: BenchmarkOutcome,
+    examples: Mapping[str, Iterable[BadcaseExample]],
+    rollouts: Iterable[ScoredRollout],
+    cards: Mapping[str, Mapping[str, Path]],
+    references: Mapping[str, str],
+) -> dict[str, ItemText]:
+    """What the report's items asked and what both sides answered."""
+    wanted = {change.item_id for change in (*one.lost, *one.won)}
+    wanted |= {each.item_id for some in examples.values() for each in some if each.benchmark == one.name}
+    questions: dict[str, str] = {}
+    answers: dict[str, dict[str, dict[int, str]]] = {item: {side: {} for side in SIDES} for item in wanted}
+    for side, records in ((CHECKPOINT, rollouts), (BASELINE, iter_rollouts(cards[BASELINE][one.name]))):
+        for record in records:
+            item = record.rollout.item_id
+            if item in wanted:
+                answers[item][side][record.rollout.attempt] = final_answer(record)
+                questions.setdefault(item, _question(record))
+    return {
+        item: ItemText(questions[item], references.get(item), answers[item]) for item in sorted(wanted & set(questions))
+    }
+
+
+def _question(record: ScoredRollout) -> str:
+    messages = record.rollout.prompt
+    if len(messages) == 1:
+        return messages[0].content
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
 def _examples(rollouts: Mapping[str, Iterable[ScoredRollout]]) -> dict[str, tuple[BadcaseExample, ...]]:

@@ -3,6 +3,7 @@
     evaluation.json   what is evaluated; written first, never changed; also the lock
     suite.json        the contract, fully spelled out
     lock.json         what the last session ran on: versions, hardware, times
+    references.json   reference answers of the items, for the report; absent where the items are hidden
     cards/<side>/<benchmark>-<split>/
     report.yaml report.json report.md report.html change.svg
 
@@ -26,6 +27,7 @@ from agent2.errors import ConfigError
 IDENTITY_FILE = "evaluation.json"
 SUITE_FILE = "suite.json"
 LOCK_FILE = "lock.json"
+REFERENCES_FILE = "references.json"
 BASELINE, CHECKPOINT = "baseline", "checkpoint"
 SIDES = (BASELINE, CHECKPOINT)
 FORMAT = 1
@@ -73,6 +75,17 @@ def read_identity(out: Path) -> Identity:
         ) from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"{file}: is damaged ({error}); evaluate into another folder") from error
+
+
+def read_references(out: Path) -> Mapping[str, Mapping[str, str]]:
+    """Benchmark -> item -> reference answer; empty where none were kept. Raises ConfigError for a damaged file."""
+    file = out / REFERENCES_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); delete it and run the evaluation again") from error
 
 
 @contextmanager

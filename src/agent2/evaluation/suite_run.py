@@ -26,13 +26,14 @@ from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
     LOCK_FILE,
+    REFERENCES_FILE,
     SUITE_FILE,
     card_path,
     owned_folder,
 )
 from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
 from agent2.models.sources import CheckpointSource
-from agent2.records import JsonValue, Sampler
+from agent2.records import HIDDEN_SPLITS, JsonValue, Sampler
 
 GIVE_UP_AFTER = 50
 """Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
@@ -56,6 +57,8 @@ def run_suite(request: SuiteRequest, on_progress: OnProgress | None = None) -> S
     progress = on_progress or _quiet
     with owned_folder(request.out, plan.identity):
         _write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
+        if request.played_split not in HIDDEN_SPLITS:
+            _write_json(request.out / REFERENCES_FILE, _references(plan))
         started = time.time()
         opened: dict[str, JsonValue] = {}
         skipped = _play_checkpoint(request, plan, progress, opened)
@@ -102,6 +105,16 @@ def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_Lazy", prog
         n_rollouts = _n_rollouts(plan)
         progress(message, n_rollouts, n_rollouts)
     return card
+
+
+def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
+    """Benchmark -> item -> reference answer, of the items that have one."""
+    return {
+        benchmark.entry.name: {
+            item.id: item.reference for item in benchmark.sides[CHECKPOINT].items if item.reference is not None
+        }
+        for benchmark in plan.benchmarks
+    }
 
 
 def own_score(suite: Suite, benchmark: str, card: Path) -> float | None:

@@ -1,13 +1,18 @@
 """Figures of a trial report as inline SVG: score trajectory and training curves.
 
 The drawings take their colours from the page (CSS variables with fallbacks), so one figure serves light and
-dark; series differ in marker and dash as well as in a colour-blind-safe hue. Deterministic: equal input gives
-equal bytes. Labels that an agent chose are cleaned and never read as mathematics.
+dark; `standalone` gives the form for a file, in fixed colours on white. Series differ in marker and dash as well as
+in a colour-blind-safe hue. Deterministic: equal input gives equal bytes. Labels that an agent chose are cleaned and
+never read as mathematics.
+
+Labels stay text, drawn with the reader's fonts. In scripts that DejaVu Sans lacks (Chinese, Japanese, Korean, ...) they
+are measured with an installed font that has them; where there is none, a line under the figure says so.
 """
 
 import io
 import math
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +20,8 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager, get_font
+from matplotlib.text import Text
 
 from agent2.arena.analysis.metric_signals import logged_training
 from agent2.arena.analysis.process import scored_submissions
@@ -56,6 +63,9 @@ FAR_SHARE = 0.5
 TIME_UNITS = ((180.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
 """(shorter than, seconds of one unit, its name)"""
 MAX_CURVE_POINTS = 400
+MAX_LACKING = 8
+NOT_FOR_LABELS = ("DejaVu", "STIXNon", "STIXSize", "cm", "Last Resort")
+"""Font families that matplotlib brings for formulas, and the one that has a box for everything."""
 
 
 @contextmanager
@@ -70,7 +80,11 @@ def drawing(width: float, height: float) -> Iterator[Figure]:
 def as_svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an <svg> element with ids of its own; call inside `drawing`."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    choose_fonts(figure)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # the figure says it
+        warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -80,6 +94,48 @@ def as_svg(figure: Figure, name: str, description: str) -> str:
         svg = svg.replace(stand_in, colour)
     label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def standalone(svg: str) -> str:
+    """The figure for a file of its own: in fixed colours on white, since no page fills in a colour there."""
+    return re.sub(r"var\(--\w+, (#\w+)\)", r"\1", svg).replace("<svg ", '<svg style="background: #ffffff" ', 1)
+
+
+def choose_fonts(figure: Figure) -> None:
+    """Give labels beyond DejaVu Sans installed fonts that have their characters, else say which have none."""
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and not text.get_text().isascii()]
+    known = _characters_of(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
+    lacking = {mark for text in texts for mark in text.get_text() if not mark.isspace()} - known
+    if not lacking:
+        return
+    without = set(lacking)
+    families = []
+    for entry in sorted(
+        fontManager.ttflist, key=lambda entry: (entry.style != "normal", entry.weight != 400, entry.name)
+    ):
+        if not without:
+            break
+        if entry.name.startswith(NOT_FOR_LABELS) or entry.name in families:
+            continue
+        if found := without & _characters_of(entry.fname):
+            families.append(entry.name)
+            without -= found
+    for text in texts:
+        if lacking & set(text.get_text()):
+            text.set_fontfamily(["DejaVu Sans", *families, "sans-serif"])
+    if without:
+        shown = " ".join(sorted(without)[:MAX_LACKING])
+        more = f" and {len(without) - MAX_LACKING} more" if len(without) > MAX_LACKING else ""
+        words = f"Drawn without a font for {shown}{more}: spacing is estimated, the viewer's own fonts show the labels."
+        figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
+
+
+def _characters_of(font: str) -> set[str]:
+    """What a font file can draw; nothing if it cannot be read."""
+    try:
+        return {chr(code) for code in get_font(font).get_charmap()}
+    except (OSError, RuntimeError):
+        return set()
 
 
 def trajectory_svg(evidence: TrialEvidence) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 
 from agent2.contract.report_write import report_dict, write_report
 from agent2.evaluation.outcome import SuiteOutcome, evaluation_section
+from agent2.reports.charts import standalone
 from agent2.reports.eval_charts import change_svg
 from agent2.reports.eval_view import (
     ATTEMPT_NAMES,
     COST_NAMES,
     DROP_NAMES,
-    MAX_ITEMS,
     METRIC_NAMES,
     PROTOCOL_NAMES,
     eval_view,
@@ -49,7 +49,6 @@ def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
         "attempt_names": ATTEMPT_NAMES,
         "drop_names": DROP_NAMES,
         "protocol_names": PROTOCOL_NAMES,
-        "max_items": MAX_ITEMS,
     }
     paths = EvalReportPaths(
         yaml=out / "report.yaml",
@@ -63,5 +62,5 @@ def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
     write_text(paths.markdown, render("eval.md.j2", fields))
     write_text(paths.html, render("eval.html.j2", fields))
     if figure is not None and paths.figure is not None:
-        write_text(paths.figure, figure)
+        write_text(paths.figure, standalone(figure))
     return paths

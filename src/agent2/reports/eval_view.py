@@ -2,7 +2,7 @@
 
 No number is computed here; rates are told in percent and points, lengths and counts in percent of the old value.
 Nothing that differs between two runs over equal cards (times, paths) is shown. Texts of models and of strangers'
-files pass `clean`; answers to hidden items are not shown at all.
+files pass `clean`. Of hidden items only ids are shown: no question, reference, answer or reason of a fault.
 """
 
 from collections.abc import Iterable
@@ -14,19 +14,22 @@ from agent2.contract.effects import RELEASE, TrainingAction
 from agent2.contract.evidence import MetricEvidence
 from agent2.contract.findings import Finding, GateState
 from agent2.contract.metrics import MetricSpec, Unit
-from agent2.contract.regress import ChangedItem
 from agent2.evaluation.attempts import AttemptMetrics
 from agent2.evaluation.outcome import BenchmarkOutcome, SuiteOutcome
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.reports.eval_charts import change_kind
 from agent2.reports.eval_limits import limits_of_numbers
-from agent2.reports.text import clean
+from agent2.reports.text import clean, clean_lines
 from agent2.reports.words import DASH, p_words, percent
 
 MAX_ITEMS = 20
-MAX_ANSWER = 120
+MAX_TEXT = 3000
+"""Characters of a question or an answer."""
+FOLD_LINES, FOLD_CHARACTERS = 12, 600
+"""What of a longer text is shown before it is unfolded."""
 LONG = 1000
+NO_ANSWER = "(no answer)"
 
 Row = tuple[str, ...]
 VERDICT_OF_STATE = {
@@ -68,15 +71,34 @@ class GateView:
 
 
 @dataclass(frozen=True, slots=True)
+class TextView:
+    """A question, a reference or an answer."""
+
+    name: str
+    shown: str
+    folded: str
+    """What follows `shown` in a long text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """One item; a hidden one has no texts."""
+
+    name: str
+    texts: tuple[TextView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ItemsView:
     """Items of one benchmark that were lost or won."""
 
     benchmark: str
     words: str
-    lost: tuple[Row, ...]
-    """(item, old answer, new answer)."""
-    won: tuple[Row, ...]
-    has_answers: bool
+    n_lost: int
+    n_won: int
+    lost: tuple[ItemView, ...]
+    """The first of them."""
+    won: tuple[ItemView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +120,10 @@ class EvalView:
     problems: tuple[str, ...]
     badcases: tuple[Row, ...]
     """(class, cases, attributed to, where to look)."""
+    examples: tuple[tuple[str, tuple[ItemView, ...]], ...]
+    """Class of bad cases -> items that show it; empty where the items are hidden."""
     items: tuple[ItemsView, ...]
+    items_note: str
     attempts: tuple[Row, ...]
     attempt_gaps: tuple[str, ...]
     cost: tuple[Row, ...]
@@ -116,7 +141,7 @@ class EvalView:
 def eval_view(outcome: SuiteOutcome) -> EvalView:
     """The texts of an evaluation's pages."""
     decision, identity = outcome.decision, outcome.identity
-    drops = _drops(outcome.benchmarks)
+    drops = _drops(outcome.benchmarks, is_hidden=is_hidden(outcome))
     return EvalView(
         title=clean(f"{decision.checkpoint} against {decision.baseline}"),
         subtitle=clean(
@@ -135,7 +160,9 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         gates=tuple(_gate(finding) for finding in decision.findings),
         problems=_clean_all(decision.problems),
         badcases=_badcases(outcome),
-        items=tuple(_items(one, identity.split) for one in outcome.benchmarks),
+        examples=_examples(outcome),
+        items=tuple(_items(one) for one in outcome.benchmarks),
+        items_note=_items_note(outcome),
         attempts=tuple(
             _attempt_row(one.name, side, one.attempts[side]) for one, side in _sides(outcome, attempts=True)
         ),
@@ -272,24 +299,71 @@ def _badcases(outcome: SuiteOutcome) -> tuple[Row, ...]:
     )
 
 
-def _items(one: BenchmarkOutcome, split: str) -> ItemsView:
-    has_answers = Split(split) not in HIDDEN_SPLITS
+def is_hidden(outcome: SuiteOutcome) -> bool:
+    """Whether the evaluation played items that nobody may see."""
+    return Split(outcome.identity.split) in HIDDEN_SPLITS
+
+
+def _items_note(outcome: SuiteOutcome) -> str:
+    shown = f"At most {MAX_ITEMS} lost and won items of each benchmark are shown; `agent2 regress` lists all."
+    if is_hidden(outcome):
+        return (
+            f"{shown} The items are hidden ({outcome.identity.split}): their ids are shown, their questions, reference "
+            "answers, the models' answers and the reasons of faults are left out."
+        )
+    return f"{shown} `agent2 cards show CARD --id ITEM` shows every turn of a rollout."
+
+
+def _items(one: BenchmarkOutcome) -> ItemsView:
     digests = {one.protocols[side].digest for side in SIDES}
     unknown = f", {len(one.unknown)} solved before and without a score now" if one.unknown else ""
     words = f"{len(one.lost)} lost, {len(one.won)} won, of {one.summaries[BASELINE].n_items} items{unknown}"
     return ItemsView(
         benchmark=one.name,
         words=words if len(digests) == 1 else "not compared: the protocols of the two sides differ",
-        lost=tuple(_item_row(change, has_answers=has_answers) for change in one.lost[:MAX_ITEMS]),
-        won=tuple(_item_row(change, has_answers=has_answers) for change in one.won[:MAX_ITEMS]),
-        has_answers=has_answers,
+        n_lost=len(one.lost),
+        n_won=len(one.won),
+        lost=tuple(
+            _item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.lost[:MAX_ITEMS]
+        ),
+        won=tuple(_item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.won[:MAX_ITEMS]),
     )
 
 
-def _item_row(change: ChangedItem, *, has_answers: bool) -> Row:
-    if not has_answers:
-        return (clean(change.item_id),)
-    return (clean(change.item_id), *(clean(answer, MAX_ANSWER) for answer in (change.old_answer, change.new_answer)))
+def _item(one: BenchmarkOutcome, item_id: str, answers: tuple[str, str]) -> ItemView:
+    """answers: of the baseline and of the checkpoint; shown only where the item's text may be."""
+    text = one.texts.get(item_id)
+    if text is None:
+        return ItemView(clean(item_id), ())
+    texts = (("question", text.question), ("reference answer", text.reference or "(none is kept for this item)"))
+    answered = (("baseline answered", answers[0] or NO_ANSWER), ("checkpoint answered", answers[1] or NO_ANSWER))
+    return ItemView(clean(item_id), tuple(_text(name, value) for name, value in (*texts, *answered)))
+
+
+def _text(name: str, value: str) -> TextView:
+    text = clean_lines(value, MAX_TEXT)
+    lines = text.split("\n")
+    if len(lines) <= FOLD_LINES and len(text) <= FOLD_CHARACTERS:
+        return TextView(name, text, "")
+    head = "\n".join(lines[:FOLD_LINES])[:FOLD_CHARACTERS]
+    return TextView(name, head, text[len(head) :].removeprefix("\n"))
+
+
+def _examples(outcome: SuiteOutcome) -> tuple[tuple[str, tuple[ItemView, ...]], ...]:
+    if is_hidden(outcome):
+        return ()
+    benchmarks = {one.name: one for one in outcome.benchmarks}
+    found = []
+    for label, examples in outcome.examples.items():
+        items = []
+        for each in examples:
+            one = benchmarks[each.benchmark]
+            text = one.texts[each.item_id]
+            baseline, checkpoint = (text.answers[side] for side in SIDES)
+            answers = (baseline.get(each.attempt, ""), checkpoint.get(each.attempt, ""))
+            items.append(_item(one, each.item_id, answers))
+        found.append((clean(label), tuple(items)))
+    return tuple(found)
 
 
 def _attempt_row(benchmark: str, side: str, found: AttemptMetrics) -> Row:
@@ -322,7 +396,8 @@ def _cost_row(benchmark: str, side: str, summary: CardSummary) -> Row:
     )
 
 
-def _drops(benchmarks: Iterable[BenchmarkOutcome]) -> tuple[Row, ...]:
+def _drops(benchmarks: Iterable[BenchmarkOutcome], *, is_hidden: bool) -> tuple[Row, ...]:
+    """The reason of a fault may quote the item, so that of a hidden one stays on the card."""
     return tuple(
         (
             one.name,
@@ -331,7 +406,7 @@ def _drops(benchmarks: Iterable[BenchmarkOutcome]) -> tuple[Row, ...]:
             str(drop.attempt),
             drop.fault.value if drop.fault is not None else "none",
             drop.counted.value.replace("_", " "),
-            clean(drop.reason),
+            "on the card; it may quote a hidden item" if is_hidden else clean(drop.reason),
         )
         for one in benchmarks
         for side in SIDES

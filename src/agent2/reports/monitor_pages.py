@@ -8,10 +8,14 @@ from typing import Any
 from agent2.monitor.pulls import Pull
 from agent2.monitor.verdict import TrainingVerdict
 from agent2.monitor.watch import Watch
-from agent2.reports.monitor_chart import monitor_svg
+from agent2.reports.charts import standalone
+from agent2.reports.monitor_chart import monitor_svg, panel_svgs
 from agent2.reports.pages import render, write_json, write_text
+from agent2.reports.text import clean, clean_lines
 
 FORMAT = "agent2-monitor-1"
+MAX_TEXT = 400
+"""Characters of a pulled rollout."""
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
@@ -31,20 +35,19 @@ def write_monitor_report(
     """Write all files into `out_dir` (made if missing). pull: None where no rollouts were given."""
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = MonitorPaths(*(out_dir / f"monitor.{ending}" for ending in ("json", "md", "html", "svg")))
-    figure = monitor_svg(watch)
     fields = {
-        "title": f"Training monitor: {watch.log.name}",
+        "title": clean(f"Training monitor: {watch.log.name}"),
         "subtitle": f"suite {suite}, {len(watch.log.series)} series up to step {watch.log.last_step}",
         "verdict": verdict,
-        "figure": figure,
+        "panels": panel_svgs(watch),
         "signals": signal_table(watch),
         "gates": gate_table(verdict),
         "not_watched": [(danger.value, ", ".join(names)) for danger, names in sorted(watch.not_watched.items())],
         "pull": pull,
         "pulled": pull_table(pull),
-        "notes": list(watch.log.notes),
+        "notes": [clean(note) for note in watch.log.notes],
     }
-    write_text(paths.figure, figure)
+    write_text(paths.figure, standalone(monitor_svg(watch)))
     write_json(paths.json, monitor_record(watch, verdict, pull, suite))
     write_text(paths.markdown, render("monitor.md.j2", fields))
     write_text(paths.html, render("monitor.html.j2", fields))
@@ -81,7 +84,7 @@ def signal_table(watch: Watch) -> Table:
             str(signal.step),
             signal.danger.value,
             "still present" if signal.danger in watch.present else "passed",
-            signal.evidence,
+            clean(signal.evidence),
             signal.advice,
         ]
         for signal in watch.signals
@@ -104,5 +107,6 @@ def pull_table(pull: Pull | None) -> Table:
     if pull is None:
         return head, []
     return head, [
-        [f"{one.id} #{one.attempt}", f"{one.reward:.4g}", f"{one.score:.4g}", one.text[:400]] for one in pull.pulled
+        [clean(f"{one.id} #{one.attempt}"), f"{one.reward:.4g}", f"{one.score:.4g}", clean_lines(one.text, MAX_TEXT)]
+        for one in pull.pulled
     ]

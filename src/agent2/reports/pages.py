@@ -13,9 +13,9 @@ import msgspec
 
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
-from agent2.reports.charts import curves_svg, trajectory_svg
+from agent2.reports.charts import curves_svg, standalone, trajectory_svg
 from agent2.reports.llm_chart import llm_svg
-from agent2.reports.text import markdown
+from agent2.reports.text import breakable, markdown, markdown_lines
 from agent2.reports.trial_view import headline, summary_lines, trial_view
 
 __all__ = ["ReportPaths", "headline", "summary_lines", "write_report"]
@@ -47,7 +47,7 @@ def write_report(evidence: TrialEvidence, analysis: Analysis, out_dir: Path) -> 
         figures=tuple(out_dir / f"{name}.svg" for name in figures),
     )
     for path, svg in zip(paths.figures, figures.values(), strict=True):
-        write_text(path, svg)
+        write_text(path, standalone(svg))
     write_json(paths.json, report_record(evidence, analysis))
     write_text(paths.markdown, render("trial.md.j2", fields))
     write_text(paths.html, render("trial.html.j2", fields))
@@ -77,7 +77,7 @@ def render(template: str, fields: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    engine.filters["md"] = markdown
+    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable}
     engine.globals["symbols"] = SYMBOLS
     return engine.get_template(template).render(fields)
 

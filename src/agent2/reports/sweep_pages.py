@@ -18,6 +18,7 @@ from agent2.arena.sweep_records import (
     summarise_agents,
 )
 from agent2.reports.by_type import SWEEP_TYPE_NAMES, sweep_type_rows
+from agent2.reports.charts import standalone
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.sweep_charts import MAX_LINES, forest_svg
 from agent2.reports.sweep_effects import AXIS_NAMES, PAIR_NAMES, axis_rows, pair_rows
@@ -106,7 +107,7 @@ def write_sweep_report(
         "effects": [asdict(effect) for effect in widest],
         "pair_effects": [asdict(pair) for pair in effects],
     }
-    write_text(paths.figure, figure)
+    write_text(paths.figure, standalone(figure))
     write_json(paths.json, record)
     write_text(paths.markdown, render("sweep.md.j2", fields))
     write_text(paths.html, render("sweep.html.j2", fields))
