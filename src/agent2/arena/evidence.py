@@ -116,6 +116,8 @@ class ProcessSample:
     last_seen: float
     cpu_s: float
     max_rss_bytes: int
+    exe: str = ""
+    """The program file as the kernel knows it, whatever the command line says; "" where it could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +219,9 @@ class NoiseBand:
     """What was drawn again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TrialEvidence:
-    """All that is known of one trial."""
+    """All that is known of one trial. Equal only to itself, so that what is read of it is kept and not read again."""
 
     trial_id: str
     task: TaskSpec

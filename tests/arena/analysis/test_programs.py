@@ -1,6 +1,11 @@
 import pytest
 
+from agent2.arena.analysis import programs
+from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.code_signals import read_source
 from agent2.arena.analysis.programs import ran_programs, reachable
+from agent2.arena.analysis.verdicts import Verdict
+from agent2.arena.assignment import Mode
 from builders import GRPO_SOURCE, make_evidence, make_process, make_revision
 
 
@@ -71,3 +76,62 @@ def test_files_of_the_agent_itself_are_read_from_its_folder(command):
 
 def test_the_harness_own_programs_in_the_sandbox_are_not_the_agents():
     assert only_program("/run/agent2/python -I -S /run/agent2/forward.py 25 24") is None
+
+
+def test_many_modules_and_processes_take_a_bounded_number_of_steps(monkeypatch):
+    """Each source is parsed once, however many processes import it, and beyond the bounds code counts as unknown."""
+    parsed = []
+    monkeypatch.setattr(programs, "read_source", lambda path, text: parsed.append(path) or read_source(path, text))
+    n = 600
+    files = {f"code/m{i}.py": "".join(f"import m{j}\n" for j in range(0, n, 10)) for i in range(n)}
+    processes = [make_process(f"python code/m{i % n}.py", at=6 + i / 1000, pid=i) for i in range(3_000)]
+    evidence = make_evidence(revisions=[make_revision(files)], processes=processes, mode=Mode.RL_ONLY)
+    mode = analyse(evidence).mode
+    assert len(parsed) == len(set(parsed)) == n
+    assert len(programs.codes_that_ran(evidence)) == n, "one code for all processes of a script"
+    assert mode.verdict is Verdict.UNKNOWN, "600 scripts that import each other are more than is followed"
+
+
+def test_more_code_than_is_read_counts_as_unknown():
+    files = {f"code/m{i:03}.py": f"x = {i}\n" + "#" * 190_000 for i in range(30)}
+    processes = [make_process(f"python code/m{i:03}.py", at=6 + i, pid=i) for i in range(30)]
+    ran = ran_programs(make_evidence(revisions=[make_revision(files)], processes=processes))
+    assert not ran[0].is_unknown and ran[-1].is_unknown
+    assert "was not read" in ran[-1].code.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.backward()\n" + ("y=" + "*".join("a" * 90) + "\n") * 1000,
+        ("print(" * 90 + "1" + ")" * 90 + "\n") * 290,
+        "f'" + "{a}" * 60_000 + "'",
+    ],
+    ids=["products", "calls", "f-string"],
+)
+def test_a_source_that_is_made_to_take_long_is_left_with_a_reason(text):
+    assert read_source("code/a.py", text[:200_000]).problem is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "is_unknown"),
+    [
+        ("python /tmp/sft.py", {}, True),
+        ("python -m mine.sft", {}, True),
+        ("python -", {}, True),
+        ("python", {}, True),
+        ("bash", {"exe": "/usr/bin/python3.11"}, True),
+        ("/tmp/trainer", {"exe": "/tmp/trainer"}, True),
+        ("python /tmp/sft.py", {"cpu_s": 1.0}, False),
+        ("python -m pip list", {}, False),
+        ("python /opt/agent/bin/mini", {}, False),
+        ("python code/grpo.py", {}, False),
+        ("bash", {"exe": "/usr/bin/bash"}, False),
+        ("python /agent/main.py", {}, True),
+    ],
+)
+def test_a_program_that_may_have_trained_without_recorded_text_is_unknown(command, changes, is_unknown):
+    revision = make_revision({"code/grpo.py": "print(1)"})
+    process = make_process(command, **changes)
+    ran = ran_programs(make_evidence(revisions=[revision], processes=[process], agent_files={}))
+    assert any(program.is_unknown for program in ran) is is_unknown

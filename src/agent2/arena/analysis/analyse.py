@@ -8,12 +8,14 @@ from agent2.arena.analysis.failures import failures_of
 from agent2.arena.analysis.integrity import integrity_verdict
 from agent2.arena.analysis.mode import mode_finding
 from agent2.arena.analysis.process import process_metrics, revision_changes
-from agent2.arena.analysis.programs import written_sources
+from agent2.arena.analysis.programs import last_sources
 from agent2.arena.analysis.result import efficiency_of, result_of
 from agent2.arena.analysis.route import submission_routes, trial_route
 from agent2.arena.analysis.stages import stage_verdicts
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, IntegrityVerdict, ModeFinding, Verdict
 from agent2.arena.evidence import LlmRecord, TrialEvidence
+
+MAX_UNREAD_TOLD = 10
 
 
 def analyse(evidence: TrialEvidence) -> Analysis:
@@ -60,10 +62,11 @@ def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVe
         yield f"Mode {mode.mode.value}: {mode.reason}."
     yield from _llm_warnings(evidence.llm)
     yield from evidence.warnings
-    for revision in evidence.revisions[-1:]:
-        for facts in written_sources(revision.files):
-            if facts.problem is not None:
-                yield f"{facts.path} {facts.problem}; the route is judged without it."
+    unread = [facts for facts in last_sources(evidence) if facts.problem is not None]
+    for facts in unread[:MAX_UNREAD_TOLD]:
+        yield f"{facts.path} {facts.problem}; the route is judged without it."
+    if len(unread) > MAX_UNREAD_TOLD:
+        yield f"{len(unread) - MAX_UNREAD_TOLD} more sources were not read; the route is judged without them."
 
 
 def _llm_warnings(llm: LlmRecord | None) -> Iterator[str]:

@@ -5,15 +5,17 @@ is multiplied with an advantage next to `backward()`, sampled answers are filter
 Comments, strings, docstrings, type annotations, imports without use and `if False:` blocks never count.
 
 Does NOT follow data across files, run anything, or see through `getattr`, `exec` and other detours; whether a
-source ran at all is told by `programs`.
+source ran at all is told by `programs`. Reading takes a bounded number of steps, whatever the text is; keep the facts,
+for they are read anew at each call.
 """
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from itertools import islice
 
 MAX_SOURCE_CHARACTERS = 200_000
 
@@ -105,6 +107,33 @@ _LOGPROB = re.compile(r"log_?p(rob|s\b|_|$)|^ratios?$", re.IGNORECASE)
 _ADVANTAGE = re.compile(r"^adv|advantage|reward|^returns?$", re.IGNORECASE)
 _LOADERS = frozenset({"import_module", "__import__", "run_path", "run_module"})
 _SUBTREE_NODES = 400
+MAX_STEPS = 250_000
+"""Nodes looked at in one source, each time counted; 5,000 lines of real code take some 100,000."""
+MAX_BRACES = 20_000
+"""In one source. Python 3.11 takes quadratic time over an f-string: 5 s for 60,000."""
+
+
+class _TooIntricate(Exception):
+    """A source takes more steps than any real one."""
+
+
+class _Steps:
+    """Counts the nodes that are looked at more than once."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+
+    def walk(self, node: ast.AST, most: int = MAX_STEPS) -> Iterator[ast.AST]:
+        """The node and what is below it, `most` nodes at most. Raises _TooIntricate when all steps are used up."""
+        return self.counted(islice(ast.walk(node), most))
+
+    def counted(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+        """The nodes. Raises _TooIntricate when all steps are used up."""
+        for node in nodes:
+            self._left -= 1
+            if self._left < 0:
+                raise _TooIntricate
+            yield node
 
 
 def words_of(identifier: str) -> list[str]:
@@ -117,18 +146,29 @@ def algorithm_in(identifier: str) -> Algorithm | None:
     return next((ALGORITHM_WORDS[word] for word in words_of(identifier) if word in ALGORITHM_WORDS), None)
 
 
-@lru_cache(maxsize=512)
 def read_source(path: str, text: str) -> SourceFacts:
     """The facts of one Python source; a source that cannot be parsed has a `problem` and no signals."""
     nothing = SourceFacts(path, (), frozenset(), frozenset(), ())
     if len(text) > MAX_SOURCE_CHARACTERS:
         return _with_problem(nothing, f"has {len(text)} characters, {MAX_SOURCE_CHARACTERS} are read at most")
+    if text.count("{") > MAX_BRACES:
+        return _with_problem(nothing, f"has more than {MAX_BRACES} braces")
+    steps = _Steps()
     try:
-        nodes = _without_printed(list(_live_nodes(ast.parse(text))))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in an agent's text are no news of ours
+            nodes = _without_printed(list(steps.counted(_live_nodes(ast.parse(text)))), steps)
+        aliases = _aliases(nodes)
+        signals = [
+            *_trainer_signals(nodes, aliases),
+            *_policy_gradients(nodes, steps),
+            *_supervised(nodes),
+            *_rejection(nodes, steps),
+        ]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # hostile text may be all of these
         return _with_problem(nothing, f"is no readable Python ({type(error).__name__})")
-    aliases = _aliases(nodes)
-    signals = [*_trainer_signals(nodes, aliases), *_policy_gradients(nodes), *_supervised(nodes), *_rejection(nodes)]
+    except _TooIntricate:
+        return _with_problem(nothing, f"takes more than {MAX_STEPS} steps to read")
     specific = [signal for signal in signals if not signal.is_generic]
     return SourceFacts(
         path=path,
@@ -220,12 +260,10 @@ def _trainer_signals(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterat
                 yield CodeSignal(algorithm, node.lineno, f"calls {original}")
 
 
-def _subtree_names(node: ast.AST) -> set[str]:
+def _subtree_names(node: ast.AST, steps: _Steps) -> set[str]:
     """Names, attributes and string keys in a subtree, as far as a bounded walk gets."""
     found = set()
-    for seen, child in enumerate(ast.walk(node)):
-        if seen >= _SUBTREE_NODES:
-            break
+    for child in steps.walk(node, _SUBTREE_NODES):
         if isinstance(child, ast.Subscript) and isinstance(child.slice, ast.Constant):
             found.add(str(child.slice.value))
         found.add(_name(child))
@@ -236,13 +274,13 @@ def _calls(nodes: list[ast.AST], *names: str) -> list[ast.Call]:
     return [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) in names]
 
 
-def _policy_gradients(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
+def _policy_gradients(nodes: list[ast.AST], steps: _Steps) -> Iterator[CodeSignal]:
     if not _calls(nodes, "backward"):
         return
     for node in nodes:
         if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
             continue
-        left, right = _subtree_names(node.left), _subtree_names(node.right)
+        left, right = _subtree_names(node.left, steps), _subtree_names(node.right, steps)
         for one, other in ((left, right), (right, left)):
             if any(map(_LOGPROB.search, one)) and any(map(_ADVANTAGE.search, other)):
                 yield CodeSignal(
@@ -266,44 +304,45 @@ def _supervised(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
             return
 
 
-def _rejection(nodes: list[ast.AST]) -> Iterator[CodeSignal]:
+def _rejection(nodes: list[ast.AST], steps: _Steps) -> Iterator[CodeSignal]:
     """Sampled answers kept by a check, where the kept list is what training gets."""
     if not _calls(nodes, "generate", "sample", "complete"):
         return
-    kept = _kept_after_check(nodes)
+    kept = _kept_after_check(nodes, steps)
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         name = _name(node.func)
         if not (name in KNOWN_CALLS or name in {"from_list", "from_dict", "from_generator"}):
             continue
-        used = {n for value in [*node.args, *(k.value for k in node.keywords)] for n in _subtree_names(value)} & kept
+        values = [*node.args, *(keyword.value for keyword in node.keywords)]
+        used = {name for value in values for name in _subtree_names(value, steps)} & kept
         if used:
             what = f"{name} gets {sorted(used)[0]!r}, sampled answers that passed a check"
             yield CodeSignal(ALGORITHM_WORDS["rejection"], node.lineno, what)
 
 
-def _kept_after_check(nodes: list[ast.AST]) -> set[str]:
+def _kept_after_check(nodes: list[ast.AST], steps: _Steps) -> set[str]:
     """Names of lists that get something only after a check."""
     kept: set[str] = set()
     for node in nodes:
-        if isinstance(node, ast.If) and _is_check(node.test):
-            kept.update(_appended_to(node.body))
+        if isinstance(node, ast.If) and _is_check(node.test, steps):
+            kept.update(_appended_to(node.body, steps))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.ListComp):
             tests = [test for part in node.value.generators for test in part.ifs]
-            if any(map(_is_check, tests)):
+            if any(_is_check(test, steps) for test in tests):
                 kept.update(_name(target) for target in node.targets)
     return kept - {""}
 
 
-def _appended_to(body: list[ast.stmt]) -> Iterator[str]:
-    for inner in (child for statement in body for child in ast.walk(statement)):
+def _appended_to(body: list[ast.stmt], steps: _Steps) -> Iterator[str]:
+    for inner in (child for statement in body for child in steps.walk(statement)):
         if isinstance(inner, ast.Call) and _name(inner.func) in {"append", "extend", "add"}:
             yield _name(inner.func.value) if isinstance(inner.func, ast.Attribute) else ""
 
 
-def _is_check(test: ast.AST) -> bool:
-    return any(_CHECK_WORDS & set(words_of(name)) for name in _subtree_names(test))
+def _is_check(test: ast.AST, steps: _Steps) -> bool:
+    return any(_CHECK_WORDS & set(words_of(name)) for name in _subtree_names(test, steps))
 
 
 def _imports(nodes: list[ast.AST]) -> frozenset[str]:
@@ -321,13 +360,13 @@ def _imports(nodes: list[ast.AST]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _without_printed(nodes: list[ast.AST]) -> list[ast.AST]:
+def _without_printed(nodes: list[ast.AST], steps: _Steps) -> list[ast.AST]:
     """The nodes without texts that are only printed or logged."""
     printed = {
         id(child)
         for call in _calls(nodes, *_PRINTING)
         for value in call.args
-        for child in ast.walk(value)
+        for child in steps.walk(value)
         if isinstance(child, ast.Constant)
     }
     return [node for node in nodes if id(node) not in printed]

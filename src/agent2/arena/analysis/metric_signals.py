@@ -3,7 +3,9 @@
 Logs are written by the agent's programs: they show what those programs report, not that weights changed.
 """
 
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,22 +32,47 @@ class LoggedTraining:
     """The metrics that say so."""
 
 
+class TrainingLogs:
+    """The training logs of a trial, read once; `until` then takes as many steps as there are files and metrics."""
+
+    def __init__(self, metrics: Sequence[MetricPoint]) -> None:
+        self._times: dict[str, list[float]] = {}
+        self._first_seen: dict[str, dict[Method, dict[str, float]]] = {}
+        methods: dict[str, Method | None] = {}
+        for point in sorted(metrics, key=lambda point: point.t):
+            self._times.setdefault(point.file, []).append(point.t)
+            by_method = self._first_seen.setdefault(point.file, {})
+            for key in point.values:
+                if key not in methods:
+                    methods[key] = _method_of(key)
+                method = methods[key]
+                if method is not None:
+                    by_method.setdefault(method, {}).setdefault(key, point.t)
+
+    def until(self, t: float) -> tuple[LoggedTraining, ...]:
+        """What the lines up to a moment show, one method a file, in the order of the files' first lines."""
+        found = []
+        for file, times in self._times.items():
+            n_points = bisect_right(times, t)
+            for method in (Method.PREFERENCE, Method.RL, Method.SFT):
+                seen = self._first_seen[file].get(method, {})
+                keys = sorted(key for key, first in seen.items() if first <= t)
+                if keys:
+                    found.append(LoggedTraining(file, method, times[0], n_points, tuple(keys[:6])))
+                    break
+        return tuple(sorted(found, key=lambda log: (log.first_t, log.file)))
+
+
+def _method_of(key: str) -> Method | None:
+    """What a metric of this name shows."""
+    patterns = ((Method.PREFERENCE, _PREFERENCE), (Method.RL, _RL), (Method.SFT, _LOSS))
+    return next((method for method, pattern in patterns if pattern.search(key)), None)
+
+
 def logged_training(metrics: Sequence[MetricPoint], until: float | None = None) -> tuple[LoggedTraining, ...]:
     """The methods that training logs show, one a file, in the order of their first line.
 
     until: only lines written up to then (Unix seconds). A log with a loss alone counts as supervised; one with
     no metric of training is left out.
     """
-    by_file: dict[str, list[MetricPoint]] = {}
-    for point in metrics:
-        if until is None or point.t <= until:
-            by_file.setdefault(point.file, []).append(point)
-    found = []
-    for file, points in by_file.items():
-        keys = sorted({key for point in points for key in point.values})
-        for method, pattern in ((Method.PREFERENCE, _PREFERENCE), (Method.RL, _RL), (Method.SFT, _LOSS)):
-            matching = tuple(key for key in keys if pattern.search(key))
-            if matching:
-                found.append(LoggedTraining(file, method, min(p.t for p in points), len(points), matching[:6]))
-                break
-    return tuple(sorted(found, key=lambda log: (log.first_t, log.file)))
+    return TrainingLogs(metrics).until(math.inf if until is None else until)

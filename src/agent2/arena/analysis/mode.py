@@ -8,7 +8,7 @@ online cannot be told from the outside and is not judged.
 from collections.abc import Iterator, Sequence
 
 from agent2.arena.analysis.code_signals import ALGORITHM_WORDS, HAND_WRITTEN, Method
-from agent2.arena.analysis.route import training_steps
+from agent2.arena.analysis.route import training_steps, unknown_programs
 from agent2.arena.analysis.verdicts import Certainty, EvidenceLine, ModeFinding, Route, SubmissionRoute, Verdict
 from agent2.arena.assignment import Mode
 from agent2.arena.evidence import TrialEvidence
@@ -35,6 +35,15 @@ def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> 
         labels = ", ".join(dict.fromkeys(route.finding.label for route in proven))
         lines = tuple(line for route in proven for line in route.finding.evidence)[:MAX_EVIDENCE]
         return ModeFinding(mode, Verdict.FAIL, f"the rule was broken: submission {numbers} was made by {labels}", lines)
+    unknown = unknown_programs(evidence)
+    if unknown and routes:
+        lines = tuple(program.line for program in sorted(unknown, key=lambda program: -program.cpu_s))[:MAX_EVIDENCE]
+        n = len(unknown)
+        reason = (
+            "it cannot be told whether the rule was kept: what "
+            f"{'a program' if n == 1 else f'{n} programs'} did that ran long enough to train was not recorded"
+        )
+        return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
     unseen = [route.number for route in routes if route.finding.route is Route.UNKNOWN]
     if broken or unseen:
         numbers = ", ".join(str(number) for number in sorted({*unseen, *(route.number for route in broken)}))

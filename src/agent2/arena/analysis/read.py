@@ -32,7 +32,7 @@ from agent2.arena.evidence import (
     TrialEvidence,
 )
 from agent2.arena.paths import TrialPaths
-from agent2.arena.recorder.revision_files import revision_files
+from agent2.arena.recorder.revision_files import RevisionReader
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import ConfigError
@@ -207,20 +207,28 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     if rows and paths.revisions_git.is_dir():
         repository = Repo(str(paths.revisions_git))
         try:
-            texts: dict[bytes, str] = {}
-            for row in rows:
-                files = revision_files(repository, row["id"], texts)
+            reader = RevisionReader(repository)
+            # those of submissions and the last one first: they are needed most
+            by_need = sorted(rows[:-1], key=lambda row: row.get("submission") is None)
+            for row in [*rows[-1:], *by_need]:
+                files = reader.files(row["id"])
                 if files is None:
                     n_bad += 1
                     continue
                 found.append(Revision(float(row["t"]), row["id"], row.get("submission"), files))
+            n_bad -= reader.n_left_out
+            if reader.n_left_out:
+                warnings.append(
+                    f"events/revisions.jsonl: {reader.n_left_out} of {len(rows)} revisions were not read: they hold "
+                    "more files or text than is read for a report."
+                )
         finally:
             repository.close()
     else:
         n_bad += len(rows)
     if n_bad:
         warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
-    return tuple(found)
+    return tuple(sorted(found, key=lambda revision: revision.t))
 
 
 def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:

@@ -8,17 +8,32 @@ else. When several programs trained before a submission, an earlier one counts o
 path that the earlier one used too.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from agent2.arena.analysis.code_signals import Algorithm, Method, SourceFacts
-from agent2.arena.analysis.metric_signals import LoggedTraining, logged_training
+from agent2.arena.analysis.code_signals import Algorithm, Method
+from agent2.arena.analysis.metric_signals import LoggedTraining, TrainingLogs
 from agent2.arena.analysis.process import best_submission
-from agent2.arena.analysis.programs import Program, ran_programs, revision_at, written_sources
+from agent2.arena.analysis.programs import (
+    MAX_PATHS,
+    Code,
+    Program,
+    codes_that_ran,
+    ran_programs,
+    revision_at,
+    source_steps,
+    sources_of,
+)
 from agent2.arena.analysis.verdicts import Certainty, EvidenceLine, Route, RouteFinding, SubmissionRoute
-from agent2.arena.evidence import SubmissionRecord, TrialEvidence
+from agent2.arena.evidence import SubmissionRecord, SubmissionState, TrialEvidence
 
 MAX_EVIDENCE = 8
+MAX_REFUSED = 20
+"""Submissions whose route is told although they were refused."""
+MAX_CHAIN = 20
+"""Programs that one checkpoint is said to build on."""
 _GENERIC_PATHS = frozenset({"output", "model", "data", "code", "workspace", "checkpoints", "logs", "log", "final", ""})
 _FILE_ENDINGS = (".py", ".json", ".jsonl", ".txt", ".yaml", ".safetensors", ".log")
 
@@ -33,13 +48,16 @@ class _Step:
 
 
 def submission_routes(evidence: TrialEvidence) -> tuple[SubmissionRoute, ...]:
-    """The route of every submission, whatever became of it."""
-    programs = ran_programs(evidence)
+    """The route of every submission that was taken, and of the last `MAX_REFUSED` that were refused."""
+    history = _History(evidence)
     ordered = sorted(evidence.submissions, key=lambda submission: submission.number)
     before = [float("-inf"), *(submission.received_at for submission in ordered)]
+    refused = [s.number for s in ordered if s.state is SubmissionState.REJECTED]
+    left_out = set(refused[:-MAX_REFUSED])
     return tuple(
-        SubmissionRoute(submission.number, _submission_route(submission, since, evidence, programs))
+        SubmissionRoute(submission.number, history.route(submission, since))
         for submission, since in zip(ordered, before, strict=False)
+        if submission.number not in left_out
     )
 
 
@@ -63,63 +81,119 @@ def training_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
 
 def training_steps(evidence: TrialEvidence) -> list[tuple[Algorithm, EvidenceLine]]:
     """Every training method in every program that ran, handed in or not."""
-    return [step for program in ran_programs(evidence) for step in _algorithms(program)]
+    named = [step for program in ran_programs(evidence) if not program.code.steps for step in _algorithms(program)]
+    return [step for code in codes_that_ran(evidence) for step in code.steps] + named
 
 
-def _submission_route(
-    submission: SubmissionRecord, since: float, evidence: TrialEvidence, programs: Sequence[Program]
-) -> RouteFinding:
-    if submission.is_base_copy:
-        line = EvidenceLine(f"submission {submission.number}", f"weights digest {submission.weights_digest}")
-        reason = "its weights have the base model's digest"
-        return RouteFinding(Route.COPY, (), Certainty.OBSERVED, reason, (line,))
-    training = [p for p in programs if p.first_seen <= submission.received_at and _algorithms(p)]
-    logs = logged_training(evidence.metrics, until=submission.received_at)
-    if training:
-        steps = _ran_steps(_ancestry(training, since, evidence), logs)
-    elif logs:
-        steps = [_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs]
-    else:
-        steps = _written_steps(submission, evidence)
-    return _finding(steps)
+def unknown_programs(evidence: TrialEvidence) -> tuple[Program, ...]:
+    """Programs that may have trained and whose text was not recorded in full."""
+    return tuple(program for program in ran_programs(evidence) if program.is_unknown)
 
 
-def _algorithms(program: Program) -> list[tuple[Algorithm, EvidenceLine]]:
-    """What a program trains with, in the order of its sources; its name counts only if nothing else does."""
-    found = _source_algorithms(program.sources)
-    if not found and program.named is not None:
-        command = " ".join(program.command)[:200]
-        found = [(program.named, EvidenceLine(f"process {program.pid}", f"named on the command line: {command}"))]
-    return found
+class _History:
+    """What trained in a trial, in order; each question about one submission takes few steps."""
+
+    def __init__(self, evidence: TrialEvidence) -> None:
+        self._evidence = evidence
+        self._training = sorted(training_programs(evidence), key=lambda program: program.first_seen)
+        self._starts = [program.first_seen for program in self._training]
+        self._latest_end = list(accumulate((program.last_seen for program in self._training), max))
+        self._unknown = sorted(unknown_programs(evidence), key=lambda program: program.first_seen)
+        self._logs = TrainingLogs(evidence.metrics)
+        self._folders = _known_folders(evidence)
+        self._paths_of: dict[Code, frozenset[str]] = {}
+        self._parents: dict[int, int | None] = {}
+        self._users: dict[str, list[int]] = {}
+        for place, program in enumerate(self._training):
+            for path in self._paths(program):
+                self._users.setdefault(path, []).append(place)
+
+    def route(self, submission: SubmissionRecord, since: float) -> RouteFinding:
+        """How a submission was made. since: when the one before it was received."""
+        if submission.is_base_copy:
+            line = EvidenceLine(f"submission {submission.number}", f"weights digest {submission.weights_digest}")
+            reason = "its weights have the base model's digest"
+            return RouteFinding(Route.COPY, (), Certainty.OBSERVED, reason, (line,))
+        until = submission.received_at
+        n_before = bisect_right(self._starts, until)
+        logs = self._logs.until(until)
+        if n_before:
+            found = _finding(_ran_steps(self._ancestry(n_before, since), logs))
+        elif logs:
+            found = _finding([_log_step(log, Algorithm(log.method, log.method.value.upper())) for log in logs])
+        else:
+            found = _finding(_written_steps(submission, self._evidence))
+        unknown = [program for program in self._unknown if program.first_seen <= until]
+        return _with_doubt(found, unknown, has_program=n_before > 0) if unknown else found
+
+    def _ancestry(self, n_before: int, since: float) -> list[Program]:
+        """The program that made the checkpoint and the earlier ones that it builds on, oldest first.
+
+        n_before: programs that had started by then.
+        """
+        place = n_before - 1
+        if self._latest_end[place] >= since:
+            while self._training[place].last_seen < since:
+                place -= 1
+        chain = [place]
+        while len(chain) < MAX_CHAIN and (earlier := self._parent(chain[0])) is not None:
+            chain.insert(0, earlier)
+        return [self._training[place] for place in chain]
+
+    def _parent(self, place: int) -> int | None:
+        """The last program that started before another one and names one of its checkpoint paths."""
+        if place not in self._parents:
+            self._parents[place] = self._find_parent(place)
+        return self._parents[place]
+
+    def _find_parent(self, place: int) -> int | None:
+        starts_before = bisect_left(self._starts, self._starts[place])
+        found = -1
+        for path in self._paths(self._training[place]):
+            users = self._users[path]
+            at = bisect_left(users, starts_before)
+            found = max(found, users[at - 1] if at else -1)
+        return found if found >= 0 else None
+
+    def _paths(self, program: Program) -> frozenset[str]:
+        """Checkpoint paths that a program names: with a slash, or a folder that a log or submission is in."""
+        if program.code not in self._paths_of:
+            self._paths_of[program.code] = self._checkpoint_paths(program.code.strings)
+        return self._paths_of[program.code] | self._checkpoint_paths(program.command[1:])
+
+    def _checkpoint_paths(self, texts: Iterable[str]) -> frozenset[str]:
+        paths = (text for text in texts if text.strip("/") in self._folders or _is_checkpoint_path(text))
+        return frozenset(sorted(paths)[:MAX_PATHS])
 
 
-def _source_algorithms(sources: Iterable[SourceFacts]) -> list[tuple[Algorithm, EvidenceLine]]:
-    return [
-        (signal.algorithm, EvidenceLine(f"{facts.path}:{signal.line}", signal.what))
-        for facts in sources
-        for signal in facts.signals
-    ]
-
-
-def _ancestry(training: Sequence[Program], since: float, evidence: TrialEvidence) -> list[Program]:
-    """The program that made the checkpoint and the earlier ones that it builds on, oldest first."""
-    recent = [program for program in training if program.last_seen >= since] or list(training)
-    maker = max(recent, key=lambda program: (program.first_seen, program.last_seen))
-    chain = [maker]
-    for program in sorted(training, key=lambda program: -program.first_seen):
-        is_earlier = program.first_seen < chain[0].first_seen
-        if is_earlier and _algorithms(program) and _shared_paths(program, chain[0], evidence):
-            chain.insert(0, program)
-    return chain
-
-
-def _shared_paths(one: Program, other: Program, evidence: TrialEvidence) -> set[str]:
-    """Checkpoint paths that both programs name: with a slash, or a folder that a log or submission lies in."""
-    folders = {part for point in evidence.metrics for part in point.file.split("/")[:-1]}
+def _known_folders(evidence: TrialEvidence) -> set[str]:
+    """Names of folders that a log or submission is in."""
+    folders = {part for file in {point.file for point in evidence.metrics} for part in file.split("/")[:-1]}
     folders |= {submission.model_path.rstrip("/").rpartition("/")[2] for submission in evidence.submissions}
-    known = folders - _GENERIC_PATHS
-    shared = one.strings & other.strings
-    return {text for text in shared if text.strip("/") in known or _is_checkpoint_path(text)}
+    return folders - _GENERIC_PATHS
+
+
+def _with_doubt(found: RouteFinding, unknown: Sequence[Program], *, has_program: bool) -> RouteFinding:
+    """A finding beside which a program ran that may have made the checkpoint, and whose text nobody has."""
+    longest = max(unknown, key=lambda program: program.cpu_s)
+    n_more = len(unknown) - 1
+    others = f" and {n_more} more" if n_more else ""
+    doubt = f"{longest.name[:200]!r}{others} ran too, and what it does was not recorded"
+    lines = (*found.evidence[: MAX_EVIDENCE - 1], longest.line)
+    if has_program:
+        return replace(found, reason=f"{found.reason}; {doubt}", evidence=lines)
+    if found.route is Route.UNKNOWN:
+        return replace(found, reason=doubt, evidence=lines)
+    reason = f"{doubt}; any program can write such a log, and code that did not run made nothing"
+    return replace(found, certainty=Certainty.NONE, reason=reason, evidence=lines)
+
+
+def _algorithms(program: Program) -> Sequence[tuple[Algorithm, EvidenceLine]]:
+    """What a program trains with, in the order of its sources; its name counts only if nothing else does."""
+    if program.code.steps or program.named is None:
+        return program.code.steps
+    command = " ".join(program.command)[:200]
+    return [(program.named, EvidenceLine(f"process {program.pid}", f"named on the command line: {command}"))]
 
 
 def _is_checkpoint_path(text: str) -> bool:
@@ -142,7 +216,7 @@ def _ran_steps(programs: Sequence[Program], logs: Sequence[LoggedTraining]) -> l
         for algorithm, line in chosen:
             is_logged = _log_method(algorithm) in logged
             steps.append(_Step(algorithm, Certainty.OBSERVED if is_logged else Certainty.RAN, line))
-        steps.append(_Step(chosen[0][0], steps[-1].certainty, _process_line(program)))
+        steps.append(_Step(chosen[0][0], steps[-1].certainty, program.line))
     methods = {_log_method(step.algorithm) for step in steps}
     steps.extend(_log_step(log, _same_method(steps, method)) for method, log in logged.items() if method in methods)
     missing = [log for method, log in logged.items() if method not in methods and not (methods & logged.keys())]
@@ -164,16 +238,11 @@ def _log_step(log: LoggedTraining, algorithm: Algorithm) -> _Step:
     return _Step(algorithm, Certainty.OBSERVED, EvidenceLine(log.file, text))
 
 
-def _process_line(program: Program) -> EvidenceLine:
-    seconds = program.last_seen - program.first_seen
-    return EvidenceLine(f"process {program.pid}", f"ran {seconds:.0f} s: {' '.join(program.command)[:200]}")
-
-
 def _written_steps(submission: SubmissionRecord, evidence: TrialEvidence) -> list[_Step]:
     by_id = {revision.id: revision for revision in evidence.revisions}
     revision = by_id.get(submission.revision or "") or revision_at(evidence.revisions, submission.received_at)
-    sources = written_sources(revision.files) if revision is not None else ()
-    return [_Step(algorithm, Certainty.CODE_ONLY, line) for algorithm, line in _source_algorithms(sources)]
+    sources = sources_of(revision, evidence) if revision is not None else ()
+    return [_Step(algorithm, Certainty.CODE_ONLY, line) for algorithm, line in source_steps(sources)]
 
 
 def _finding(steps: Sequence[_Step]) -> RouteFinding:
@@ -182,7 +251,7 @@ def _finding(steps: Sequence[_Step]) -> RouteFinding:
     methods = list(dict.fromkeys(step.algorithm.method for step in steps))
     names = tuple(dict.fromkeys(step.algorithm.name for step in steps))
     route = _combine(methods)
-    weakest = {step.algorithm.method: _best_certainty(steps, step.algorithm.method) for step in steps}
+    weakest = {method: _best_certainty(steps, method) for method in methods}
     order = [Certainty.CODE_ONLY, Certainty.RAN, Certainty.OBSERVED]
     certainty = min(weakest.values(), key=order.index)
     reason = {

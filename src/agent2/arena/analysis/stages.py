@@ -4,11 +4,13 @@ Each stage is judged from records of its own, so that a good idea badly run and 
 different. No stage looks at how large the gain was; that is the result's and the criteria's business.
 """
 
+from collections.abc import Sequence
+
 from agent2.arena.analysis.code_signals import SourceFacts
 from agent2.arena.analysis.design import PARTS, PipelineDesign, read_design
 from agent2.arena.analysis.evaluations import checked_submissions
 from agent2.arena.analysis.process import scored_submissions
-from agent2.arena.analysis.programs import ran_programs, written_sources
+from agent2.arena.analysis.programs import codes_that_ran, last_sources, ran_programs, written_sources
 from agent2.arena.analysis.route import training_programs
 from agent2.arena.analysis.verdicts import (
     Certainty,
@@ -123,12 +125,12 @@ def _departures(design: PipelineDesign, evidence: TrialEvidence, route: RouteFin
 def _implementation(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failure, ...]) -> StageVerdict:
     stage = Stage.IMPLEMENTATION
     programs = training_programs(evidence)
-    written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
+    written = last_sources(evidence)
     own = written_sources(evidence.agent_files)
     coded = any(facts.signals for facts in (*written, *own)) or bool(programs)
     lines = tuple(
         EvidenceLine(f"{facts.path}:{signal.line}", signal.what)
-        for facts in [*(source for program in programs for source in program.sources), *written]
+        for facts in [*(source for code in codes_that_ran(evidence) if code.steps for source in code.sources), *written]
         for signal in facts.signals
     )
     lines = tuple(dict.fromkeys(lines))[:MAX_EVIDENCE]
@@ -187,7 +189,7 @@ def _execution(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Fai
 
 def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     stage = Stage.EVALUATION
-    ran = [facts for program in ran_programs(evidence) for facts in program.sources]
+    ran = [facts for code in codes_that_ran(evidence) for facts in code.sources]
     lines = _evaluation_lines(ran)
     checked = checked_submissions(evidence)
     numbers = [
@@ -223,8 +225,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     if has_hidden_text:
         return StageVerdict(stage, Verdict.UNKNOWN, "programs ran whose text was not recorded; they may have evaluated")
     n_scored = len(scored_submissions(evidence))
-    written = [facts for revision in evidence.revisions[-1:] for facts in written_sources(revision.files)]
-    unused = _evaluation_lines(written)
+    unused = _evaluation_lines(last_sources(evidence))
     if unused:
         reason = "evaluation code was written; nothing shows that it ran"
         return StageVerdict(stage, Verdict.PARTIAL, reason, tuple(unused)[:MAX_EVIDENCE])
@@ -239,5 +240,5 @@ def _as_text(value: JsonValue) -> str:
     return text[:300]
 
 
-def _evaluation_lines(sources: list[SourceFacts]) -> list[EvidenceLine]:
+def _evaluation_lines(sources: Sequence[SourceFacts]) -> list[EvidenceLine]:
     return [EvidenceLine(f"{facts.path}:{line}", what) for facts in sources for line, what in facts.evaluates]

@@ -70,6 +70,7 @@ class ProcessRecorder:
             last_seen=sample.last_seen,
             cpu_s=sample.cpu_s,
             max_rss_bytes=sample.max_rss_bytes,
+            exe=sample.exe,
         )
 
 
@@ -79,16 +80,26 @@ def _look(process: psutil.Process, before: ProcessSample | None, now: float) -> 
         command = _shortened(process.cmdline())
         times = process.cpu_times()
         rss = process.memory_info().rss
+        exe = _exe(process)
     cpu_s = times.user + times.system
     if before is None:
-        return ProcessSample(process.pid, command, now, now, cpu_s, rss)
+        return ProcessSample(process.pid, command, now, now, cpu_s, rss, exe)
     return replace(
         before,
         command=command or before.command,
         last_seen=now,
         cpu_s=max(cpu_s, before.cpu_s),
         max_rss_bytes=max(rss, before.max_rss_bytes),
+        exe=exe or before.exe,
     )
+
+
+def _exe(process: psutil.Process) -> str:
+    """The program file, as the process itself would see its path."""
+    try:
+        return _shortened([process.exe()])[0]
+    except (psutil.AccessDenied, OSError, IndexError):
+        return ""
 
 
 def _shortened(command: list[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ Those are left out because they carry times and say nothing about the agent's co
 
 import hashlib
 from collections.abc import Mapping
+from itertools import islice
 
 from dulwich.object_store import iter_tree_contents
 from dulwich.repo import Repo
@@ -26,6 +27,39 @@ CHECKPOINT_FILES = frozenset(
     }
 )
 """Written by libraries, not by the agent."""
+
+
+MAX_ENTRIES = 500_000
+"""Files of all revisions together that one reader lists, each revision counted anew."""
+MAX_TEXT = 256 * 2**20
+"""Bytes of distinct files that one reader decodes."""
+
+
+class RevisionReader:
+    """Reads the revisions of one trial, as far as `MAX_ENTRIES` and `MAX_TEXT` go."""
+
+    def __init__(self, repository: Repo) -> None:
+        self._repository = repository
+        self._texts: dict[bytes, str] = {}
+        self._known: dict[str, dict[str, str] | None] = {}
+        self._entries_left = MAX_ENTRIES
+        self._n_characters = 0
+        self.n_left_out = 0
+        """Revisions that were not read because there was too much before."""
+
+    def files(self, revision: str) -> dict[str, str] | None:
+        """Path -> text of one revision; None if the commit is not there or is left out."""
+        if revision in self._known:
+            return self._known[revision]
+        if self._entries_left < 0 or self._n_characters > MAX_TEXT:
+            self.n_left_out += 1
+            return None
+        n_texts = len(self._texts)
+        found = revision_files(self._repository, revision, self._texts)
+        self._entries_left -= len(found or ())
+        self._n_characters += sum(len(text) for text in islice(self._texts.values(), n_texts, None))
+        self._known[revision] = found
+        return found
 
 
 def revision_files(repository: Repo, revision: str, texts: dict[bytes, str]) -> dict[str, str] | None:
