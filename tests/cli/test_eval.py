@@ -2,15 +2,21 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+from agent2.arena.base_models import ensure_base_model
+from agent2.cards.reader import read_header
 from agent2.cli import main
 from agent2.evaluation.access_log import access_log
+from agent2.models.sources import PLAIN_DIGEST
 
 PLAYERS = """
 import os, time
@@ -181,3 +187,67 @@ def test_two_evaluations_do_not_write_one_folder(workplace):
 
 def _bytes(workplace, out, name):
     return (workplace / out / name).read_bytes()
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A copy of the packaged model in a folder of its own, changed as asked."""
+
+    def make(name, *, is_nan=False, has_template=True):
+        folder = tmp_path / name
+        shutil.copytree(ensure_base_model("tiny-mini"), folder)
+        if is_nan:
+            weights = load_file(folder / "model.safetensors")
+            broken = {key: torch.full_like(value, float("nan")) for key, value in weights.items()}
+            save_file(broken, folder / "model.safetensors", metadata={"format": "pt"})
+        if not has_template:
+            config = json.loads((folder / "tokenizer_config.json").read_text())
+            config.pop("chat_template", None)
+            (folder / "tokenizer_config.json").write_text(json.dumps(config))
+            (folder / "chat_template.jinja").unlink(missing_ok=True)
+        return str(folder)
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken_sides", [("checkpoint",), ("baseline",), ("checkpoint", "baseline")])
+def test_weights_that_are_no_numbers_are_insufficient_and_the_cause_is_told(agent2, tiny, broken_sides):
+    sides = [
+        word for side in ("checkpoint", "baseline") for word in (f"--{side}", tiny(side, is_nan=side in broken_sides))
+    ]
+    code, out, _ = agent2("eval", SUITE, *sides, *SMALL, "--out", "e")
+    assert code == 1
+    assert "release decision: insufficient" in out
+    for side in broken_sides:
+        assert f"{side} on mini_math" in " ".join(out.split())
+    assert "not all usable numbers" in " ".join(out.split())
+    again, told, _ = agent2("decide", "e/report.yaml", "--suite", SUITE)
+    assert again == 1 and "insufficient" in told  # kept in the report, not only in memory
+
+
+def test_nothing_solved_on_either_side_is_insufficient(agent2):
+    with open("players.py", "a") as players:
+        players.write("\ndef mute(messages):\n    return 'I cannot say.'\n\ndef silent(messages):\n    return ''\n")
+    code, out, _ = agent2(
+        "eval", SUITE, "--checkpoint", "scripted:players.py:mute", "--baseline", "scripted:players.py:silent", *SMALL,
+        "--out", "e",
+    )  # fmt: skip
+    assert code == 1 and "release decision: insufficient" in out
+    assert "0% on both sides" in out and "so no change can be shown" in " ".join(out.split())
+
+
+@pytest.mark.slow
+def test_a_model_without_a_chat_template_is_refused_at_the_start_and_played_plain_if_asked(agent2, tiny, workplace):
+    sides = ("--checkpoint", tiny("bare", has_template=False), "--baseline", tiny("whole"))
+    code, out, err = agent2("eval", SUITE, *sides, *SMALL, "--out", "e")
+    assert (code, out) == (2, "") and "bare: has no chat template" in err and "--plain" in err
+    assert not (workplace / "e").exists()
+    code, out, _ = agent2("eval", SUITE, *sides, *SMALL, "--plain", "--out", "plain")
+    assert "release decision:" in out
+    header = read_header(workplace / "plain" / "cards" / "checkpoint" / "mini_math-dev")
+    assert header.protocol.chat_template_digest == PLAIN_DIGEST
+    assert "plain format" in (workplace / "plain" / "report.md").read_text()
+    agent2("eval", SUITE, "--checkpoint", sides[3], "--baseline", sides[3], *SMALL, "--out", "chat")
+    other = read_header(workplace / "chat" / "cards" / "checkpoint" / "mini_math-dev")
+    assert other.protocol.digest != header.protocol.digest  # scores of the two formats are not compared

@@ -18,7 +18,7 @@ from agent2.arena.tasks import TaskSpec
 from agent2.cards.reader import read_summary
 from agent2.errors import NotEnoughData
 from agent2.evaluation.runner import EvaluationPlan, Progress, evaluate
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.models.hf import HfSampler
 from agent2.records import Benchmark, Split
 from agent2.stats.comparisons import ITEMS
@@ -41,6 +41,7 @@ def check_base(
     began = time.monotonic()
     exam = Exam(task, benchmark, installation.secret())
     base = inspect_checkpoint(ensure_base_model(model or task.base_model))
+    require_template(base)
     with tempfile.TemporaryDirectory(prefix="agent2-task-check-") as folder:
         card = Path(folder) / "noise"
         where = "from the card of a trial"

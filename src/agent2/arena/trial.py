@@ -56,7 +56,7 @@ from agent2.arena.scoring import (
 from agent2.arena.workspace import clear_unstarted, create_workspace
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
 
@@ -171,6 +171,7 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: Program) -> Iterator[_T
     exam = Exam(config.task, benchmark, installation.secret())
     steps("base model")
     base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
+    require_template(base)
     inside = _inside(sandbox, paths, base.path, agent)
     if is_unstarted:
         clear_unstarted(paths)

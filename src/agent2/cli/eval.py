@@ -39,6 +39,9 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         Path | None, typer.Option("--with", help="Report-shaped YAML with history, training, spot_check, ...")
     ] = None,
     dtype: Annotated[str, typer.Option(help="Of models in this process: float32, bfloat16, float16.")] = "float32",
+    plain: Annotated[
+        bool, typer.Option("--plain", help='Prompts as "User: ... Assistant:": for models without a chat template.')
+    ] = False,
     seed: Annotated[int, typer.Option(help="Draws derive from it.")] = 0,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Replace a value of the suite: a.b=value.")
@@ -62,7 +65,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     due, played = _member(EvaluationRole, role, "role"), _member(Split, split, "split") if split is not None else None
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES, "--dtype")
-    settings = LoadSettings(dtype=dtype, context_length=contract.protocol.context_length)
+    settings = LoadSettings(dtype=dtype, context_length=contract.protocol.context_length, is_plain=plain)
     with progress_bar() as steps:
         control, tested = told_apart(
             _source(baseline or contract.baseline, "--baseline", contract, settings, steps),

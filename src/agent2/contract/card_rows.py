@@ -15,7 +15,7 @@ from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import iter_rollouts
 from agent2.contract.rollout_numbers import MeasureRule, is_broken, is_left_out, nearest_view, number_of
-from agent2.errors import CardError
+from agent2.errors import CardError, Fault
 from agent2.records import ScoredRollout
 
 
@@ -41,6 +41,10 @@ class CardRows:
     """Measure -> why the card has no such number."""
     n_rollouts: int = 0
     n_clean: int = 0
+    n_model_faults: int = 0
+    """Rollouts that the model itself broke off: logits that are no numbers, a template that fails, no room."""
+    model_fault: str = ""
+    """Reason of the first of them."""
     labels: Counter[str] = field(default_factory=Counter)
     attempts: dict[str, list[float]] = field(default_factory=dict)
     """Item -> its counted scores in the order of its attempts; only where an item has several."""
@@ -65,6 +69,9 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
         broken = is_broken(record)
         score = None if broken else counted_value(record, card.header.reporting)
         found.n_clean += not broken
+        if record.rollout.fault is Fault.MODEL:
+            found.n_model_faults += 1
+            found.model_fault = found.model_fault or record.rollout.reason
         found.labels.update(set(record.score.labels))
         views.update(record.score.views)
         item = record.rollout.item_id

@@ -38,7 +38,7 @@ from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, GateState
 from agent2.contract.gates import GateSpec, ReleaseEvidenceGate, check_gates, needs_of
 from agent2.contract.improvement import lacking_improvement
-from agent2.contract.metrics import MetricSpec, primary_of
+from agent2.contract.metrics import Direction, MetricSpec, Unit, primary_of
 from agent2.contract.rules import evaluate_gates
 
 TOP_BADCASES = 3
@@ -179,6 +179,8 @@ def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], 
     if evidence.baseline is None:
         problems.append("no control group: neither report nor suite names a baseline; name one and evaluate it")
     problems += [f"incomparable: {clause}; evaluate both sides under one protocol" for clause in evidence.incomparable]
+    problems += [f"{sentence}; that is a broken checkpoint, not a low score: fix it" for sentence in evidence.broken]
+    problems += _at_the_floor(primary_of(metrics), evidence)
     if evidence.role == "candidate" and not evidence.private_evidence():
         problems.append("a release candidate without private evidence; evaluate test_private on both sides")
     needs = needs_of(gates)
@@ -188,6 +190,23 @@ def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], 
         if not is_absent and (found is None or not found.is_complete):
             problems += problems_of(metric, found, needs)
     return problems
+
+
+def _at_the_floor(primary: MetricSpec, evidence: Evidence) -> list[str]:
+    """Where neither side solves anything, nothing can be said of the change."""
+    if primary.unit is not Unit.RATE or primary.direction is not Direction.HIGHER:
+        return []
+    badcases = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
+    cause = f" (the checkpoint's rollouts: {badcases[0][1]} times {badcases[0][0]})" if badcases else ""
+    return [
+        f"{primary.name}: 0% on both sides{where}, so no change can be shown{cause}; find out why nothing is solved, "
+        "or take easier items"
+        for found, where in (
+            (evidence.metrics.get(primary.name), ""),
+            (evidence.private_metrics.get(primary.name), " of private items"),
+        )
+        if found is not None and found.is_complete and found.values() == (0.0, 0.0)
+    ]
 
 
 def _lacking_for_release(

@@ -27,6 +27,8 @@ from agent2.stats.comparisons import noise_band
 from agent2.stats.metrics import pass_at_k_by_item
 
 NOISE_SEED = 1
+MOST_MODEL_FAULTS = 0.2
+"""Share of a side's rollouts on one benchmark beyond which it is broken, not just bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,14 @@ def evidence_from_cards(
     """
     rules = {metric.name: parse_measure(metric.measure, f"metric {metric.name!r}") for metric in metrics}
     main = _Sides(metrics, rules, cards)
-    numbers, incomparable = main.numbers(skipped or {}), main.incomparable()
+    numbers, incomparable, broken = main.numbers(skipped or {}), main.incomparable(), main.broken()
     badcases = main.badcases()
     private_numbers: dict[str, MetricEvidence] = {}
     if private is not None:
         hidden = _Sides(metrics, rules, private)
         private_numbers = hidden.numbers(skipped or {})
         incomparable += hidden.incomparable()
+        broken += hidden.broken()
         badcases.update(hidden.badcases())
     return Evidence(
         checkpoint=main.name("checkpoint") or "",
@@ -69,6 +72,7 @@ def evidence_from_cards(
         declared_labels=main.declared_labels(),
         from_cards=True,
         incomparable=tuple(incomparable),
+        broken=tuple(dict.fromkeys(broken)),
     )
 
 
@@ -118,6 +122,16 @@ class _Sides:
         emitted = [declared(card.header.protocol.scorer) for card in self.new.values()]
         known = [found for found in emitted if found is not None]
         return frozenset().union(*(found.labels for found in known)) if len(known) == len(emitted) else None
+
+    def broken(self) -> list[str]:
+        """Sides whose rollouts on a benchmark ended in faults of the model more often than `MOST_MODEL_FAULTS`."""
+        return [
+            f"{side} on {benchmark}: {card.n_model_faults} of {card.n_rollouts} rollouts ended in a fault of the model "
+            f"({card.model_fault or 'no reason on the card'})"
+            for side, cards in (("checkpoint", self.new), ("baseline", self.old))
+            for benchmark, card in sorted(cards.items())
+            if card.n_model_faults > MOST_MODEL_FAULTS * card.n_rollouts
+        ]
 
     def incomparable(self) -> list[str]:
         """Fields in which the two cards of a benchmark differ."""

@@ -68,6 +68,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
         confirmed_actions=record.confirmed_actions,
         spot_check=_spot_check(record.spot_check),
         incomparable=tuple(record.incomparable),
+        broken=tuple(record.broken),
         notes=tuple(dict.fromkeys(notes)),
     )
 

@@ -147,6 +147,7 @@ class ReportRecord(BaseModel):
     confirmed_actions: dict[str, int] = Field(default_factory=dict)
     spot_check: SpotCheckRecord | None = None
     incomparable: list[str] = Field(default_factory=list)
+    broken: list[str] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     evaluation: Any = None
     """How the numbers came about, for readers; no rule looks at it."""

@@ -170,6 +170,8 @@ def _context(evidence: Evidence) -> dict[str, Any]:
         plain["spot_check"] = {"by": check.by, "n": check.n, "n_agree": check.n_agree, "note": check.note}
     if evidence.incomparable:
         plain["incomparable"] = list(evidence.incomparable)
+    if evidence.broken:
+        plain["broken"] = list(evidence.broken)
     return plain | ({"notes": list(evidence.notes)} if evidence.notes else {})
 
 

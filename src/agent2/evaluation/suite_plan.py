@@ -19,7 +19,7 @@ from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.access_log import Access, log_access
 from agent2.evaluation.runner import EvaluationPlan, Limits
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
-from agent2.models.sources import CheckpointSource
+from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of, emits_of
 
 
@@ -70,6 +70,8 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
 
     The access log has an entry for a request of private items when this returns or refuses.
     """
+    for source in request.sides.values():
+        require_chat_template(source, "add one to the tokenizer, or give --plain for both sides")
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
     emitted = {name: emits_of(benchmark.scorer()) for name, benchmark in installed.items()}
     check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")

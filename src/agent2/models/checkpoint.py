@@ -169,6 +169,15 @@ def template_digest(template: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def require_template(info: CheckpointInfo) -> None:
+    """Raise CheckpointError for a base model whose prompts cannot be rendered."""
+    if info.chat_template_digest == NO_CHAT_TEMPLATE:
+        raise CheckpointError(
+            f"{info.path}: the base model has no chat template, so no prompt can be made for it; set "
+            "tokenizer.chat_template and save the tokenizer again, or take an instruction-tuned base model"
+        )
+
+
 def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> None:
     """Raise CheckpointError, naming the first difference, unless both are the same kind of model.
 

@@ -72,15 +72,20 @@ class HfSampler:
         dtype: str = "float32",
         device: str = "cpu",
         context_length: int | None = None,
+        chat_template: str | None = None,
     ) -> None:
         """Load a checkpoint.
 
         max_batch: most requests that run at once. dtype: "float32", "bfloat16" or "float16". context_length: most
-        tokens of prompt and completion together, where that is less than the model's own limit.
+        tokens of prompt and completion together, where that is less than the model's own limit. chat_template:
+        used in place of the checkpoint's own.
         Raises CheckpointError if the checkpoint cannot be loaded or its architecture cannot be served.
         """
         model = load_model(checkpoint, dtype, device)
-        self._set_up(model, load_tokenizer(checkpoint), max_batch)
+        tokenizer = load_tokenizer(checkpoint)
+        if chat_template is not None:
+            tokenizer.chat_template = chat_template
+        self._set_up(model, tokenizer, max_batch)
         self._context: int = min(self._context, context_length or self._context)
         self._traced = TracedDecoder(model, self._cache)
         self._decode = self._traced.decode

@@ -22,13 +22,21 @@ from pathlib import Path
 from typing import cast
 
 from agent2.errors import CheckpointError, ConfigError
-from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
 from agent2.models.scripted import Reply, ScriptedSampler
 from agent2.models.served import Endpoint, ServedSampler, public_url
 from agent2.records import Sampler, digest_of
 
 BY_SERVER = "by the server"
 """Stands for a chat template that an endpoint renders with and does not show."""
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'].capitalize() }}: {{ message['content'] }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+"""For base models without a chat template: each message behind its role, a blank line between; the answer is drawn up
+to the model's own end or the limit."""
+PLAIN_DIGEST = f"plain-{template_digest(PLAIN_TEMPLATE)[:16]}"
+"""Stands for it in the protocol, so that scores in another format are not compared."""
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Loaded when a model is, since it brings torch."""
@@ -57,6 +65,8 @@ class LoadSettings:
     """Requests at once; None: 64 in this process, 16 to an endpoint."""
     context_length: int | None = None
     """Most tokens of prompt and completion together; None: the model's own limit."""
+    is_plain: bool = False
+    """Render the messages for models in this process in the plain format of `PLAIN_TEMPLATE`, not their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,12 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     return _hf(spec, folder, settings)
 
 
+def require_chat_template(source: CheckpointSource, how: str) -> None:
+    """Raise CheckpointError for a model that no message can be rendered for. how: what to do instead."""
+    if source.chat_template_digest == NO_CHAT_TEMPLATE:
+        raise CheckpointError(f"{source.spec}: has no chat template, so no prompt can be made for it; {how}")
+
+
 def told_apart(one: CheckpointSource, other: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
     """Both, with a part of their digests in their names if two different checkpoints have the same name."""
     if one.name != other.name or one.digest == other.digest:
@@ -111,18 +127,26 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         kind=SourceKind.HF,
         name=folder.resolve().name,
         digest=info.content_digest,
-        chat_template_digest=info.chat_template_digest,
+        chat_template_digest=PLAIN_DIGEST if settings.is_plain else info.chat_template_digest,
         dtype=settings.dtype,
         opener=lambda: _open_hf(folder, settings),
-        caveats=tuple(f"{folder.name}: {note}" for note in info.notes),
+        caveats=(*(f"{folder.name}: {note}" for note in info.notes), *_plain_words(folder, settings)),
     )
+
+
+def _plain_words(folder: Path, settings: LoadSettings) -> list[str]:
+    if not settings.is_plain:
+        return []
+    return [f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"]
 
 
 def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
     module = importlib.import_module(HF_SAMPLER[0])
     device = settings.device or ("cuda" if module.torch.cuda.is_available() else "cpu")
     sampler = getattr(module, HF_SAMPLER[1])
-    return cast(Sampler, sampler(folder, settings.max_in_flight or 64, settings.dtype, device, settings.context_length))
+    template = PLAIN_TEMPLATE if settings.is_plain else None
+    asked = (folder, settings.max_in_flight or 64, settings.dtype, device, settings.context_length, template)
+    return cast(Sampler, sampler(*asked))
 
 
 def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
