@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from agent2.evaluation.access_log import Access, access_log, log_access
+from agent2.evaluation.access_log import ARENA_ROLE, Access, access_log, log_access
 from agent2.integrity.access import access_check
 from agent2.integrity.finding import Effect
 
@@ -13,8 +13,8 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
 
 
-def ask(who, granted=True):
-    log_access(Access(granted, "test_private", "arena", "arithmetic", "d", who, "base", "/out"))
+def ask(who, granted=True, role="candidate"):
+    log_access(Access(granted, "test_private", role, "arithmetic", "d", who, "base", "/out"))
 
 
 def check(own="trial-1"):
@@ -33,6 +33,17 @@ def test_a_whole_chain_with_the_trials_own_entry_is_clean():
 def test_items_given_out_for_something_else_meanwhile_are_noted():
     ask("trial-1")
     ask("my-checkpoint")
+    assert check() == {"private items given out": Effect.NOTE}
+
+
+def test_other_trials_of_a_sweep_are_counted_and_not_held_against_this_one():
+    for trial in ("trial-1", "trial-2", "trial-3"):
+        ask(trial, role=ARENA_ROLE)
+    now = time.time()
+    found = access_check(access_log(), now - 60, now + 60, "trial-1")
+    assert found.findings == () and "2 of other trials that were scored meanwhile" in found.looked_at
+    ask("trial-1")  # a person who asks under a trial's name is no trial
+    ask("me")
     assert check() == {"private items given out": Effect.NOTE}
 
 

@@ -51,6 +51,17 @@ def test_short_items_that_only_the_hidden_set_has_void():
     assert findings(rows, SUMS, OTHER_SUMS, ["Calculate 1 + 1"]) == [(SHORT, Effect.VOID)]
 
 
+def test_a_short_item_met_by_chance_is_noted_and_several_are_flagged():
+    for n, effect in ((1, Effect.NOTE), (5, Effect.NOTE), (9, Effect.FLAG), (11, Effect.VOID)):
+        rows = [item.prompt for item in SUMS[:n]]
+        assert findings(rows, SUMS, OTHER_SUMS, ["Calculate 1 + 1"], with_retrieval=False) == [(SHORT, effect)]
+
+
+def test_a_part_of_a_long_item_alone_is_noted():
+    stretch = " ".join(HIDDEN[0].prompt.split()[:13])
+    assert findings([*GIVEN, stretch], with_retrieval=False) == [(RUNS, Effect.NOTE)]
+
+
 def test_items_of_both_sides_and_visible_ones_are_left_out_of_both():
     asked = asked_of([*HIDDEN, CONTROL[0]], [*CONTROL, HIDDEN[0]], [HIDDEN[1].prompt])
     assert {item.id for item in asked.hidden} == {item.id for item in HIDDEN[2:]}

@@ -35,6 +35,8 @@ def test_a_short_item_is_met_in_every_usual_clothing(index, text):
         "Calculate 193 + 61",
         "Calculate 61 + 93",
         "add 93 and 61",
+        "Calculate 93 + 6\n1",  # a question and its answer, in two fields of one row
+        "Calculate 93 + 6 1",
         "13 + 6",
         "Calculate 5 + 5",
         "",

@@ -30,7 +30,7 @@ from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam
 from agent2.errors import Agent2Error
-from agent2.evaluation.access_log import Access, access_log, log_access
+from agent2.evaluation.access_log import ARENA_ROLE, Access, access_log, log_access
 from agent2.integrity.access import access_check
 from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings
 from agent2.integrity.finding import Check
@@ -77,7 +77,7 @@ def log_private_access(trial_id: str, exam: Exam, base_digest: str, root: Path) 
         Access(
             is_granted=True,
             split=Split.TEST_PRIVATE.value,
-            role="arena",
+            role=ARENA_ROLE,
             suite=exam.task.name,
             suite_digest=digest_of(exam.task.model_dump(mode="json")),
             checkpoint=trial_id,

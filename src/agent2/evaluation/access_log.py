@@ -21,6 +21,8 @@ from agent2 import installation
 from agent2.errors import ConfigError
 
 ACCESS_LOG = "access.jsonl"
+ARENA_ROLE = "arena"
+"""Role of a trial that scores its final checkpoint; the items stay in its grader."""
 FIRST = "0" * 64
 """Stands for the line before the first one."""
 LONGEST_LINE = 65_536

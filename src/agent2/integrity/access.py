@@ -8,15 +8,16 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from agent2.evaluation.access_log import check_access_log
+from agent2.evaluation.access_log import ARENA_ROLE, check_access_log
 from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
 
 
 def access_check(log: Path, since: float, until: float, own: str) -> Check:
     """Check the chain, and count who was granted private items in a span of time.
 
-    since, until: Unix seconds. own: name under which the trial's own request stands; entries of others in its time
-    are noted.
+    since, until: Unix seconds. own: name under which the trial's own request stands. Entries of others in its time
+    are noted, except those of other trials, such as its sweep's: their items do not leave the harness. They are
+    counted.
     """
     findings = []
     problems = check_access_log(log)
@@ -26,22 +27,25 @@ def access_check(log: Path, since: float, until: float, own: str) -> Check:
         )
         words = f"{len(problems)} lines of the access log of private items were changed, taken out or put in"
         findings.append(Finding("access log broken", Severity.HIGH, Effect.FLAG, words, proofs))
-    n_lines, others = _others(log, since, until, own)
+    n_lines, others, n_trials = _others(log, since, until, own)
     if others:
         proofs = tuple(
             proof(f"{log.name}:{number}", f"{suite}, for {who}") for number, suite, who in others[:MAX_PROOFS]
         )
         words = f"private items were given out {len(others)} times for something else while the agent worked"
         findings.append(Finding("private items given out", Severity.LOW, Effect.NOTE, words, proofs))
-    return Check("access log", f"{n_lines} entries of {log.name}, each against the one before it", tuple(findings))
+    beside = f"; {n_trials} of other trials that were scored meanwhile" if n_trials else ""
+    looked = f"{n_lines} entries of {log.name}, each against the one before it{beside}"
+    return Check("access log", looked, tuple(findings))
 
 
-def _others(log: Path, since: float, until: float, own: str) -> tuple[int, list[tuple[int, str, str]]]:
-    """Number of lines; (line, suite, checkpoint) of granted entries of others in the span."""
+def _others(log: Path, since: float, until: float, own: str) -> tuple[int, list[tuple[int, str, str]], int]:
+    """Number of lines; (line, suite, checkpoint) of granted entries of others in the span; how many are of trials."""
     if not log.exists():
-        return 0, []
+        return 0, [], 0
     lines = log.read_bytes().splitlines()
-    found = []
+    found: list[tuple[int, str, str]] = []
+    n_trials = 0
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
@@ -49,6 +53,10 @@ def _others(log: Path, since: float, until: float, own: str) -> tuple[int, list[
             is_other = entry["is_granted"] and entry["checkpoint"] != own
         except (ValueError, LookupError, TypeError):
             continue  # no entry: counted as broken by the check of the chain
-        if is_other and since <= at <= until:
+        if not (is_other and since <= at <= until):
+            continue
+        if entry.get("role") == ARENA_ROLE:
+            n_trials += 1
+        else:
             found.append((number, str(entry.get("suite", "")), str(entry["checkpoint"])))
-    return len(lines), found
+    return len(lines), found, n_trials

@@ -4,7 +4,8 @@ A generator that everybody has makes some hidden items by chance. So hidden item
 many, of the same generator under another secret, never asked of anybody. What stands on both sides is left out of
 both, which keeps them alike in all but having been asked. Only more hits than the control's prove a leak:
 
-    runs, short items   one-sided Fisher test on hit / not hit, hidden against control
+    runs, short items   one-sided Fisher test on hit / not hit, hidden against control; half of a long item, and
+                        none of the control's, is flagged even alone
     retrieval           how many hidden items resemble some row more than every control item does (exact, by order)
 
 Without a control (a published test set has none) fixed shares decide, and retrieval only notes. Proofs name item ids
@@ -25,7 +26,8 @@ from agent2.integrity.texts import Reading, Unit
 from agent2.records import Item
 
 VOID_P = 1e-3
-FLAG_P = 0.05
+FLAG_P = 0.002
+"""Three comparisons a trial, so that fewer than 1 of 200 honest ones are flagged (`benchmarks/false_flags.py`)."""
 UNCONTROLLED_VOID = 0.01
 """Share of hidden items, three at least, that voids where there is no control."""
 FEWEST_VOID = 3
@@ -135,7 +137,7 @@ class LeakScan:
         long_ones = [index for index in range(n_all) if index not in is_short]
         words = f"share a run of {self.asked.n} words with what the agent left behind"
         found = [
-            self._compare("hidden items in the agent's data", words, self.runs, long_ones),
+            self._compare("hidden items in the agent's data", words, self.runs, long_ones, is_telling=True),
             self._compare(
                 "short hidden items in the agent's data", "stand whole in its files", self.pieces, [*is_short]
             ),
@@ -145,7 +147,10 @@ class LeakScan:
             found.append(self._resembling(self.nearest(), met, n_hidden))
         return [finding for finding in found if finding is not None]
 
-    def _compare(self, name: str, words: str, met: Sequence[Overlap], of: Sequence[int]) -> Finding | None:
+    def _compare(
+        self, name: str, words: str, met: Sequence[Overlap], of: Sequence[int], *, is_telling: bool = False
+    ) -> Finding | None:
+        """is_telling: half of one item is not met by chance, so that a single one is worth a look."""
         n_hidden = len(self.asked.hidden)
         hidden = [overlap for overlap in met if overlap.item < n_hidden]
         n = sum(index < n_hidden for index in of)
@@ -155,7 +160,8 @@ class LeakScan:
         if m:
             table = np.array([[len(hidden), n - len(hidden)], [n_control, m - n_control]])
             p = float(stats.fisher_exact(table, alternative="greater").pvalue)
-            effect = Effect.VOID if p < VOID_P else Effect.FLAG if p < FLAG_P or not n_control else Effect.NOTE
+            is_flagged = p < FLAG_P or (is_telling and not n_control and any(o.share >= HALF for o in hidden))
+            effect = Effect.VOID if p < VOID_P else Effect.FLAG if is_flagged else Effect.NOTE
             than = f"{n_control} of {m} items that nobody was asked do too (p = {p:.2g})"
         else:
             whole = sum(overlap.share >= HALF for overlap in hidden)

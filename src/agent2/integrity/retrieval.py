@@ -8,7 +8,6 @@ A score says little alone: items of one kind resemble each other. `leaks` compar
 Does NOT find translations, or paraphrases that share no words.
 """
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -79,9 +78,9 @@ class Retrieval:
         return found
 
     def _best(self, words: list[bytes], scores_R: np.ndarray, rarity: np.ndarray) -> Nearest:
-        candidates = heapq.nlargest(TOP, np.flatnonzero(scores_R).tolist(), key=scores_R.__getitem__)
+        alike = np.flatnonzero(scores_R)
         best = Nearest(0.0, "")
-        for row in candidates:
+        for row in alike[np.argsort(-scores_R[alike], kind="stable")[:TOP]].tolist():
             where, chunk = self._rows[row]
             score = self._overlap(words, chunk, rarity)
             if score > best.score:

@@ -1,9 +1,9 @@
 """Items too short for runs of words: met as a whole piece of a text, or as a long string inside one.
 
-Compared without blanks and case, punctuation kept (in "3 - 4" it is the question). The words that all items begin or
-end with ("Calculate") are left off on both sides. A piece is a string, cell, line, quoted literal, or what stands
-between chat markers, equality signs, arrows and colons. Inside a longer text an item is found from `LONG` characters
-on, or behind the words that all items begin with.
+Compared without blanks (but "5 5" is never 55) and case, punctuation kept (in "3 - 4" it is the question). The words
+that all items begin or end with ("Calculate") are left off on both sides. A piece is a string, cell, line, quoted
+literal, or what stands between chat markers, equality signs, arrows and colons. Inside a longer text an item is found
+from `LONG` characters on, or behind the words that all items begin with.
 
 Practice on the same kind of question meets some short items by chance. That is not told apart here but by comparing
 with items that nobody was ever asked (see `leaks`).
@@ -18,6 +18,9 @@ LONG = 24
 _GRAM = 10
 _STRIDE = LONG - _GRAM + 1
 _BLANKS = re.compile(r"\s+")
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)\s+(?=\d)")
+_APART = "\0"
+"""Stands between two numbers that only blanks part: "0 + 5" and a line "5" are not "0 + 55"."""
 _BOUNDARY = re.compile(r"<\|[^|>\n]{1,40}\|>|\[/?INST\]|</?s>|\\n|[\n\t\r\"'`=]|->|=>|:\s|[?:,]\s*(?=$)")
 MIN_PIECE = 3
 MIN_PREFIX = 6
@@ -25,8 +28,8 @@ MIN_PREFIX = 6
 
 
 def squeezed(text: str) -> str:
-    """A text without blanks, in lower case."""
-    return _BLANKS.sub("", text).casefold()
+    """A text without blanks, in lower case; two numbers stay two."""
+    return _BLANKS.sub("", _BETWEEN_DIGITS.sub(_APART, text)).casefold()
 
 
 class ShortIndex:
