@@ -37,7 +37,7 @@ class Part:
 PARTS = {
     "demo": Part("the package", ".", 1.8, "2 to 5"),
     "test": Part(
-        "the package, its tests' libraries and the ALFWorld engine, which is compiled",
+        "the package, the libraries of its tests and the ALFWorld engine (compiled here)",
         ".[dev]",
         2.5,
         "5 to 15",

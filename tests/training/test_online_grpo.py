@@ -105,10 +105,11 @@ def test_a_reference_model_with_weight_holds_the_policy_back(base, tmp_path):
     settings = replace(SETTINGS, batches=12)
     free = run(base, tmp_path / "free", settings)[1]
     held = run(base, tmp_path / "held", replace(settings, kl_weight=2.0))[1]
-    assert held[-1]["kl_initial"] < free[-1]["kl_initial"] / 2
-    assert held[-1]["kl"] > 0
     moving = run(base, tmp_path / "moving", replace(settings, kl_weight=2.0, refresh_reference_every=2))[1]
-    assert moving[-1]["kl_initial"] > held[-1]["kl_initial"]
+    far, near, between = (sum(line["kl_initial"] for line in lines[-4:]) / 4 for lines in (free, held, moving))
+    assert near < far / 2
+    assert held[-1]["kl"] > 0
+    assert between > near
 
 
 @pytest.mark.parametrize(
