@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OLDEST_PYTHON = (3, 11)
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYPI = "pypi"
-CUDA_GIB = 5.0
+CUDA_GIB = 4.0
 """What the CUDA build of torch takes on disk beyond the CPU build."""
 
 

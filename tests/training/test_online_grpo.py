@@ -57,7 +57,9 @@ def test_it_learns_to_play_and_logs_every_batch(base, tmp_path):
     assert [entry[:2] for entry in saved] == [(20, "model-batch20")]
     assert len({saved[0][2], digest(report.checkpoint), digest(base)}) == 3
     assert set(EPISODE_FIELDS) - NOT_ALWAYS <= set(lines[0])
-    assert all(line["foreign_share"] == 0 and line["logprob_gap"] < 1e-4 for line in lines)
+    assert all(line["foreign_share"] == 0 for line in lines)
+    assert all(line.get("logprob_gap", 0.0) < 1e-4 for line in lines), "a batch without a signal has none"
+    assert "logprob_gap" in lines[0]
     assert lines[0]["kl_initial"] == pytest.approx(0, abs=1e-6)
     assert lines[-1]["kl_initial"] > 0.01
     assert lines[0]["staleness"] == 0.5, "the second of two updates is one step behind"
