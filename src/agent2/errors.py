@@ -80,6 +80,12 @@ class SandboxError(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
+class MachineLacks(Agent2Error):
+    """The machine lacks the disk space or memory that a command needs, or something of ours failed on it."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
 class CardError(Agent2Error):
     """A rollout card cannot be written, read or trusted."""
 

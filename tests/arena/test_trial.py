@@ -231,7 +231,7 @@ def test_a_harness_killed_while_it_evaluates_is_resumed_without_losing_or_doubli
     harness.wait()
     assert accepted(root) == 1
     wait_until(lambda: not running(str(agent)), 200)
-    resume_trial(root, quiet)
+    resume_trial(root, quiet, restarts_agent=False)
     evidence = read_evidence(root)
     assert evidence.agent_end is AgentEnd.INTERRUPTED
     assert [s.state for s in evidence.submissions] == [SubmissionState.SCORED]

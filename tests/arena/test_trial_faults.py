@@ -108,7 +108,7 @@ def test_a_host_that_refuses_namespaces_stops_the_trial_with_one_sentence_and_it
     path = f"{refusing.parent}:{os.environ['PATH']}"
     command = [sys.executable, "-m", "agent2", "run", "--resume", str(root)]
     ended = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
+    assert ended.returncode == 4
     assert "this host refuses namespaces" in ended.stderr
     assert "--sandbox none" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -203,7 +203,7 @@ def test_a_trial_that_died_between_any_two_events_ends_as_it_would_have(task, tm
         copy = tmp_path / "copies" / str(n_kept)
         shutil.copytree(root, copy, symlinks=True)
         (copy / "events" / "trial.jsonl").write_bytes(b"".join(lines[:n_kept]) + lines[n_kept][:20])
-        resume_trial(copy, quiet)
+        resume_trial(copy, quiet, restarts_agent=False)
         evidence = read_evidence(copy)
         after = f"after {names[:n_kept]}"
         ended = AgentEnd.INTERRUPTED if names[n_kept] == "agent_ended" else AgentEnd.EXITED
@@ -213,3 +213,84 @@ def test_a_trial_that_died_between_any_two_events_ends_as_it_would_have(task, tm
         assert (evidence.noise, evidence.final_submission) == (whole.noise, whole.final_submission), after
         with sqlite3.connect(copy / "grader.db") as database:
             assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (1,), after
+
+
+@contextlib.contextmanager
+def disk_of(folder, mebibytes):
+    """A real file system of that size; gives a function that sets its size."""
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    try:
+        yield lambda size: subprocess.run(["mount", "-o", f"remount,size={size}m", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def command_line(*arguments, home):
+    return subprocess.run(
+        [sys.executable, "-m", "agent2", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "AGENT2_HOME": str(home)},
+    )
+
+
+@pytest.mark.parametrize("which", ["out", "home"])
+def test_too_small_a_disk_is_told_before_anything_starts(task, tmp_path, which):
+    folders = {"out": tmp_path / "out", "home": tmp_path / "home"}
+    with disk_of(folders[which], 40):
+        ended = command_line("run", str(task), "--agent", "nop", "--out", str(folders["out"]), home=folders["home"])
+        assert ended.returncode == 4
+        (line,) = ended.stderr.splitlines()
+        assert f"{folders[which]}: its disk has 0.04 GiB left" in line and "make room there" in line
+        assert not any(folders["out"].glob("*"))
+
+
+FILLS_THE_DISK = """
+import os, time
+print("begun", flush=True)
+if not os.path.exists("/workspace/output/block"):
+    open("/workspace/output/block", "w").close()
+    time.sleep(5000)
+"""
+
+
+def test_a_disk_that_fills_up_while_the_agent_works_is_the_machines_fault_and_the_agent_gets_its_time_back(
+    task, tmp_path
+):
+    """The disk shrinks under an agent that keeps within its limits."""
+    out = tmp_path / "out"
+    agent = write_agent(tmp_path / "innocent", FILLS_THE_DISK)
+    with disk_of(out, 900) as resize:
+        root = new_trial(task, str(agent), 0, out, trial_id="t")
+        command = [sys.executable, "-m", "agent2", "run", "--resume", str(root)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as harness:
+            while harness.poll() is None and not (root / "workspace" / "output" / "block").exists():
+                time.sleep(0.2)
+            resize(64)
+            said = harness.stderr.read()
+        assert harness.returncode == 4, said
+        assert "the host's disk has only" in said and f"resume with agent2 run --resume {root}" in said
+        resize(900)
+        resume_trial(root, quiet)
+        evidence = read_evidence(root)
+    assert evidence.agent_end is AgentEnd.EXITED
+    (cut,) = evidence.interruptions
+    assert "the machine failed" in cut.reason and "disk" in cut.reason
+
+
+def test_an_agent_that_fills_its_own_share_of_the_disk_is_to_blame(task, tmp_path):
+    program = """
+        import time
+        with open("/workspace/output/big", "wb") as file:
+            for _ in range(300):
+                file.write(bytes(2**20))
+        time.sleep(5000)
+    """
+    agent = write_agent(tmp_path / "greedy", program)
+    _, evidence = play(task, agent, tmp_path / "trials", "disk_gib=0.1")
+    assert evidence.agent_end is AgentEnd.LIMIT
+    assert "filled the workspace" in evidence.agent_end_reason

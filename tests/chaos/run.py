@@ -247,7 +247,7 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
         return None
     told = accepted(root)
     if victim is not Victim.CHILD:
-        with _harness(lambda: resume_trial(root, quiet, PROGRAM)) as harness:
+        with _harness(lambda: resume_trial(root, quiet, PROGRAM, restarts_agent=False)) as harness:
             code = harness.wait()
     found = look(root, stage, told) if code == 0 else {"lost": (f"{root.name}: the trial ended with {code}",)}
     name = moment.name if victim is not Victim.CHILD else f"child {nth}"

@@ -4,6 +4,7 @@ How the phase ended is judged from what the sandbox and the clock say; an agent'
 about its score.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.recorder.ticker import Ticker
 from agent2.arena.systems.launch import launch_plan
 from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.spec import Mount, SandboxExit, SandboxSpec
+from agent2.sandbox.spec import HOST_DISK, Mount, SandboxExit, SandboxSpec
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ def watch_agent(
 
     on_tick: called about twice a second with the seconds left. tell: takes one sentence for each part of the
     record that failed; that never changes how the phase ended. watch: asked as often; gives a sentence when
-    something of ours that the agent needs is gone for good, which ends the phase.
+    something of ours that the agent needs is gone for good, which ends the phase. Raises OSError if the machine's
+    disk is full although the agent kept within its own limit.
     """
     with ExitStack() as ending:  # runs backwards: the agent is stopped first
         ending.callback(attempt, "training metrics", lambda: record_metrics(paths.workspace, paths.metrics_log), tell)
@@ -100,6 +102,15 @@ def watch_agent(
         ending.callback(_stop_ticker, "code revisions", Ticker(revisions.capture, REVISION_PERIOD_S), tell)
         ending.callback(process.stop, GRACE_S)
         return _wait(process, deadline, on_tick, watch)
+
+
+def keep_log(log: Path) -> None:
+    """Put what an agent printed before it was interrupted aside, as `agent.1.log` and so on."""
+    number = 1
+    while (kept := log.with_suffix(f".{number}{log.suffix}")).exists():
+        number += 1
+    if log.exists():
+        log.rename(kept)
 
 
 def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) -> None:
@@ -140,6 +151,8 @@ def _wait(
 
 
 def _outcome(ended: SandboxExit) -> AgentOutcome:
+    if ended.broke == HOST_DISK:
+        raise OSError(errno.ENOSPC, f"the agent {ended.reason.removeprefix('the program ')}")
     if ended.broke is not None:
         return AgentOutcome(AgentEnd.LIMIT, ended.code, ended.reason)
     if ended.code == 0:

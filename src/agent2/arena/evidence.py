@@ -1,8 +1,9 @@
 """What a finished trial left behind, as records: the only input of the analysis.
 
 `read_evidence` (in `agent2.arena.analysis.read`) fills it from the trial's folder; tests build it by hand.
-Times are Unix seconds. Nothing here is read from the workspace as state: revisions and metrics are what an
-agent wrote, so they are evidence about its behaviour and never about its score.
+Times are Unix seconds, without the pauses between an interruption and the restart of the agent. Nothing here is read
+from the workspace as state: revisions and metrics are what an agent wrote, so they are evidence about its behaviour
+and never about its score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from agent2.arena.assignment import Mode
 from agent2.arena.audit_job import IntegrityRecord
 from agent2.arena.gateway.read import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
+from agent2.arena.interruptions import Interruption
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import Fault
 from agent2.records import JsonValue
@@ -30,7 +32,7 @@ class AgentEnd(StrEnum):
     LIMIT = "limit"
     """Stopped because it broke a limit of the sandbox."""
     INTERRUPTED = "interrupted"
-    """The harness died; the phase was closed on resume."""
+    """The harness died and the agent was not started again; the phase was closed on resume."""
     INFRASTRUCTURE = "infrastructure"
     """Stopped because something of ours that the agent needs died for good (the LLM gateway)."""
 
@@ -270,6 +272,8 @@ class TrialEvidence:
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""
     integrity: IntegrityRecord | None = None
     """What the integrity audit found; None: there was none (a trial of an earlier version)."""
+    interruptions: Sequence[Interruption] = ()
+    """Times at which the agent was stopped with its harness and started again; all other times leave the pauses out."""
     by_type: Sequence[TypeScore] = ()
     """Private scores by kind of task; empty where the items have no kinds."""
     warnings: Sequence[str] = ()

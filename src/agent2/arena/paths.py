@@ -25,13 +25,15 @@ trials/<trial_id>/
 ├── launch/               the agent's configuration and prompt, read-only at /launch
 ├── run/                  unix sockets while the trial runs, each alone in its folder
 ├── harness.lock          held by the one harness that is at the trial
-├── agent.log             what the agent printed
+├── harness.alive         touched by it while the agent works
+├── agent.log             what the agent printed (agent.1.log: before it was started again)
 ├── replay.json           of a replay: what was the same as in its source, and what was not
 └── report/               report.json, report.md, report.html, figures
 
 A recording made to be shared (`agent2 share`) has submissions.json in place of grader.db, cards/ and submissions/.
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,6 +155,16 @@ class TrialPaths:
     def agent_log(self) -> Path:
         """Standard output and error of the agent."""
         return self.root / "agent.log"
+
+    @property
+    def alive(self) -> Path:
+        """Touched by the harness while the agent works: when a killed harness was alive last."""
+        return self.root / "harness.alive"
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to resume the trial."""
+        return f"agent2 run --resume {shlex.quote(str(self.root))}"
 
     @property
     def report(self) -> Path:

@@ -51,7 +51,9 @@ def share_trial(source: Path, out: Path) -> Path:
     paths, shared = TrialPaths(source.resolve()), TrialPaths(out.resolve())
     config = read_config(paths.trial_json)
     if read_events(paths.trial_log).last("finished") is None:
-        raise ConfigError(f"{source}: is not finished; let it finish, or go on with: agent2 run --resume {source}")
+        raise ConfigError(
+            f"{source}: is not finished; let it finish, or resume it with: {TrialPaths(source).resume_command}"
+        )
     if shared.root.exists():
         raise ConfigError(f"{out}: exists already; name a new folder")
     draft = TrialPaths(shared.root.with_name(f".{shared.root.name}.{os.getpid()}"))

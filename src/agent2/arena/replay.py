@@ -101,6 +101,8 @@ def recording_cut(paths: TrialPaths) -> str | None:
         return "the recording is cut: the end of the agent's phase is not in it"
     if ended.get("end") in {AgentEnd.INTERRUPTED, AgentEnd.INFRASTRUCTURE}:
         return f"the recording is cut: {ended.get('reason') or ended['end']}"
+    if read_events(paths.trial_log).last("agent_restarted") is not None:
+        return "the recording is cut: the agent was interrupted and started again"
     n_torn = read_events(paths.llm / "exchanges.jsonl").n_torn
     exchanges = read_exchanges(paths.llm)
     lost = [exchange.id for exchange in exchanges if exchange.outcome in {Outcome.OPEN, Outcome.LOST}]

@@ -1,13 +1,14 @@
-"""One trial, from an empty folder to its final score; and the same trial gone on with after a crash.
+"""One trial, from an empty folder to its final score; and the same trial resumed after an interruption.
 
 The phases, each closed by an event in events/trial.jsonl:
 
     base_scored (test_public) -> agent_started -> agent_ended -> graded -> base_scored (test_private)
     -> noise_measured -> final_scored -> audited -> finished
 
-A resumed trial does again what is not closed. The agent dies with the harness, so an open agent phase is
-closed as interrupted; what was accepted before is evaluated, once. Time between the crash and the resume
-counts for nobody. The report is not written here: it is computed from the folder (see `agent2.reports`).
+A resumed trial does again what is not closed. The agent dies with the harness. If its time was not up, it is started
+again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is closed
+as interrupted; what was accepted before is evaluated, once. Time between the end and the resume counts for nobody.
+The report is not written here: it is computed from the folder (see `agent2.reports`).
 """
 
 import fcntl
@@ -15,18 +16,18 @@ import socket
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, attempt, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import AgentOutcome, attempt, keep_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time, world_of
 from agent2.arena.audit import Audited, audit_trial, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
-from agent2.arena.budget import Deadline
+from agent2.arena.budget import Deadline, require_room
 from agent2.arena.config_file import read_config, write_json
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
@@ -36,6 +37,7 @@ from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
+from agent2.arena.interruptions import LEAST_RESTART_S, stopped_at, time_used
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
 from agent2.arena.lock import lock_record, require_same_exam
 from agent2.arena.paths import TrialPaths
@@ -80,17 +82,18 @@ def run_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION) -> Non
     _play(TrialPaths(root.resolve()), steps, evaluation)
 
 
-def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION) -> None:
-    """Go on with a trial whose harness died; a finished one is left as it is.
+def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION, *, restarts_agent: bool = True) -> None:
+    """Resume a trial whose harness died; a finished one is left as it is.
 
-    evaluation: the program that plays checkpoints. Raises ConfigError if the folder holds no trial or another
-    harness is at it.
+    evaluation: the program that plays checkpoints. restarts_agent: an agent that was interrupted before its time was
+    up is started again with what is left of it; else its phase ends as interrupted. Raises ConfigError if the folder
+    holds no trial or another harness is at it.
     """
     paths = TrialPaths(root.resolve())
     if not paths.trial_json.is_file():
         raise ConfigError(f"{root}: no trial.json there; name the folder of a trial")
     if read_events(paths.trial_log).last("finished") is None:
-        _play(paths, steps, evaluation)
+        _play(paths, steps, evaluation, restarts_agent=restarts_agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class _Trial:
     log: EventLog
     steps: Steps
     evaluation: Program
+    restarts_agent: bool
 
     def tell_unrecorded(self, sentence: str) -> None:
         """Note a part of the record that is not complete."""
@@ -120,18 +124,18 @@ class TrialStopped(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
-def _play(paths: TrialPaths, steps: Steps, evaluation: Program) -> None:
+def _play(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool = False) -> None:
     try:
-        _play_phases(paths, steps, evaluation)
+        _play_phases(paths, steps, evaluation, restarts_agent=restarts_agent)
     except (OSError, sqlite3.Error) as error:
         raise TrialStopped(
-            f"{paths.root}: the trial stopped ({error}); nothing recorded is lost: mend this and go on with "
-            f"agent2 run --resume {paths.root}"
+            f"{paths.root}: the trial stopped ({error}); nothing recorded is lost: fix this and resume with "
+            f"{paths.resume_command}"
         ) from error
 
 
-def _play_phases(paths: TrialPaths, steps: Steps, evaluation: Program) -> None:
-    with _only_harness(paths), _opened(paths, steps, evaluation) as trial:
+def _play_phases(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool) -> None:
+    with _only_harness(paths), _opened(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
         with _grading(trial, _over()) as grader:
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
         _agent_phase(trial, base)
@@ -139,7 +143,7 @@ def _play_phases(paths: TrialPaths, steps: Steps, evaluation: Program) -> None:
             steps("evaluating submissions")
             if not grader.drain(DRAIN_S):
                 raise EvaluationFailed(
-                    "submissions were not evaluated in time; go on with --resume", Fault.INFRASTRUCTURE
+                    f"submissions were not evaluated in time; resume with {paths.resume_command}", Fault.INFRASTRUCTURE
                 )
             trial.log.append("graded")
             _final_phase(trial, grader, base)
@@ -159,7 +163,7 @@ def _only_harness(paths: TrialPaths) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(paths: TrialPaths, steps: Steps, evaluation: Program) -> Iterator[_Trial]:
+def _opened(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool) -> Iterator[_Trial]:
     config = read_config(paths.trial_json)
     agent, sandbox = load_agent(str(paths.agent)), find_sandbox(config.sandbox)
     events = read_events(paths.trial_log)
@@ -173,6 +177,8 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: Program) -> Iterator[_T
     base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
     require_template(base)
     inside = _inside(sandbox, paths, base.path, agent)
+    if events.last("agent_ended") is None:
+        require_room(paths.root, base.path)
     if is_unstarted:
         clear_unstarted(paths)
         create_workspace(paths.workspace, config, exam.benchmark, inside)
@@ -185,7 +191,9 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: Program) -> Iterator[_T
     if events.rows:
         log.append("resumed")
     try:
-        yield _Trial(config, paths, agent, exam, base, sandbox, inside, revisions, log, steps, evaluation)
+        yield _Trial(
+            config, paths, agent, exam, base, sandbox, inside, revisions, log, steps, evaluation, restarts_agent
+        )
     finally:
         revisions.close()
         log.close()
@@ -242,14 +250,20 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
 
 
 def _agent_phase(trial: _Trial, base: SplitScore) -> None:
-    """Let the agent work, unless it has; an open phase of a harness that died is closed as interrupted."""
+    """Let the agent work, unless it has; after an interruption it gets what is left of its time, or nothing."""
     events = read_events(trial.paths.trial_log)
     if events.last("agent_ended") is not None:
         return
+    left_s = trial.config.budget.wall_clock_s - time_used(events, trial.paths)
     if events.last("agent_started") is None:
-        outcome = _run_agent(trial, base)
+        outcome = _run_agent(trial, base, left_s)
+    elif trial.restarts_agent and left_s >= LEAST_RESTART_S:
+        trial.steps(f"agent: interrupted, started again with {left_s:.0f} s left")
+        outcome = _run_agent(trial, base, left_s, stopped=stopped_at(events, trial.paths))
     else:
-        outcome = AgentOutcome(AgentEnd.INTERRUPTED, None, "the harness died while the agent worked")
+        outcome = AgentOutcome(
+            AgentEnd.INTERRUPTED, None, "the harness died while the agent worked; it was not started again"
+        )
         workspace, log = trial.paths.workspace, trial.paths.metrics_log
         attempt("training metrics", lambda: record_metrics(workspace, log), trial.tell_unrecorded)
     transcript = trial.agent.spec.transcript
@@ -257,32 +271,49 @@ def _agent_phase(trial: _Trial, base: SplitScore) -> None:
     trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
 
 
-def _run_agent(trial: _Trial, base: SplitScore) -> AgentOutcome:
+def _run_agent(trial: _Trial, base: SplitScore, left_s: float, *, stopped: float | None = None) -> AgentOutcome:
+    """Start the agent and watch it. left_s: seconds that it may work. stopped: when it was interrupted, if it was."""
+    if stopped is not None:
+        keep_log(trial.paths.agent_log)
     trial.sandbox.prepare_workspace(trial.paths.workspace)
     benchmark = trial.exam.benchmark
     assignment = assignment_json(trial.config, trial.inside, benchmark.sampling, world_of(benchmark))
     facts = ApiFacts(task=trial.config.task.name, workspace=trial.inside.workspace, assignment=assignment)
     with open_gateway(trial.agent, trial.config, trial.paths, trial.inside) as gateway, _told_restarts(trial, gateway):
-        deadline = Deadline(time.time(), trial.config.budget.wall_clock_s)
+        deadline = Deadline(time.time(), left_s)
         total = round(deadline.wall_clock_s)
+
+        def tick(left: float) -> None:
+            trial.paths.alive.touch()
+            trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total)
+
         with _grading(trial, deadline) as grader:
             grader.baseline = base
             server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
+            is_at_work = False
             try:
                 spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
                 process = trial.sandbox.start(spec)
-                trial.log.append("agent_started", t=deadline.started_at, deadline=deadline.ends_at, **_places(trial))
+                event = "agent_started" if stopped is None else "agent_restarted"
+                told = _places(trial) | ({} if stopped is None else {"stopped_at": stopped})
+                trial.log.append(event, t=deadline.started_at, deadline=deadline.ends_at, **told)
+                is_at_work = True
                 return watch_agent(
-                    process,
-                    trial.paths,
-                    trial.revisions,
-                    deadline,
-                    lambda left: trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total),
-                    trial.tell_unrecorded,
+                    process, trial.paths, trial.revisions, deadline, tick, trial.tell_unrecorded,
                     gateway or (lambda: None),
-                )
+                )  # fmt: skip
+            except BaseException as error:  # Ctrl-C too: what was used of the time is known to the second
+                if is_at_work:
+                    _tell_interruption(trial, deadline, error)
+                raise
             finally:
                 server.stop()
+
+
+def _tell_interruption(trial: _Trial, deadline: Deadline, error: BaseException) -> None:
+    reason = "interrupted by a person" if isinstance(error, KeyboardInterrupt) else f"the machine failed: {error}"
+    with suppress(OSError):  # the disk may be full; the time of the last touch says when
+        trial.log.append("agent_interrupted", t=min(deadline.now(), deadline.ends_at), reason=reason)
 
 
 @contextmanager

@@ -32,9 +32,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     split: Annotated[
         str | None, typer.Option(help="Another split than the role's; test_private needs --role candidate.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the evaluation; the same command goes on where it stands.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evaluation; the same command resumes it.")] = None,
     besides: Annotated[
         Path | None, typer.Option("--with", help="Report-shaped YAML with history, training, spot_check, ...")
     ] = None,
@@ -48,7 +46,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     ] = None,
 ) -> None:
     """Evaluate a checkpoint and its baseline on a suite; exit 0 only for `release` and `candidate`, else 1."""
-    from agent2.cli.show import print_path, progress_bar
+    from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.contract.suite_files import load_suite
@@ -77,7 +75,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             suite=contract, baseline=control, checkpoint=tested, out=out or Path(), role=due, split=played, seed=seed
         )
         folder = out or _default_folder(request)
-        run_suite(replace(request, out=folder), steps)
+        with resumed_by_repeating():
+            run_suite(replace(request, out=folder), steps)
     outcome = read_outcome(folder, known)
     paths = write_eval_report(outcome, folder)
     _tell(outcome)

@@ -16,7 +16,12 @@ def run(  # noqa: PLR0913 - one option of the command line each
     sandbox: Annotated[str, typer.Option(help="bubblewrap, docker, apptainer, or none (flagged).")] = "bubblewrap",
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as budget.wall_clock_s=300.")] = None,
     trial_id: Annotated[str, typer.Option(help="Name of the trial's folder; made up by default.")] = "",
-    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted trial (its folder).")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Resume an interrupted trial (its folder); the agent gets the time it had left.")
+    ] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart/--no-restart", help="With --resume: start an interrupted agent again.")
+    ] = True,
     repeat: Annotated[Path | None, typer.Option(help="Run an earlier trial (its folder) once more, as it was.")] = None,
     driver: Annotated[str, typer.Option(help="LLM that drives the agent: PROVIDER/MODEL, or a driver file.")] = "",
     mode: Annotated[str, typer.Option(help="Training routes allowed: free, sft-only or rl-only.")] = "",
@@ -34,9 +39,7 @@ def run(  # noqa: PLR0913 - one option of the command line each
     gpus: Annotated[str, typer.Option(help="Numbers of the GPUs that the agent may use, as 0,1.")] = "",
 ) -> None:
     """Run one trial: workspace, agent in the sandbox, hidden scores, report."""
-    from agent2.arena.trial import resume_trial
     from agent2.cli import trial_start as start
-    from agent2.cli.show import progress_bar
     from agent2.cli.trial_result import print_replay, print_result
     from agent2.errors import ConfigError
 
@@ -45,10 +48,10 @@ def run(  # noqa: PLR0913 - one option of the command line each
     _refuse_changes(earlier, is_changed=any(own))
     if strict and replay is None:
         raise ConfigError("--strict: says how to take a replay; add --replay TRIAL")
+    if not restart and resume is None:
+        raise ConfigError("--no-restart: says how to resume a trial; add --resume TRIAL")
     if resume is not None:
-        with progress_bar() as steps:
-            resume_trial(resume, steps)
-        root = resume.resolve()
+        root = start.resume(resume, restarts_agent=restart)
     elif repeat is not None:
         root = start.play_repetition(repeat, out)
     elif replay is not None:

@@ -1,5 +1,6 @@
 """Tables and progress of the terminal, in one style for all commands."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -91,6 +92,17 @@ def progress_bar() -> Iterator[Steps]:
         close_phase()
     finally:
         bar.stop()
+
+
+@contextmanager
+def resumed_by_repeating() -> Iterator[None]:
+    """Work that is kept as it is done: somebody who interrupts it is told the command that resumes it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        again = shlex.join(["agent2", *sys.argv[1:]])
+        typer.echo(f"agent2: what is finished is kept; resume with the same command: {again}", err=True)
+        raise
 
 
 class _Lines:

@@ -14,7 +14,10 @@ def sweep(
     ] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
 ) -> None:
-    """Run many trials, or go on with a sweep that was interrupted, and compare the stacks pair by pair."""
+    """Run many trials, or resume a sweep that was interrupted, and compare the stacks pair by pair.
+
+    Exit 1 if a trial could not be run to its end.
+    """
     from agent2.arena.sweep import (
         compare_agents,
         decide_sweep,
@@ -28,7 +31,7 @@ def sweep(
     from agent2.arena.sweep_records import summarise_agents
     from agent2.arena.sweep_spec import SweepSpec
     from agent2.arena.sweep_until import UntilDecided
-    from agent2.cli.show import print_path, print_table, progress_bar
+    from agent2.cli.show import print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
     from agent2.reports.sweep_effects import AXIS_NAMES, axis_rows
@@ -38,7 +41,7 @@ def sweep(
     if until_decided and spec.until_decided is None:
         spec = spec.model_copy(update={"until_decided": UntilDecided()})
     check_is_folder("--out", out)
-    with progress_bar() as steps:
+    with progress_bar() as steps, resumed_by_repeating():
         root, failures = run_sweep(spec, out, steps)
     rows = sweep_rows(spec, root)
     comparisons = compare_agents(spec, root)

@@ -5,19 +5,27 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from agent2.errors import MachineLacks
+
 if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
     from agent2.arena.evidence import TrialEvidence
 
 
 def print_result(root: Path) -> None:
-    """Compute the report from the trial's folder, print the headline and the path of the report."""
+    """Compute the report from the trial's folder, print the headline and the path of the report.
+
+    Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
+    """
+    from agent2.arena.evidence import AgentEnd
     from agent2.cli.show import print_path, print_table
     from agent2.reports.pages import headline
 
     evidence, analysis, page = write_trial_report(root)
     print_table(["", ""], [list(row) for row in headline(evidence, analysis)])
     print_path("report", page)
+    if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
+        raise MachineLacks(f"{root}: not the agent's doing: {evidence.agent_end_reason}; run the trial again")
 
 
 def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":

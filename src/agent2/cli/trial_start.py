@@ -3,12 +3,17 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, MachineLacks
+
+if TYPE_CHECKING:
+    from agent2.cli.show import Steps
 
 SCORED_AS_IT_IS = "nop"
 """The agent of a run that names a model and no agent: it does nothing, so the model's own scores are the result."""
@@ -66,11 +71,15 @@ def play_new_trial(
 
     Raises ConfigError, and leaves no folder behind, if the input turns out to be unusable before the agent starts.
     """
+    from agent2 import installation
+    from agent2.arena.budget import require_room
     from agent2.arena.plan import new_trial
 
     if trial_id and ("/" in trial_id or trial_id.startswith(".")):
         raise ConfigError(f"--trial-id {trial_id!r}: it names a folder below --out; leave out '/' and a dot in front")
     check_is_folder("--out", out)
+    require_room(out)
+    require_room(installation.home())  # the base model may have to be made there
     return _play(new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id or None))
 
 
@@ -117,23 +126,43 @@ def with_choices(overrides: Sequence[str], driver: str, mode: str) -> list[str]:
     return [*overrides, *chosen, *([f"driver={driver}"] if driver else [])]
 
 
+def resume(root: Path, *, restarts_agent: bool) -> Path:
+    """Resume the trial of a folder and return its full path. restarts_agent: as in `agent2.arena.trial`."""
+    from agent2.arena.trial import resume_trial
+
+    root = root.resolve()
+    with _resumable(root) as steps:
+        resume_trial(root, steps, restarts_agent=restarts_agent)
+    return root
+
+
 def _play(root: Path) -> Path:
     from agent2.arena.eventlog import read_events
     from agent2.arena.paths import TrialPaths
     from agent2.arena.trial import run_trial
+
+    try:
+        with _resumable(root) as steps:
+            run_trial(root, steps)
+    except (ConfigError, MachineLacks, OSError):
+        if read_events(TrialPaths(root).trial_log).last("agent_started") is None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise
+    return root
+
+
+@contextmanager
+def _resumable(root: Path) -> "Iterator[Steps]":
+    """The progress of a trial; somebody who interrupts it is told how to resume it."""
+    from agent2.arena.paths import TrialPaths
     from agent2.cli.show import progress_bar
 
     try:
         with progress_bar() as steps:
-            run_trial(root, steps)
-    except (ConfigError, OSError):
-        if read_events(TrialPaths(root).trial_log).last("agent_started") is None:
-            shutil.rmtree(root, ignore_errors=True)
-        raise
+            yield steps
     except KeyboardInterrupt:
-        typer.echo(f"agent2: go on with: agent2 run --resume {root}", err=True)
+        typer.echo(f"agent2: resume with: {TrialPaths(root).resume_command}", err=True)
         raise
-    return root
 
 
 def check_is_folder(flag: str, path: Path) -> None:

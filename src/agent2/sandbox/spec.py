@@ -122,6 +122,9 @@ class Containment:
     how: str
 
 
+HOST_DISK = "host disk"
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxExit:
     """How a program ended."""
@@ -129,7 +132,10 @@ class SandboxExit:
     code: int
     """Its exit status; 128 + n when signal n ended it."""
     broke: str | None
-    """The limit it ran into: memory, disk, processes, file size or watch; None if it met none."""
+    """The limit it ran into: memory, disk, processes, file size or watch; None if it met none.
+
+    `HOST_DISK`: it kept within its limits, and the machine ran out of what it was promised.
+    """
     reason: str
     """One sentence."""
 

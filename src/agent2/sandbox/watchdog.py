@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from agent2.sandbox.spec import GIB, Limits
+from agent2.sandbox.spec import GIB, HOST_DISK, Limits
 
 SHARE = 0.05
 """Of the time, at most this share is spent on looking at memory, and as much on walking the workspace."""
@@ -121,7 +121,7 @@ class Watchdog:
             allowed = f"{self._limits.disk_gib:g} GiB are allowed"
             return Breach("disk", f"filled the workspace with {use / GIB:.2f} GiB, {allowed}")
         if free < FREE_FLOOR_GIB * GIB:
-            return Breach("disk", f"was stopped because the host's disk has only {free / GIB:.2f} GiB left")
+            return Breach(HOST_DISK, f"was stopped because the host's disk has only {free / GIB:.2f} GiB left")
         return None
 
     def _on_the_way(self, pids: list[int], use: int, free: int) -> int:

@@ -73,6 +73,11 @@ def _ending(evidence: TrialEvidence) -> Iterator[Failure]:
     has_valid = bool(scored_submissions(evidence))
     code = f"exit code {evidence.agent_exit_code}"
     end = evidence.agent_end
+    for pause in evidence.interruptions:
+        left = evidence.deadline - evidence.started_at - pause.used_s
+        line = EvidenceLine("events/trial.jsonl", f"started again with {left:.0f} s left")
+        detail = f"after {pause.used_s:.0f} s of work ({pause.reason}); the agent was started again"
+        yield Failure(FailureKind.INTERRUPTED, detail, None, True, (line,))
     tail = _tail_lines(evidence.agent_log_tail)
     if end is AgentEnd.CRASHED:
         is_kill = evidence.agent_exit_code in KILLED_CODES

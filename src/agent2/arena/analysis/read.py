@@ -31,6 +31,7 @@ from agent2.arena.evidence import (
     SplitScore,
     TrialEvidence,
 )
+from agent2.arena.interruptions import ActiveTime, interruptions
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revision_files import RevisionReader
 from agent2.arena.recording import read_submissions_of
@@ -61,9 +62,12 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     processes = _records(paths.processes_log, ProcessSample, warnings)
     agent_end = AgentEnd(ended["end"])
     interventions = read_interventions(paths, warnings)
-    moments = [*(s.received_at for s in submissions), *(r.t for r in revisions), *(p.last_seen for p in processes)]
-    moments += [intervention.t for intervention in interventions]  # taken in only while the agent works
-    return TrialEvidence(
+    stops = [float(row["t"]) for row in events.rows if row.get("event") == "agent_interrupted"]
+    pauses = interruptions(events)
+    clock = ActiveTime(pauses)
+    moments = [*stops, *(s.received_at for s in submissions), *(r.t for r in revisions)]
+    moments += [*(p.last_seen for p in processes), *(i.t for i in interventions)]  # all only while the agent works
+    found = TrialEvidence(
         trial_id=str(config["trial_id"]),
         task=_task(config, paths),
         agent=str(config["agent"]).rstrip("/").rpartition("/")[2],
@@ -72,7 +76,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         sandbox=str(config["sandbox"]),
         containment=tuple(config.get("containment", ())),
         started_at=float(started["t"]),
-        ended_at=_end_time(agent_end, started, ended, moments),
+        ended_at=clock(_end_time(agent_end, started, ended, moments)),
         deadline=float(started["deadline"]),
         agent_end=agent_end,
         agent_exit_code=ended.get("exit_code"),
@@ -100,6 +104,31 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         integrity=_integrity(paths, warnings),
         by_type=read_by_type(paths),
         warnings=tuple(warnings),
+        interruptions=pauses,
+    )
+    return _without_pauses(found, clock) if pauses else found
+
+
+def _without_pauses(found: TrialEvidence, clock: ActiveTime) -> TrialEvidence:
+    """The evidence with every time on the clock that stands still while the agent was not at work."""
+
+    def moved(t: float | None) -> float | None:
+        return None if t is None else clock(t)
+
+    llm = found.llm
+    if llm is not None:
+        llm = replace(llm, calls=tuple(replace(call, t=clock(call.t)) for call in llm.calls))
+    return replace(
+        found,
+        submissions=[
+            replace(s, received_at=clock(s.received_at), finished_at=moved(s.finished_at)) for s in found.submissions
+        ],
+        revisions=[replace(revision, t=clock(revision.t)) for revision in found.revisions],
+        processes=[replace(p, first_seen=clock(p.first_seen), last_seen=clock(p.last_seen)) for p in found.processes],
+        metrics=[replace(point, t=clock(point.t)) for point in found.metrics],
+        commands=[replace(command, t=moved(command.t)) for command in found.commands],
+        interventions=[replace(one, t=clock(one.t)) for one in found.interventions],
+        llm=llm,
     )
 
 
@@ -108,7 +137,7 @@ def _noise(row: Mapping[str, Any]) -> NoiseBand:
     return replace(band, over=str(row["over"])) if "over" in row else band
 
 
-_RESUME = "let it finish, or go on with: agent2 run --resume TRIAL"
+_RESUME = "let it finish, or resume it: agent2 run --resume TRIAL"
 
 
 def _base_public(events: Events, paths: TrialPaths) -> SplitScore:

@@ -49,9 +49,9 @@ def _call(exchange: Exchange) -> LlmCall:
 
 def read_gpu_hours(paths: TrialPaths) -> float | None:
     """Hours in which GPUs worked for the agent; None where that was not measured."""
-    row = read_events(paths.gpu_log).last("gpu_use")
-    seconds = row.get("seconds") if row is not None else None
-    return sum(seconds) / 3600 if isinstance(seconds, list) else None
+    found = [row.get("seconds") for row in read_events(paths.gpu_log).rows if row.get("event") == "gpu_use"]
+    lists = [seconds for seconds in found if isinstance(seconds, list)]  # one for each start of the agent
+    return sum(map(sum, lists)) / 3600 if lists and len(lists) == len(found) else None
 
 
 def read_interventions(paths: TrialPaths, warnings: list[str]) -> tuple[Intervention, ...]:

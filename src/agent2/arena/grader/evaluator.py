@@ -23,7 +23,7 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, Evaluation
 from agent2.errors import CardError, Fault
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
-from agent2.sandbox.spec import GIB, Limits, Mount
+from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
 
 logger = logging.getLogger(__name__)
 
@@ -151,6 +151,8 @@ def _read_outcome(end: ContainedEnd) -> EvaluationOutcome:
             return EvaluationOutcome.model_validate_json(end.stdout)
         except ValidationError:
             logger.exception("the evaluating process printed no outcome")
+    if end.broke == HOST_DISK:
+        return _infrastructure(f"the evaluation could not be finished: {end.reason}; make room there")
     killed_by = end.code - 128
     if end.broke is not None:
         how = f"broke a limit ({end.reason})"
