@@ -30,6 +30,7 @@ from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.budget import Deadline
 from agent2.arena.config_file import read_config
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
+from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.api import ApiFacts, make_app
 from agent2.arena.grader.evaluator import ChildEvaluator
 from agent2.arena.grader.examiner import GraderSettings
@@ -277,7 +278,7 @@ def _grader(
         limits=snapshot_limits(base),
         threads=1,
     )
-    return Grader(settings, ChildEvaluator(120.0))
+    return Grader(settings, ChildEvaluator(120.0), check=ContainedAdmission())
 
 
 def _hide(scene: Scene) -> None:

@@ -23,7 +23,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.gpus import GpuRecorder
 from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.processes import ProcessRecorder
-from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
 from agent2.arena.recorder.ticker import Ticker
 from agent2.arena.systems.launch import launch_plan
 from agent2.sandbox.process import SandboxProcess
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 PROCESS_PERIOD_S = 1.0
 REVISION_PERIOD_S = 5.0
+"""Between two looks at the code when the kernel tells of no change."""
 GRACE_S = 5.0
 """Between the request to stop at the deadline and the kill."""
 POLL_S = 0.5
@@ -99,7 +100,8 @@ def watch_agent(
         ending.callback(attempt, "GPUs", gpus.stop, tell)
         ending.callback(_stop_ticker, "GPUs", Ticker(gpus.sample, PROCESS_PERIOD_S), tell)
         ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), tell)
-        ending.callback(_stop_ticker, "code revisions", Ticker(revisions.capture, REVISION_PERIOD_S), tell)
+        watch_code = RevisionWatch(paths.workspace, revisions.capture, REVISION_PERIOD_S)
+        ending.callback(_stop_ticker, "code revisions", watch_code, tell)
         ending.callback(process.stop, GRACE_S)
         return _wait(process, deadline, on_tick, watch)
 
@@ -121,7 +123,7 @@ def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) 
         _tell_failure(what, error, tell)
 
 
-def _stop_ticker(what: str, ticker: Ticker, tell: Callable[[str], None]) -> None:
+def _stop_ticker(what: str, ticker: Ticker | RevisionWatch, tell: Callable[[str], None]) -> None:
     error = ticker.stop()
     if error is not None:
         _tell_failure(what, error, tell)

@@ -106,6 +106,10 @@ class Revision:
     """The submission that it was taken for."""
     files: Mapping[str, str]
     """Path -> text, code and configuration only (data and large files are left out)."""
+    not_kept: Sequence[str] = ()
+    """Code that the recorder did not keep, because it is too large or packed: path and size."""
+    is_complete: bool = True
+    """Everything that should be kept was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from agent2.arena.budget import Deadline, require_room
 from agent2.arena.config_file import read_config, write_json
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
+from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.api import ApiFacts, make_app
 from agent2.arena.grader.evaluator import ChildEvaluator, Program
 from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
@@ -241,7 +242,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
     )
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
     evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation)
-    grader = Grader(settings, evaluate, trial.revisions.capture)
+    grader = Grader(settings, evaluate, trial.revisions.capture, ContainedAdmission(trial.sandbox, hidden))
     grader.start()
     try:
         yield grader

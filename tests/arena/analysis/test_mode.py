@@ -123,3 +123,12 @@ def test_a_decoy_that_really_runs_does_not_make_the_rule_kept_either():
     assert "/tmp/work.py" in found.route.reason
     short = replace(trial, processes=[*trial.processes[:-1], make_process("python /tmp/x.py", pid=99, cpu_s=1.0)])
     assert analyse(short).mode.verdict is Verdict.PASS, "too short to load torch"
+
+
+@pytest.mark.parametrize("changes", [{"not_kept": ("code/big.py (300000 bytes)",)}, {"is_complete": False}])
+def test_code_that_was_not_kept_leaves_the_verdict_unknown_and_is_told(changes):
+    trial = make_evidence(mode=Mode.RL_ONLY)
+    trial = replace(trial, revisions=[replace(trial.revisions[0], **changes), *trial.revisions[1:]])
+    analysis = analyse(trial)
+    assert analysis.mode.verdict is Verdict.UNKNOWN
+    assert any("not kept" in line or "do not hold all files" in line for line in analysis.warnings)

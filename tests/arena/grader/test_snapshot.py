@@ -1,13 +1,22 @@
+import hashlib
 import os
 import socket
 import stat
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent2.arena.grader.snapshot import SPARE_BYTES, SnapshotInfo, SnapshotLimits, snapshot_limits, take_snapshot
+from agent2.arena.grader.snapshot import (
+    SPARE_BYTES,
+    SnapshotInfo,
+    SnapshotLimits,
+    drop_ballast,
+    snapshot_limits,
+    take_snapshot,
+)
 from agent2.errors import SubmissionError
 
 
@@ -139,9 +148,10 @@ def test_a_small_file_in_a_folder_of_many_is_refused_by_count(workspace):
     for number in range(6):
         (workspace / f"output/model/note-{number}.txt").write_text("x")
     assert "more than 5 entries" in refusal(workspace, max_entries=5)
+    (workspace / "output/model/model.safetensors").unlink()  # beside a whole file shards do not count
     for number in range(4):
         (workspace / f"output/model/model-{number}.safetensors").write_text("x")
-    assert "6 model files, at most 3" in refusal(workspace, max_files=3)
+    assert "5 model files, at most 3" in refusal(workspace, max_files=3)
 
 
 def test_a_file_swapped_while_the_snapshot_is_taken_is_noticed(workspace):
@@ -293,3 +303,39 @@ def test_names_that_would_lead_elsewhere_are_only_names(workspace):
     for odd in (b"a\xff\nb", b"-rf", b"..."):
         (workspace / "output/model" / os.fsdecode(odd)).write_bytes(b"x")
     assert len(snapshot(workspace).skipped) == 3
+
+
+def test_shards_beside_a_whole_file_of_weights_are_left_aside(workspace):
+    folder = workspace / "output" / "model"
+    (folder / "model.safetensors").write_bytes(b"x" * 100)
+    for number in range(5):
+        with (folder / f"model-ballast-{number}.safetensors").open("wb") as file:
+            file.truncate(50 << 20)
+    info = take_snapshot(workspace, "output/model", workspace.parent / "snapshot", SnapshotLimits(max_bytes=1 << 20))
+    assert "model.safetensors" in info.files and not any("ballast" in name for name in info.files)
+    assert sum("ballast" in name for name in info.skipped) == 5
+
+
+def test_a_sparse_file_stays_sparse_and_keeps_its_bytes(workspace):
+    folder = workspace / "output" / "model"
+    with (folder / "model-1.safetensors").open("wb") as file:
+        file.write(b"head")
+        file.truncate(64 << 20)
+        file.seek(0, 2)
+        file.write(b"tail")
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    target = workspace.parent / "snapshot"
+    info = take_snapshot(workspace, "output/model", target, SnapshotLimits())
+    copy = target / "model-1.safetensors"
+    assert copy.stat().st_size == (64 << 20) + 4 and copy.stat().st_blocks * 512 < 16 << 20
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() == info.files["model-1.safetensors"]
+
+
+def test_what_a_checkpoint_does_not_need_is_dropped(workspace):
+    folder = workspace / "output" / "model"
+    (folder / "vocab.txt").write_text("ballast")
+    info = take_snapshot(workspace, "output/model", workspace.parent / "snapshot", SnapshotLimits())
+    needed = set(info.files) - {"vocab.txt"}
+    assert "'vocab.txt'" in drop_ballast(info, needed)[0]
+    assert {path.name for path in info.path.iterdir()} == needed
+    assert drop_ballast(replace(info, files=dict.fromkeys(needed, "")), needed) == []

@@ -1,10 +1,11 @@
 import os
+import time
 
 import pytest
 from dulwich.repo import Repo
 
 from agent2.arena.eventlog import EventLog, read_events
-from agent2.arena.recorder.revisions import RevisionLimits, RevisionRecorder
+from agent2.arena.recorder.revisions import RevisionLimits, RevisionRecorder, RevisionWatch
 
 
 @pytest.fixture
@@ -135,3 +136,57 @@ def test_a_repository_that_is_full_keeps_what_it_has_and_says_so(tmp_path, works
         (first, None, True),
         (first, 1, False),
     ]
+
+
+def last_row(tmp_path):
+    return read_events(tmp_path / "revisions.jsonl").rows[-1]
+
+
+def test_code_that_is_too_large_or_packed_is_named_and_the_revision_is_not_complete(tmp_path, workspace, recorder):
+    (workspace / "train.py").write_text("import big")
+    recorder.capture()
+    assert (last_row(tmp_path)["is_complete"], last_row(tmp_path)["not_kept"]) == (True, [])
+    (workspace / "big.py").write_text("#" * 300_000)
+    (workspace / "packed.zip").write_bytes(b"PK\x03\x04\0\0")
+    (workspace / "model.safetensors").write_bytes(bytes(300_000))
+    (workspace / "venv" / "site-packages").mkdir(parents=True)
+    (workspace / "venv" / "site-packages" / "fast.so").write_bytes(b"\x7fELF\0")
+    (workspace / "note.txt").write_text("x")
+    recorder.capture()
+    row = last_row(tmp_path)
+    assert row["is_complete"] is False
+    assert row["not_kept"] == ["big.py (300000 bytes)", "packed.zip (6 bytes)"]
+
+
+def test_twelve_changes_half_a_second_apart_are_all_kept(tmp_path, workspace, recorder):
+    """The kernel tells of each; looking every 60 s alone would keep the last one."""
+    watch = RevisionWatch(workspace, recorder.capture, 60.0)
+    try:
+        (workspace / "train.py").write_text("start")
+        wait_for(lambda: (workspace / "early.py").write_text(str(time.time())) and texts(tmp_path))  # it has begun
+        for number in range(12):
+            (workspace / "train.py").write_text(f"version {number}")
+            wait_for(lambda number=number: f"version {number}" in texts(tmp_path))
+    finally:
+        assert watch.stop() is None
+    assert set(texts(tmp_path)) == {"start", *(f"version {number}" for number in range(12))}
+
+
+def test_a_watch_without_news_goes_on_looking(tmp_path, workspace, recorder):
+    (workspace / "train.py").write_text("x")
+    watch = RevisionWatch(tmp_path / "nowhere", recorder.capture, 0.05)
+    wait_for(lambda: texts(tmp_path) == ["x"])
+    watch.stop()
+
+
+def texts(tmp_path):
+    """What train.py held in each revision."""
+    ids = [row["id"] for row in read_events(tmp_path / "revisions.jsonl").rows]
+    return [blob(tmp_path, revision, "train.py").decode() for revision in ids]
+
+
+def wait_for(holds):
+    ends_at = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.02)

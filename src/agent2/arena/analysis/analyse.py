@@ -62,6 +62,13 @@ def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVe
         yield f"Mode {mode.mode.value}: {mode.reason}."
     yield from _llm_warnings(evidence.llm)
     yield from evidence.warnings
+    not_kept = list(dict.fromkeys(name for revision in evidence.revisions for name in revision.not_kept))
+    if not_kept:
+        more = f" and {len(not_kept) - MAX_UNREAD_TOLD} more" if len(not_kept) > MAX_UNREAD_TOLD else ""
+        yield f"Code too large or packed was not kept: {', '.join(not_kept[:MAX_UNREAD_TOLD])}{more}."
+    n_partial = sum(not revision.is_complete and not revision.not_kept for revision in evidence.revisions)
+    if n_partial:
+        yield f"{n_partial} of {len(evidence.revisions)} code revisions do not hold all files: there were too many."
     unread = [facts for facts in last_sources(evidence) if facts.problem is not None]
     for facts in unread[:MAX_UNREAD_TOLD]:
         yield f"{facts.path} {facts.problem}; the route is judged without it."

@@ -44,6 +44,11 @@ def mode_finding(evidence: TrialEvidence, routes: Sequence[SubmissionRoute]) -> 
             f"{'a program' if n == 1 else f'{n} programs'} did that ran long enough to train was not recorded"
         )
         return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
+    missing = list(dict.fromkeys(name for revision in evidence.revisions for name in revision.not_kept))
+    if routes and (missing or any(not revision.is_complete for revision in evidence.revisions)):
+        lines = tuple(EvidenceLine("revisions.git", f"not kept: {name}") for name in missing[:MAX_EVIDENCE])
+        reason = "it cannot be told whether the rule was kept: not all of the agent's code was kept"
+        return ModeFinding(mode, Verdict.UNKNOWN, reason, lines)
     unseen = [route.number for route in routes if route.finding.route is Route.UNKNOWN]
     if broken or unseen:
         numbers = ", ".join(str(number) for number in sorted({*unseen, *(route.number for route in broken)}))

@@ -244,7 +244,7 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
                 if files is None:
                     n_bad += 1
                     continue
-                found.append(Revision(float(row["t"]), row["id"], row.get("submission"), files))
+                found.append(_revision(row, files))
             n_bad -= reader.n_left_out
             if reader.n_left_out:
                 warnings.append(
@@ -258,6 +258,18 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     if n_bad:
         warnings.append(f"events/revisions.jsonl: {n_bad} revision(s) could not be read.")
     return tuple(sorted(found, key=lambda revision: revision.t))
+
+
+def _revision(row: _Row, files: dict[str, str]) -> Revision:
+    not_kept = row.get("not_kept")
+    return Revision(
+        t=float(row["t"]),
+        id=row["id"],
+        submission=row.get("submission"),
+        files=files,
+        not_kept=tuple(map(str, not_kept)) if isinstance(not_kept, list) else (),
+        is_complete=row.get("is_complete") is not False,
+    )
 
 
 def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:

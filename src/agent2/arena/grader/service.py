@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
-from agent2.arena.grader.admission import admit
+from agent2.arena.grader.admission import Admit, admit
 from agent2.arena.grader.evaluator import Evaluate
 from agent2.arena.grader.examiner import EvaluationFailed, Examiner, GraderSettings, Question
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
-from agent2.arena.grader.snapshot import take_snapshot
+from agent2.arena.grader.snapshot import drop_ballast, take_snapshot
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.errors import Fault, SubmissionError
 from agent2.models.checkpoint import inspect_checkpoint
@@ -70,11 +70,13 @@ class Grader:
         settings: GraderSettings,
         evaluate: Evaluate,
         on_submit: Callable[[int], str | None] | None = None,
+        check: Admit = admit,
     ):
         """Open the record of the trial, an earlier one included.
 
         evaluate: `evaluator.ChildEvaluator` outside of tests. on_submit: called with the number of each
         submission before its snapshot is taken; returns the code revision in the workspace, if any.
+        check: judges each copy; `admission.ContainedAdmission` outside of tests.
         """
         self.settings = settings
         self.deadline = settings.deadline
@@ -83,6 +85,7 @@ class Grader:
         self._base = inspect_checkpoint(settings.base)
         self._store = GraderStore(settings.paths.grader_db)
         self._on_submit = on_submit
+        self._check = check
         self._intake = threading.Lock()
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -234,7 +237,8 @@ class Grader:
         fault = Fault.SUBMITTER
         try:
             snapshot = take_snapshot(paths.workspace, model_path, paths.snapshot(number), self.settings.limits)
-            admission = admit(snapshot, self._base, model_path)
+            admission = self._check(snapshot, self._base, model_path)
+            ballast = drop_ballast(snapshot, admission.files)
         except SubmissionError as error:
             reason = str(error)
         except OSError as error:
@@ -251,7 +255,7 @@ class Grader:
         else:
             return replace(
                 arrival,
-                remarks=(*remarks, *admission.remarks),
+                remarks=(*remarks, *admission.remarks, *ballast),
                 weights_digest=admission.weights_digest,
                 content_digest=admission.content_digest,
                 is_base_copy=admission.is_base_copy,

@@ -5,7 +5,9 @@ the way down is walked one directory at a time by descriptor, links are never fo
 before a byte is read, and after the copy everything is compared with what was opened. From then on only the
 copy counts. Every refusal is one sentence for the agent, without paths of the host.
 
-Copies only top-level files that a checkpoint may consist of; other files and folders are named as skipped.
+Copies only top-level files that a checkpoint may consist of; other files and folders are named as skipped, and so
+are shards beside a whole file of weights. Holes of sparse files stay holes. `drop_ballast` takes away what is left
+over once it is known which files the checkpoint needs.
 Does NOT judge the content (see `admission`). A writer with the file mapped into memory, or within the same
 tick of the file system's clock, may change bytes without a trace while they are copied; the copy is still
 one fixed content with one digest.
@@ -16,13 +18,13 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.errors import SubmissionError
-from agent2.models.layout import ALLOWED_FILES, SHARD_NAME
+from agent2.models.layout import ADAPTER_CONFIG, ALLOWED_FILES, INDEX, SHARD_NAME, WEIGHTS
 
 INSIDE_ROOT = "/workspace"
 """Where the agent sees its workspace inside the sandbox."""
@@ -111,6 +113,17 @@ def take_snapshot(
     return SnapshotInfo(target, digests, sum(file.status.st_size for file in opened), skipped)
 
 
+def drop_ballast(snapshot: SnapshotInfo, needed: Collection[str]) -> list[str]:
+    """Remove the files of a snapshot that its checkpoint does not need; a remark for the agent if there were any."""
+    ballast = sorted(set(snapshot.files) - set(needed))
+    for name in ballast:
+        (snapshot.path / name).unlink()
+    if not ballast:
+        return []
+    more = f" and {len(ballast) - 1} more" if len(ballast) > 1 else ""
+    return [f"not needed by the checkpoint and not kept: {shown(ballast[0])}{more}"]
+
+
 def shown(name: str) -> str:
     """A name that an agent chose, fit for a message: valid text of limited length."""
     text = name.encode("utf-8", "backslashreplace").decode()
@@ -190,6 +203,10 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
                 names.append(entry.name)
             else:
                 skipped.append(entry.name)
+    if WEIGHTS in names and ADAPTER_CONFIG not in names:  # transformers would not look at shards beside it
+        ballast = [name for name in names if name == INDEX or (SHARD_NAME.fullmatch(name) and name != WEIGHTS)]
+        names = [name for name in names if name not in ballast]
+        skipped += ballast
     if not names and not skipped:
         raise SubmissionError("the submitted folder is empty; save the model and its tokenizer there")
     if len(names) > limits.max_files:
@@ -231,8 +248,12 @@ def _copy(file: _Opened, target: Path) -> str:
             if not chunk:
                 raise SubmissionError(f"{shown(file.name)} {CHANGED}")
             digest.update(chunk)
-            _write_all(output, chunk)
+            if chunk.count(0) == len(chunk):  # a sparse file must not cost us more than its author
+                os.lseek(output, len(chunk), os.SEEK_CUR)
+            else:
+                _write_all(output, chunk)
             left -= len(chunk)
+        os.ftruncate(output, file.status.st_size)
         os.fsync(output)
     return digest.hexdigest()
 

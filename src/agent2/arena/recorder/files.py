@@ -8,7 +8,7 @@ folders, because a program can nest more of them than a process has descriptors.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +32,15 @@ class FoundFile:
 
 
 def walk_files(
-    root: Path, max_bytes: int, skip: frozenset[str] = frozenset(), max_total_bytes: int = MAX_TOTAL_BYTES
+    root: Path,
+    max_bytes: int,
+    skip: frozenset[str] = frozenset(),
+    max_total_bytes: int = MAX_TOTAL_BYTES,
+    on_large: Callable[[str, int], None] = lambda path, size: None,
 ) -> Iterator[FoundFile]:
     """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` and `max_total_bytes` together at most.
 
-    skip: top-level names that are left out.
+    skip: top-level names that are left out. on_large: told path and size of each regular file that is larger.
     """
     count = total = 0
     for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False):
@@ -47,7 +51,7 @@ def walk_files(
         for name in sorted(names):
             if inside == Path(".") and name in skip:
                 continue
-            found = _read(descriptor, name, inside, max_bytes)
+            found = _read(descriptor, name, inside, max_bytes, on_large)
             if found is None:
                 continue
             count += 1
@@ -59,7 +63,13 @@ def walk_files(
                 return
 
 
-def _read(descriptor: int, name: str, inside: Path, max_bytes: int) -> FoundFile | None:
+def _read(
+    descriptor: int,
+    name: str,
+    inside: Path,
+    max_bytes: int,
+    on_large: Callable[[str, int], None] = lambda path, size: None,
+) -> FoundFile | None:
     """None for anything but a regular file of acceptable size that is still there."""
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
@@ -67,7 +77,10 @@ def _read(descriptor: int, name: str, inside: Path, max_bytes: int) -> FoundFile
         return None  # gone, a link, or a socket: not a file that the agent keeps
     try:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        if status.st_size > max_bytes:
+            on_large(os.fsencode(inside / name).decode(errors="backslashreplace"), status.st_size)
             return None
         with open(handle, "rb", closefd=False) as stream:
             data = stream.read(max_bytes + 1)

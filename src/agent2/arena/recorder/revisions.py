@@ -1,16 +1,17 @@
 """Code revisions: every small text file of the workspace, one commit for each change.
 
 Blobs and trees are written straight into a bare repository outside the workspace, so a nested .git, an
-ignore file or a hook of the agent hides nothing. A revision is taken every few seconds when something
-changed, and always when a submission arrives. Changes undone between two looks are not seen; a revision that
-could not hold everything says so (`is_complete`).
+ignore file or a hook of the agent hides nothing. The kernel tells when files change (`RevisionWatch`), so that a
+revision is taken within a second of a change; one is also taken every few seconds in case it did not, and always when
+a submission arrives. What is changed back within that second is not seen. A revision that could not hold everything
+says so (`is_complete`), and names the code that it does not hold (`not_kept`): files that are too large or packed.
 """
 
 import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +22,22 @@ from agent2.arena.eventlog import EventLog
 from agent2.arena.recorder.files import MAX_FILES, walk_files
 
 MAX_FILE_BYTES = 256 * 1024
+CHECKPOINT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npy", ".npz", ".arrow", ".parquet")
 GIVEN_FILES = frozenset({"data", "ASSIGNMENT.md", "assignment.json", ".grader"})
 """Put there by the arena: no revision of the agent's."""
+CODE_ENDINGS = (".py", ".pyc", ".pyz", ".so", ".sh", ".ipynb")
+PACKED_ENDINGS = (*CODE_ENDINGS, ".zip", ".whl", ".egg", ".tar", ".tgz", ".gz", ".xz", ".bz2")
+"""A file that ends so and is too large, or no text, is code that is not kept."""
+INSTALLED = ("site-packages/", "dist-packages/", "__pycache__/")
+"""Folders in which such files are somebody else's, or made again from the text."""
+MAX_NOT_KEPT = 20
+"""Named in the log, in each revision."""
+UNWATCHED_ENDINGS = (*CHECKPOINT_ENDINGS, ".jsonl", ".csv", ".tsv", ".log", ".lock", ".tmp", ".pyc")
+"""A change of such a file alone is no reason to look at once."""
 BRANCH = b"refs/heads/main"
 AUTHOR = b"agent2 recorder <recorder@localhost>"
+STEP_MS, DEBOUNCE_MS = 50, 400
+"""A look is taken when nothing has changed for the first, at the latest after the second."""
 REGULAR_FILE = 0o100644
 FOLDER = 0o040000
 
@@ -52,6 +65,7 @@ class RevisionRecorder:
         self._lock = threading.Lock()
         self._repo = _open_repository(repository)
         self._is_complete = True
+        self._not_kept: list[str] = []
         self._stored_bytes = 0
 
     def capture(self, submission: int | None = None) -> str | None:
@@ -68,19 +82,32 @@ class RevisionRecorder:
                 head = self._commit(tree, head, submission)
             revision = head.decode() if head else None
             if revision and (changed or submission is not None):
-                self._log.append("revision", id=revision, submission=submission, is_complete=self._is_complete)
+                self._log.append(
+                    "revision",
+                    id=revision,
+                    submission=submission,
+                    is_complete=self._is_complete,
+                    not_kept=self._not_kept,
+                )
             return revision
 
     def _write_tree(self) -> bytes | None:
         """Store the text files; the id of their tree, None when there is none or no more room."""
         root: _Folder = {}
         n_files = n_bytes = 0
-        for found in walk_files(self._workspace, MAX_FILE_BYTES, skip=GIVEN_FILES):
+        not_kept: list[str] = []
+
+        def leave_out(path: str, size: int) -> None:
+            if path.endswith(PACKED_ENDINGS) and not any(folder in path for folder in INSTALLED):
+                not_kept.append(f"{path[:300]} ({size} bytes)")
+
+        for found in walk_files(self._workspace, MAX_FILE_BYTES, skip=GIVEN_FILES, on_large=leave_out):
             n_files += 1
             n_bytes += found.size
             if n_bytes > self._limits.revision_bytes:
                 break
             if b"\0" in found.data:
+                leave_out(found.path, found.size)
                 continue
             blob = Blob.from_string(found.data)
             if blob.id not in self._repo.object_store:
@@ -90,7 +117,11 @@ class RevisionRecorder:
                     return None
                 self._repo.object_store.add_object(blob)
             _put(root, found.raw_path.split(b"/"), bytes(blob.id))
-        self._is_complete = n_files < MAX_FILES and n_bytes <= self._limits.revision_bytes
+        self._not_kept = not_kept[:MAX_NOT_KEPT]
+        if len(not_kept) > MAX_NOT_KEPT:
+            self._not_kept.append(f"{len(not_kept) - MAX_NOT_KEPT} more files")
+        is_all = n_files < MAX_FILES and n_bytes <= self._limits.revision_bytes
+        self._is_complete = is_all and not not_kept
         return self._store_folder(root) if root else None
 
     def _store_folder(self, folder: Mapping[bytes, object]) -> bytes:
@@ -125,6 +156,61 @@ class RevisionRecorder:
     def close(self) -> None:
         """Release the repository."""
         self._repo.close()
+
+
+class RevisionWatch:
+    """Takes a revision as soon as files change; `stop` ends it and hands over the first error, if any."""
+
+    def __init__(self, workspace: Path, capture: Callable[[], object], period_s: float):
+        """Begin to watch. period_s: longest time between two looks, whatever the kernel tells."""
+        self._workspace = workspace
+        self._capture = capture
+        self._period_s = period_s
+        self._halt = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> Exception | None:
+        """End the watch; the first error, if any."""
+        self._halt.set()
+        self._thread.join()
+        return self._error
+
+    def _run(self) -> None:
+        try:
+            from watchfiles import watch  # an installation without it looks every few seconds, and says so
+
+            for changes in watch(
+                self._workspace,
+                watch_filter=_is_watched,
+                debounce=DEBOUNCE_MS,
+                step=STEP_MS,
+                stop_event=self._halt,
+                rust_timeout=round(self._period_s * 1000),
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                ignore_permission_denied=True,
+            ):
+                spent = self._look()
+                if changes:  # looking costs more where there is much to look at: at most a fifth of a core
+                    self._halt.wait(min(self._period_s, 4 * spent))
+        except Exception as error:  # boundary: too many folders to watch, or names that the watch cannot take
+            self._error = self._error or error
+            while not self._halt.wait(self._period_s):
+                self._look()
+
+    def _look(self) -> float:
+        began = time.thread_time()
+        try:
+            self._capture()
+        except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
+            self._error = self._error or error
+        return time.thread_time() - began
+
+
+def _is_watched(change: object, path: str) -> bool:
+    return not path.endswith(UNWATCHED_ENDINGS) and "/__pycache__" not in path
 
 
 def _open_repository(path: Path) -> Repo:

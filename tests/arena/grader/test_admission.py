@@ -1,0 +1,51 @@
+"""A stranger's folder is looked at by a contained process: what breaks it is refused, and nothing else happens."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from agent2.arena.grader.admission import ContainedAdmission, admit
+from agent2.arena.grader.snapshot import SnapshotLimits, take_snapshot
+from agent2.errors import SubmissionError
+from agent2.models.checkpoint import inspect_checkpoint
+from grading_builders import write_checkpoint
+
+pytestmark = pytest.mark.slow  # starts processes
+
+
+@pytest.fixture
+def copied(trial, base):
+    """Makes a snapshot of a model whose files were changed by a function."""
+
+    def copy(change=lambda folder: None):
+        folder = write_checkpoint(trial.workspace / "output" / "model", seed=1)
+        change(folder)
+        info = take_snapshot(trial.workspace, "output/model", trial.snapshot(1), SnapshotLimits())
+        return info, inspect_checkpoint(base)
+
+    return copy
+
+
+def test_the_contained_answer_is_the_same(copied):
+    snapshot, base = copied(lambda folder: (folder / "vocab.txt").write_text("x"))
+    check = ContainedAdmission()
+    assert check(snapshot, base, "output/model") == admit(snapshot, base, "output/model")
+    assert {path.name for path in snapshot.path.parent.iterdir()} == {snapshot.path.name}, "nothing is left behind"
+
+
+def test_a_refusal_has_the_agents_name_of_the_folder(copied):
+    snapshot, base = copied(lambda folder: (folder / "tokenizer.json").unlink())
+    with pytest.raises(SubmissionError, match=r"^output/model: there is no tokenizer.json"):
+        ContainedAdmission()(snapshot, base, "output/model")
+
+
+def test_a_folder_that_takes_too_much_memory_or_time_is_refused(copied):
+    snapshot, base = copied(
+        lambda folder: (folder / "generation_config.json").write_text(json.dumps({"a": [{}] * 200_000}))
+    )
+    assert admit(snapshot, base, "output/model") is not None, "the control: without the limit it is taken"
+    with pytest.raises(SubmissionError, match="could not be checked within"):
+        ContainedAdmission(memory_gib=0.12)(snapshot, base, "output/model")
+    with pytest.raises(SubmissionError, match="could not be checked within 0 seconds"):
+        ContainedAdmission(timeout_s=0.01)(replace(snapshot, size_bytes=0), base, "output/model")
