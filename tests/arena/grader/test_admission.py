@@ -1,13 +1,12 @@
 """A stranger's folder is looked at by a contained process: what breaks it is refused, and nothing else happens."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from agent2.arena.grader.admission import ContainedAdmission, admit
+from agent2.arena.grader.admission import Admission, ContainedAdmission, admit
 from agent2.arena.grader.snapshot import SnapshotLimits, take_snapshot
-from agent2.errors import SubmissionError
+from agent2.errors import SandboxError, SubmissionError
 from agent2.models.checkpoint import inspect_checkpoint
 from grading_builders import write_checkpoint
 
@@ -40,12 +39,27 @@ def test_a_refusal_has_the_agents_name_of_the_folder(copied):
         ContainedAdmission()(snapshot, base, "output/model")
 
 
-def test_a_folder_that_takes_too_much_memory_or_time_is_refused(copied):
-    snapshot, base = copied(
-        lambda folder: (folder / "generation_config.json").write_text(json.dumps({"a": [{}] * 200_000}))
-    )
-    assert admit(snapshot, base, "output/model") is not None, "the control: without the limit it is taken"
-    with pytest.raises(SubmissionError, match="could not be checked within"):
-        ContainedAdmission(memory_gib=0.12)(snapshot, base, "output/model")
+def test_a_folder_that_takes_too_long_is_refused_and_a_program_that_fails_is_our_fault(copied):
+    snapshot, base = copied()
+    check = ContainedAdmission()
+    assert check(snapshot, base, "output/model").files, "the control: with time enough it is taken"
     with pytest.raises(SubmissionError, match="could not be checked within 0 seconds"):
         ContainedAdmission(timeout_s=0.01)(replace(snapshot, size_bytes=0), base, "output/model")
+    with pytest.raises(RuntimeError, match="the checking program failed"):
+        check(replace(snapshot, size_bytes=0.5), base, "output/model")
+
+
+def test_a_folder_that_takes_more_memory_than_there_is_is_refused(copied):
+    def nest(folder):
+        (folder / "generation_config.json").write_text('{"a": [' + ",".join(["[[[[]]]]"] * 100_000) + "]}")
+
+    snapshot, base = copied(nest)
+    answers = []
+    for memory_gib in (0.06 + 0.02 * step for step in range(40)):  # how much Python itself takes differs
+        try:
+            answers.append(ContainedAdmission(memory_gib=memory_gib)(snapshot, base, "output/model"))
+            break
+        except (SubmissionError, RuntimeError, SandboxError) as error:
+            answers.append(error)
+    assert isinstance(answers[-1], Admission), "with memory enough it is taken"
+    assert isinstance(answers[-2], SubmissionError) and "of memory" in str(answers[-2]), answers[-2]
