@@ -71,6 +71,13 @@ def agent2(*arguments, home):
         (["run", "--replay", "nowhere"], "no trial.json there"),
         (["run", "--replay", "nowhere", "--agent", "nop"], "leave out task"),
         (["run", "arithmetic", "--agent", "nop", "--strict"], "add --replay TRIAL"),
+        (["run", "arithmetic", "--agent", "nop", "--seed", "-1"], "seed: Input should be greater than or equal to 0"),
+        (
+            ["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=.inf"],
+            "less than or equal to 1000000000",
+        ),
+        (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=.nan"], "wall_clock_s"),
+        (["run", "--resume", "loop"], "loop"),
         (["intervene", "nowhere", "--note", "hello"], "no trial.json there"),
         (["share", "nowhere", "out"], "no trial.json there"),
         (["cards", "list", "nowhere"], "nowhere: no such folder; name the folder of a trial, a sweep or an evaluation"),
@@ -80,6 +87,7 @@ def agent2(*arguments, home):
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
     (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "no-command").mkdir()
     (tmp_path / "no-command" / "agent.yaml").write_text("name: mine\ndescription: no command\n")
     (tmp_path / "agent2" / "models").mkdir(parents=True)

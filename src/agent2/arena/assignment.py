@@ -85,7 +85,8 @@ class TrialConfig(StrictModel):
     """Which training routes the agent may take."""
     replay: ReplaySource | None = None
     """Where the LLM's answers come from in place of a provider."""
-    seed: int
+    seed: int = Field(ge=0, lt=2**32)
+    """What numpy takes as a seed."""
     sandbox: str
     """Name of the back end."""
     network: Network = Network.NONE

@@ -58,12 +58,12 @@ class Category(StrEnum):
 class BudgetSpec(StrictModel):
     """What an agent may spend; None is unlimited. The assignment may lower or raise it."""
 
-    wall_clock_s: float = Field(gt=0)
+    wall_clock_s: float = Field(gt=0, le=1e9)
     submissions: int | None = Field(default=None, ge=1)
-    gpu_hours: float | None = Field(default=None, ge=0)
+    gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Told to the agent, measured and reported; not held: nothing stops an agent that uses more."""
     llm_tokens: int | None = Field(default=None, ge=0)
-    llm_dollars: float | None = Field(default=None, ge=0)
+    llm_dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class SplitSizes(StrictModel):
