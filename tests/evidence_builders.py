@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent2.contract.evidence import Evidence, MetricEvidence, PairedEvidence, SpotCheck
+from agent2.contract.evidence import Evidence, MetricEvidence, SpotCheck
 from agent2.contract.gates import GateSpec, LengthGate, RegressionGate, ReleaseEvidenceGate, SafetyGate
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
 from agent2.stats.comparisons import mcnemar_p
 from agent2.stats.noninferiority import tango_interval
+from agent2.stats.paired import PairedEvidence
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "reports"
 

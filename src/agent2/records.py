@@ -181,7 +181,7 @@ class RolloutStatus(StrEnum):
     COMPLETED = "completed"
     """The environment said that the episode is over."""
     TURN_CAP = "turn_cap"
-    """The turn cap was reached before the episode was over."""
+    """The cap on turns, or on the tokens of an episode, was reached before the episode was over."""
     TIME_CAP = "time_cap"
     """It took longer than the protocol allows, whether or not it came to an end; scored as it stood then."""
     FAILED = "failed"

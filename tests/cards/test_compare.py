@@ -1,10 +1,13 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from agent2.cards.card import Counting, ReportingRule
 from agent2.cards.compare import compare_cards
 from agent2.cards.writer import CardWriter
+from agent2.contract.card_sets import find_cards
+from agent2.contract.compare import compare
 from agent2.errors import NotEnoughData
 from agent2.records import Usage
 from card_builders import make_header, make_record
@@ -30,6 +33,19 @@ def test_a_gain_on_paired_items_is_new_minus_old(tmp_path):
     assert found.bounds == (0.25, 0.25)
     assert "unclear (the interval contains 0, p = 1.00): +25.0 points" in found.answers()["learned or avoided failures"]
     assert "no score is missing" in found.answers()["learned or avoided failures"]
+
+
+@pytest.mark.parametrize("n_attempts", [1, 5])
+def test_one_pair_of_cards_has_one_interval_wherever_it_is_asked_for(tmp_path, n_attempts):
+    rng = np.random.default_rng(3)
+    sides = {}
+    for name, rate in (("old", 0.6), ("new", 0.7)):
+        drawn = (rng.random((40, n_attempts)) < rate).astype(float).tolist()
+        sides[name] = write(tmp_path / name, {f"i{place:02}": row for place, row in enumerate(drawn)})
+    here = compare_cards(sides["old"], sides["new"]).difference
+    (there,) = compare(find_cards(sides["old"]), [find_cards(sides["new"])]).rows
+    assert there.paired == here
+    assert here.method.startswith("Tango" if n_attempts == 1 else "paired t")
 
 
 def test_a_gain_by_losing_hard_items_is_shown_with_its_bounds(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent2.contract.decision import decide
 from agent2.contract.effects import INSUFFICIENT, PASSES, TRAINING_SEVERITY, release_severity
-from agent2.contract.evidence import Change, Evidence, MetricEvidence, PairedEvidence, SpotCheck, TrainingSignals
+from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
 from agent2.contract.gates import (
     CostBudgetGate,
     EvidenceGate,
@@ -28,6 +28,7 @@ from agent2.contract.gates import (
 from agent2.contract.metrics import Direction, MetricSpec, Unit
 from agent2.stats.comparisons import mcnemar_p
 from agent2.stats.noninferiority import tango_interval
+from agent2.stats.paired import PairedEvidence
 from evidence_builders import GATES, METRICS
 
 RATES = ("math", "instructions", "charts")

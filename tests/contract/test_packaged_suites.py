@@ -5,6 +5,7 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.contract.decision import decide
 from agent2.contract.report_file import read_report
+from agent2.contract.suite import hold_prerequisites
 from agent2.contract.suite_files import load_suite
 from agent2.environments.tools.faults import FaultKind
 from agent2.environments.tools.world import ErrorKind
@@ -123,3 +124,18 @@ def test_the_taxonomies_know_the_bad_cases_that_the_mini_scorers_name():
     assert {default_label(kind) for kind in InstructionClass} <= set(llm)
     kinds = {*FaultKind, *ErrorKind} - {ErrorKind.REFUSED, ErrorKind.BUDGET}
     assert {f"tool_{kind}_no_recovery" for kind in kinds} <= set(agent)
+
+
+def test_a_report_is_held_to_prerequisites_as_an_evaluation_is(tmp_path):
+    contract = load_suite("agent_tool_regression_v1")
+
+    def decided(**changes):
+        path = tmp_path / "r.yaml"
+        path.write_text("\n".join(f"{key}: {value}" for key, value in (AGENT | changes).items()))
+        evidence = hold_prerequisites(contract, read_report(path, contract.metrics, contract.baseline))
+        return decide(contract.metrics, contract.gates, evidence)
+
+    assert decided().release == "research_only"
+    low = decided(bfcl_executable_accuracy="20.0% -> 20.0% (+0.0)")
+    assert low.release == "insufficient"
+    assert any("swebench_verified was skipped: bfcl_v3 scored 20.0%, 60.0% is needed" in one for one in low.problems)

@@ -70,3 +70,16 @@ def test_other_protocols_and_unfinished_cards_are_refused(tmp_path):
     writer.release()
     with pytest.raises(CardError, match="not finished"):
         regress(old, find_cards(tmp_path / "open"))
+
+
+def test_five_of_five_attempts_that_become_three_are_seen_and_one_lost_attempt_is_luck(tmp_path):
+    def attempts(name, n):
+        return [make_scored(name, float(place < n), attempt=place) for place in range(5)]
+
+    old = card_set(tmp_path, "old", [*attempts("a", 5), *attempts("b", 5), *attempts("c", 4)], attempts=5)
+    new = card_set(tmp_path, "new", [*attempts("a", 3), *attempts("b", 4), *attempts("c", 2)], attempts=5)
+    found = regress(old, new)
+    assert [(item.item_id, item.old_score, item.new_score) for item in found.weakened] == [("a", 1.0, 0.6)]
+    assert [item.item_id for item in found.lost] == ["c"]
+    assert not found.is_within(1)
+    assert found.is_within(2)

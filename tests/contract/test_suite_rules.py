@@ -77,3 +77,34 @@ def test_a_gate_of_dangerous_actions_needs_a_world_that_knows_some(tmp_path):
     (tmp_path / "s.yaml").write_text(text.replace("gates:\n", "gates:\n  - {kind: dangerous_action, name: dangers}\n"))
     with pytest.raises(ConfigError, match="no scorer of this suite tells of dangerous actions"):
         load_suite(str(tmp_path / "s.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("splits: {dev: reported_every_night}", "split dev is 'reported_every_night'; nothing hides it"),
+        ("splits: {train: release_gate_only}", "split train is 'release_gate_only'; nothing hides it"),
+        ("splits: {test_public: visible_for_training}", "its items are hidden"),
+        ("splits: {test_public: release_gate_only}", "cadence.nightly plays test_public.*release_gate_only"),
+        ("cadence: {dev: {split: test_public, n_items: 9}}", "cadence.dev plays test_public.*reported_every_night"),
+    ],
+)
+def test_a_visibility_that_nothing_holds_is_refused(text, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        suite(text + "\n")
+
+
+@pytest.mark.parametrize("criterion", ["user_simulator_satisfaction", "final_answer"])
+def test_a_criterion_of_success_that_no_scorer_rests_on_is_refused(tmp_path, criterion):
+    text = (FOLDER / "agent_tool_regression_mini.yaml").read_text().replace("tier: rules", "tier: state")
+    path = tmp_path / "s.yaml"
+    path.write_text(text + f"  success_criteria: [test_pass, {criterion}]\n")
+    with pytest.raises(ConfigError, match=f"{criterion} needs a benchmark whose scorer rests on"):
+        load_suite(str(path))
+    path.write_text(text + "  success_criteria: [test_pass, environment_state_diff]\n")
+    load_suite(str(path))
+
+
+def test_a_judge_that_nothing_asks_is_remarked_on():
+    found = remarks(suite("judge: {type: llm_judge, order_randomization: true, tie_policy: drop}\n"))
+    assert "protocol.judge is not used: no benchmark is scored by a judge" in found

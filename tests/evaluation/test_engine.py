@@ -444,3 +444,20 @@ def test_a_world_elsewhere_that_breaks_in_either_half_is_begun_anew_once(half):
     assert f"broke in {half}" in by_id["broken"].rollout.reason
     assert (by_id["lost"].rollout.fault, by_id["lost"].score.value) == (Fault.ENVIRONMENT, None)
     assert (by_id["well"].rollout.retries, by_id["well"].score.value) == (0, 1.0)
+
+
+def test_the_token_budget_of_an_episode_caps_turns_and_ends_it():
+    asked = []
+
+    class Counting(ScriptedSampler):
+        def submit(self, request_id, prompt, settings):
+            asked.append(settings.max_tokens)
+            super().submit(request_id, prompt, settings)
+
+    sampler = Counting(lambda messages: Completion("yes", n_tokens=min(4, asked[-1])))
+    settings = PlaySettings(SamplingSettings(max_tokens=5), max_turns=9, max_episode_tokens=10)
+    (record,) = play([Attempt(item(n_turns=9), 0, 1)], sampler, worlds(), Longest(), settings)
+    assert asked == [5, 5, 2]
+    assert record.rollout.status is RolloutStatus.TURN_CAP
+    assert record.rollout.reason == "ended: the budget of 10 tokens is spent"
+    assert record.score.value is not None, "scored as it stood"

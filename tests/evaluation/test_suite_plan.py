@@ -3,7 +3,10 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.benchmarks.mini_functions.benchmark import MiniFunctions
+from agent2.benchmarks.mini_repo.benchmark import MiniRepo
 from agent2.contract.suite import EvaluationRole
+from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError
 from agent2.evaluation.access_log import access_log
 from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite
@@ -88,6 +91,10 @@ def test_training_items_are_not_evaluated_on(request_of):
             [("n_items: 60, scorer", "n_items: null, scorer"), ("dev, n_items: 100", "dev, n_items: null")],
             "gives no n_items",
         ),
+        (
+            [("max_tokens: 16}\n", "max_tokens: 16}\n  input: {image_resolution: 9, preserve_aspect_ratio: true}\n")],
+            "is about images",
+        ),
     ],
 )  # fmt: skip
 def test_a_suite_that_cannot_be_played_as_it_says_is_refused(request_of, changes, words):
@@ -159,3 +166,24 @@ def test_a_world_that_allows_more_than_the_suite_is_refused(request_of, rules, w
 def test_a_world_with_tools_needs_a_suite_that_allows_them(request_of):
     with pytest.raises(ConfigError, match="the suite allows none"):
         limits_of(request_of().suite, tool_world())
+
+
+@pytest.mark.parametrize("split", [Split.TEST_PUBLIC])
+def test_a_role_plays_no_split_that_the_suite_hides_from_it(request_of, split):
+    with pytest.raises(ConfigError, match="--role dev may not play test_public: the suite's splits say reported_every"):
+        plan_suite(request_of(split=split))
+    plan_suite(request_of(split=split, role=EvaluationRole.NIGHTLY))
+
+
+def test_a_world_that_may_do_more_than_the_suite_permits_is_refused():
+    forbidden = ["protocol.tools.permissions.file_writing=false"]
+    suite = load_suite("agent_tool_regression_mini", forbidden)
+    with pytest.raises(ConfigError, match="permits file_writing, the suite forbids it"):
+        limits_of(suite, MiniRepo())
+    assert limits_of(suite, MiniFunctions()).tools, "this world writes no files"
+    assert limits_of(load_suite("agent_tool_regression_mini"), MiniRepo()).tools
+
+
+def test_the_token_budget_of_an_episode_reaches_engine_and_protocol():
+    suite = load_suite("agent_tool_regression_mini", ["agent.budget.max_tokens=30"])
+    assert limits_of(suite, MiniRepo()).max_episode_tokens == 30

@@ -19,7 +19,8 @@ from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import NotEnoughData
 from agent2.records import digest_of
-from agent2.stats.comparisons import PairedDifference, judge, paired_difference
+from agent2.stats.comparisons import judge
+from agent2.stats.paired import PairedEvidence, paired_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Process:
 class CardComparison:
     """What changed from old to new."""
 
-    difference: PairedDifference
-    """New minus old over items with a score on both sides."""
+    difference: PairedEvidence
+    """New minus old over items with a score on both sides; the same numbers as those of `agent2 compare`."""
     bounds: tuple[float, float]
     """Mean difference over all items if every missing score had gone against new, and in its favour."""
     only_old: Sequence[str]
@@ -71,8 +72,8 @@ class CardComparison:
         }
 
 
-def compare_cards(old: Path, new: Path, seed: int = 0) -> CardComparison:
-    """Compare two cards. seed: of the bootstrap.
+def compare_cards(old: Path, new: Path) -> CardComparison:
+    """Compare two cards.
 
     Raises CardError for an unreadable card, NotEnoughData if fewer than two items have a score on both sides.
     """
@@ -83,16 +84,16 @@ def compare_cards(old: Path, new: Path, seed: int = 0) -> CardComparison:
             f"{old} and {new}: {len(common)} items have a score on both cards, 2 are needed; "
             "compare cards of one benchmark"
         )
-    before = np.array([old_side.scores[item] for item in common])
-    after = np.array([new_side.scores[item] for item in common])
+    difference = paired_evidence(old_side.scores, new_side.scores)
+    assert difference is not None  # two items at least
     everything = sorted(old_side.items | new_side.items)
     return CardComparison(
-        difference=paired_difference(after, before, np.random.default_rng(seed)),
+        difference=difference,
         bounds=(_bound(old_side, new_side, everything, 1.0, 0.0), _bound(old_side, new_side, everything, 0.0, 1.0)),
         only_old=sorted(old_side.scores.keys() - new_side.scores.keys()),
         only_new=sorted(new_side.scores.keys() - old_side.scores.keys()),
-        won=[item for item, a, b in zip(common, before, after, strict=True) if b > a],
-        lost=[item for item, a, b in zip(common, before, after, strict=True) if b < a],
+        won=[item for item in common if new_side.scores[item] > old_side.scores[item]],
+        lost=[item for item in common if new_side.scores[item] < old_side.scores[item]],
         old=old_side.process(),
         new=new_side.process(),
         rule_changes=_differing(old_side.header.reporting, new_side.header.reporting),

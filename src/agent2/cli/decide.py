@@ -55,9 +55,10 @@ def _evidence(report: Path, contract: "Suite") -> "Evidence":
     from dataclasses import replace
 
     from agent2.contract.report_file import read_report
+    from agent2.contract.suite import hold_prerequisites
 
     if not report.is_dir():
-        return read_report(report, contract.metrics, contract.baseline)
+        return hold_prerequisites(contract, read_report(report, contract.metrics, contract.baseline))
     from agent2.evaluation.outcome import read_outcome  # not needed for a report: keeps that fast
 
     file = report / "report.yaml"

@@ -14,10 +14,10 @@ MAX_CELL = 60
 def regress(
     old: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
     new: Annotated[Path | None, typer.Argument(help="The same; none: the two sides of the evaluation OLD.")] = None,
-    allowed: Annotated[int, typer.Option("--allow", min=0, help="Most items that may be lost.")] = 0,
+    allowed: Annotated[int, typer.Option("--allow", min=0, help="Most items that may be lost or weakened.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, answers in full.")] = False,
 ) -> None:
-    """List items lost and won by id, with old and new answers; exit 1 if more were lost than allowed."""
+    """List items lost, weakened and won by id, with both answers; exit 1 if more were lost or weakened than allowed."""
     import msgspec
 
     from agent2.cli.show import print_table
@@ -33,12 +33,19 @@ def regress(
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
     else:
-        for title, items in (("lost", found.lost), ("unknown: no score now", found.unknown), ("won", found.won)):
+        groups = {
+            "lost": found.lost,
+            "weakened: fewer attempts pass": found.weakened,
+            "unknown: no score now": found.unknown,
+            "won": found.won,
+        }
+        for title, items in groups.items():
             if items:
                 columns = ["benchmark / split", "item", "score", "old answer", "new answer"]
                 print_table(columns, [_row(item) for item in items], f"{title}: {len(items)}")
         typer.echo(
-            f"{found.old} -> {found.new}: {len(found.lost)} lost and {len(found.won)} won of {found.n_compared} items "
+            f"{found.old} -> {found.new}: {len(found.lost)} lost, {len(found.weakened)} weakened and {len(found.won)} "
+            f"won of {found.n_compared} items "
             f"({found.n_passed_before} passed before; {len(found.unknown)} of them have no score now); "
             f"{allowed} may be lost"
         )

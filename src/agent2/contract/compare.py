@@ -14,13 +14,14 @@ from pathlib import Path
 
 from agent2.contract.card_rows import CardRows, read_rows
 from agent2.contract.card_sets import CardSet, common_cards
-from agent2.contract.evidence import MetricEvidence, PairedEvidence
+from agent2.contract.evidence import MetricEvidence
 from agent2.contract.measures import evidence_between
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.contract.rollout_numbers import parse_measure
 from agent2.errors import ConfigError
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.multiplicity import holm
+from agent2.stats.paired import PairedEvidence
 
 SCORE = MetricSpec(name="score")
 TOKENS = MetricSpec(name="tokens", measure="tokens", unit=Unit.LENGTH)

@@ -9,31 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-CONFIDENCE = 0.95
-"""Of every interval in evidence."""
+from agent2.stats.paired import PairedEvidence
 
 NO_METRICS: Mapping[str, "MetricEvidence"] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class PairedEvidence:
-    """The difference new - old on the same items."""
-
-    delta: float
-    """In the metric's units."""
-    low: float
-    """Lower end of the 95% interval (Tango's score interval for verdicts, else paired t)."""
-    high: float
-    n: int
-    """Items with a value on both sides."""
-    p_value: float
-    """Two-sided, of "no difference" (exact McNemar or sign flips)."""
-    method: str
-    n_won: int | None = None
-    """Items that only the new side solves; None, as is `n_lost`: the values are no verdicts."""
-    n_lost: int | None = None
-    sd: float | None = None
-    """Standard deviation of the paired differences, where the values are no verdicts."""
 
 
 @dataclass(frozen=True, slots=True)

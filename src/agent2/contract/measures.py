@@ -18,13 +18,13 @@ import numpy as np
 from agent2.contract.card_rows import CardRows, Row, read_rows
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.metrics import MetricSpec, Unit
-from agent2.contract.paired import paired_evidence
 from agent2.contract.protocol import field_differences, protocol_differences
 from agent2.contract.rollout_numbers import MeasureRule, parse_measure
 from agent2.errors import ConfigError
 from agent2.scorers import declared
 from agent2.stats.comparisons import noise_band
 from agent2.stats.metrics import pass_at_k_by_item
+from agent2.stats.paired import paired_evidence
 
 NOISE_SEED = 1
 MOST_MODEL_FAULTS = 0.2

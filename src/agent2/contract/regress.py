@@ -1,7 +1,8 @@
-"""Items lost and won between two checkpoints, by id, with both answers.
+"""Items lost, weakened and won between two checkpoints, by id, with both answers.
 
 Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
-kept nor lost but unknown, and counts against the allowance; items that only one side has are counted.
+kept nor lost but unknown, and counts against the allowance; so does one that still passes with far fewer of its
+attempts (5 of 5 before, 3 of 5 now). Items that only one side has are counted.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,10 @@ from agent2.records import ScoredRollout
 
 PASSES_AT = 0.5
 """An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
+WEAKENED_BY = 0.4
+"""An item that still passes is weakened when the mean of its attempts fell by this much: two of five. One attempt of
+three or more is luck as likely as not."""
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Regression:
     won: tuple[ChangedItem, ...]
     unknown: tuple[ChangedItem, ...]
     """Passed before, no score now."""
+    weakened: tuple[ChangedItem, ...]
+    """Pass still, but the mean of their attempts fell by `WEAKENED_BY` or more."""
     n_passed_before: int
     n_compared: int
     """Items with a score on both sides."""
@@ -49,8 +56,8 @@ class Regression:
     """Items that one side was never asked."""
 
     def is_within(self, allowed: int) -> bool:
-        """Whether no more items were lost, or became unknown, than allowed."""
-        return len(self.lost) + len(self.unknown) <= allowed
+        """Whether no more items were lost, were weakened or became unknown than allowed."""
+        return len(self.lost) + len(self.weakened) + len(self.unknown) <= allowed
 
 
 @dataclass(slots=True)
@@ -81,6 +88,7 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
     lost: list[ChangedItem] = []
     won: list[ChangedItem] = []
     unknown: list[ChangedItem] = []
+    weakened: list[ChangedItem] = []
     passed_before = compared = one_sided = 0
     for key in common_cards(old, new):
         before, after = _items(old.cards[key]), _items(new.cards[key])
@@ -101,10 +109,13 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
                 lost.append(changed)
             elif not passed and new_score >= passes_at:
                 won.append(changed)
+            elif passed and old_score - new_score >= WEAKENED_BY - _ROUNDING:
+                weakened.append(changed)
         gone = _never_asked(key, before, after, passes_at)
         passed_before += len(gone)
         unknown += gone
-    return Regression(old.name, new.name, tuple(lost), tuple(won), tuple(unknown), passed_before, compared, one_sided)
+    changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened))
+    return Regression(old.name, new.name, *changes, passed_before, compared, one_sided)
 
 
 def _never_asked(

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.contract.evidence import PairedEvidence
 from agent2.contract.metrics import Unit
 from agent2.stats.comparisons import mcnemar_p
 from agent2.stats.noninferiority import tango_interval
+from agent2.stats.paired import PairedEvidence
 
 MOST_ITEMS = 1_000_000_000
 """More items than any suite has: a larger count is a slip of the keyboard."""

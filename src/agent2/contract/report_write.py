@@ -14,10 +14,11 @@ import yaml
 
 from agent2.contract.changes import tell_change, tell_value
 from agent2.contract.decision import Decision
-from agent2.contract.evidence import Evidence, MetricEvidence, PairedEvidence
+from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, told
 from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.rules_metric import worsening
+from agent2.stats.paired import PairedEvidence
 
 TOP_BADCASES = 10
 

@@ -7,7 +7,7 @@ the evidence is good enough is told beside the outcome (`Finding.problems`), so 
 from agent2.contract.adequacy import basis_of, problems_of
 from agent2.contract.changes import tell_amount, tell_value
 from agent2.contract.effects import Effects
-from agent2.contract.evidence import MetricEvidence, PairedEvidence
+from agent2.contract.evidence import MetricEvidence
 from agent2.contract.findings import SLACK, Finding, GateState, View, scoped, told
 from agent2.contract.gates import (
     CostBudgetGate,
@@ -21,6 +21,7 @@ from agent2.contract.gates import (
 )
 from agent2.contract.metrics import Direction, MetricSpec, Unit
 from agent2.stats.comparisons import SIGNIFICANCE
+from agent2.stats.paired import PairedEvidence
 
 
 class _Case:

@@ -9,13 +9,14 @@ join several parts (a gate reads a known metric, ...) are in `contract.suite_rul
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from graphlib import TopologicalSorter
 
 from pydantic import Field
 
 from agent2.config import StrictModel
+from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.gates import GateSpec
 from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.suite_parts import (
@@ -191,3 +192,21 @@ def shortfall(benchmark: SuiteBenchmark, scores: Mapping[str, float | None]) -> 
         if value is None or value < need.at_least:
             return Shortfall(benchmark.name, need.benchmark, value, need.at_least)
     return None
+
+
+def hold_prerequisites(suite: Suite, evidence: Evidence) -> Evidence:
+    """The evidence of a report without the numbers of benchmarks whose prerequisites its checkpoint falls short of.
+
+    An evaluation would not have played them; what is required and now missing makes the decision insufficient.
+    """
+    kept, scores = dict(evidence.metrics), dict[str, float | None]()
+    for entry in suite.in_order():
+        short = shortfall(entry, scores)
+        if short is None:
+            found = evidence.metrics.get(entry.metric)
+            scores[entry.name] = None if found is None else found.new
+            continue
+        for metric in suite.metrics:
+            if metric.benchmark == entry.name and kept.pop(metric.name, None) is not None:
+                kept[metric.name] = MetricEvidence(metric.name, None, None, problem=str(short))
+    return replace(evidence, metrics=kept)

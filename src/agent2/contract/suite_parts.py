@@ -156,7 +156,15 @@ class SplitRules(StrictModel):
     test_private: Visibility
 
     @model_validator(mode="after")
-    def _private_is_private(self) -> "SplitRules":
+    def _can_be_held(self) -> "SplitRules":
+        if self.train is not Visibility.TRAINING:
+            raise ValueError(f"split train is {self.train.value!r}; nothing hides it: write visible_for_training")
+        if self.dev is not Visibility.ITERATION:
+            raise ValueError(f"split dev is {self.dev.value!r}; nothing hides it: write visible_for_iteration")
+        if self.test_public is Visibility.TRAINING:
+            raise ValueError(
+                "split test_public is 'visible_for_training'; its items are hidden: write reported_every_night"
+            )
         if self.test_private is not Visibility.RELEASE_GATE:
             raise ValueError(
                 f"split test_private is {self.test_private.value!r}; it must be {Visibility.RELEASE_GATE.value!r}, "

@@ -14,8 +14,8 @@ from agent2.config import Location
 from agent2.contract.gates import DangerousActionGate, check_gates
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.rollout_numbers import parse_measure
-from agent2.contract.suite import Suite
-from agent2.contract.suite_parts import ScorerTier
+from agent2.contract.suite import EvaluationRole, Suite
+from agent2.contract.suite_parts import ScorerTier, SplitRules, SuccessCriterion, Visibility
 from agent2.contract.tracks import load_tracks
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.records import Emits, Split
@@ -57,6 +57,8 @@ def remarks(suite: Suite) -> list[str]:
         found.append(
             f"{', '.join(judged)}: a judge's verdicts need spot checks by people (cadence.candidate.spot_check)"
         )
+    if suite.protocol.judge is not None and not judged:
+        found.append("protocol.judge is not used: no benchmark is scored by a judge")
     unknown = [entry.scorer.name for entry in suite.benchmarks if declared(entry.scorer.name) is None]
     if unknown:
         names = ", ".join(dict.fromkeys(unknown))
@@ -213,8 +215,46 @@ def _check_benchmarks(suite: Suite, spot: Spot) -> None:
         ) from error
 
 
+def visibility_problem(splits: SplitRules, role: EvaluationRole, split: Split) -> str:
+    """Why an evaluation of that role may not play a split, as the suite's `splits` say; empty: it may."""
+    seen = Visibility(getattr(splits, split.value))
+    allowed = {
+        EvaluationRole.DEV: (Visibility.TRAINING, Visibility.ITERATION),
+        EvaluationRole.NIGHTLY: (Visibility.TRAINING, Visibility.ITERATION, Visibility.EVERY_NIGHT),
+        EvaluationRole.CANDIDATE: tuple(Visibility),
+    }[role]
+    return "" if seen in allowed else f"the suite's splits say {seen.value}"
+
+
+def _check_visibility(suite: Suite, spot: Spot) -> None:
+    for role in EvaluationRole:
+        split = suite.role_rule(role).split
+        problem = visibility_problem(suite.splits, role, split)
+        if problem:
+            where = spot(("cadence", role.value, "split"))
+            raise ConfigError(f"{where}: cadence.{role.value} plays {split.value}, and {problem}; change one of them")
+
+
+def _check_success(suite: Suite, spot: Spot) -> None:
+    """Each criterion of success is one that some benchmark's verdicts rest on."""
+    tiers = {entry.scorer.tier for entry in suite.benchmarks}
+    for place, criterion in enumerate(suite.agent.success_criteria if suite.agent is not None else ()):
+        wanted = {
+            SuccessCriterion.FINAL_ANSWER: {ScorerTier.RULES, ScorerTier.REFERENCE},
+            SuccessCriterion.STATE_DIFF: {ScorerTier.STATE},
+            SuccessCriterion.TEST_PASS: {ScorerTier.STATE},
+            SuccessCriterion.SIMULATOR: {ScorerTier.JUDGE, ScorerTier.HUMAN},
+        }[criterion]
+        if not tiers & wanted:
+            raise ConfigError(
+                f"{spot(('agent', 'success_criteria', place))}: {criterion.value} needs a benchmark whose scorer rests "
+                f"on {' or '.join(sorted(tier.value for tier in wanted))}, and none does; remove the criterion"
+            )
+
+
 def _check_roles(suite: Suite, spot: Spot) -> None:
     """Gates read known metrics, and a metric whose role is to be a gate is read by one."""
+    _check_visibility(suite, spot)
     known = metrics_by_name(suite.metrics)
     read: set[str] = set()
     for location, name in _names_in_gates(suite):
@@ -243,6 +283,7 @@ def _names_in_gates(suite: Suite) -> Iterator[tuple[Location, str]]:
 
 
 def _check_agent(suite: Suite, spot: Spot) -> None:
+    _check_success(suite, spot)
     if (suite.protocol.tools is None) != (suite.agent is None):
         missing = "agent" if suite.agent is None else "protocol.tools"
         raise ConfigError(

@@ -72,6 +72,8 @@ class PlaySettings:
     """For one rollout, tries that were given up included; looked at after each message. None: no limit."""
     context: str = "full"
     """What of an episode is sent: a name for `context.context_policy`."""
+    max_episode_tokens: int | None = None
+    """Most tokens that the model may write in all turns of one try together; None: no limit."""
 
 
 @dataclass(slots=True)
@@ -206,8 +208,11 @@ class _Engine:
             observation = step.observation
             episode.turns.append(Turn(action, observation, completion.stop_reason, completion.prompt_tokens, n_tokens))
             is_late = self._is_late(episode)
-            if step.done or is_late or len(episode.turns) >= self._settings.max_turns:
+            is_spent = self._tokens_left(episode) == 0
+            if step.done or is_late or is_spent or len(episode.turns) >= self._settings.max_turns:
                 status = RolloutStatus.TIME_CAP if is_late else _status_of(step)
+                if is_spent and not step.done:
+                    episode.note = f"ended: the budget of {self._settings.max_episode_tokens} tokens is spent"
                 return self._finish(episode, dict(episode.environment.state()), status)
             if observation is None:
                 raise EnvironmentFailed(f"turn {len(episode.turns)}: the episode goes on without an observation")
@@ -230,8 +235,10 @@ class _Engine:
             episode.started_at = self._clock()
         seed = derive_seed(episode.attempt.seed, len(episode.turns))
         prompt = self._context.sent(episode.messages, len(episode.opening))
+        settings, left = self._settings.sampling, self._tokens_left(episode)
+        most = settings.max_tokens if left is None else min(settings.max_tokens, left)
         try:
-            self._sampler.submit(request_id, prompt, replace(self._settings.sampling, seed=seed))
+            self._sampler.submit(request_id, prompt, replace(settings, seed=seed, max_tokens=most))
         except SamplerFailed as error:
             return self._fault(episode, error.fault, str(error))
         self.in_flight[request_id] = episode
@@ -259,6 +266,10 @@ class _Engine:
     def _is_late(self, episode: _Episode) -> bool:
         limit, started = self._settings.max_wall_time_s, episode.started_at
         return limit is not None and started is not None and self._clock() - started > limit
+
+    def _tokens_left(self, episode: _Episode) -> int | None:
+        limit = self._settings.max_episode_tokens
+        return None if limit is None else max(0, limit - sum(turn.completion_tokens for turn in episode.turns))
 
     def _finish(self, episode: _Episode, state: dict[str, JsonValue], status: RolloutStatus) -> ScoredRollout:
         rollout = self._rollout(episode, status, state, None, episode.note)

@@ -52,6 +52,8 @@ class Limits:
     judge_digest: str = ""
     context: str = "full"
     """What of a long episode is sent to the model; see `evaluation.context`."""
+    max_episode_tokens: int | None = None
+    """Most tokens that the model may write in one rollout; None: no limit but each turn's own."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError without room for a single turn."""
@@ -84,6 +86,7 @@ class EvaluationPlan:
         """All that another checkpoint's evaluation must share to be comparable; the plan's seed is no part."""
         scorer, limits = self.benchmark.scorer(), self.limits
         most_turns = self.benchmark.max_turns
+        budget = {} if limits.max_episode_tokens is None else {"max_episode_tokens": limits.max_episode_tokens}
         return EvaluationProtocol(
             benchmark=f"{self.benchmark.name}-v{self.benchmark.version}",
             split=self.split,
@@ -96,7 +99,7 @@ class EvaluationPlan:
             dtype=self.dtype,
             chat_template_digest=self.chat_template_digest,
             context_length=limits.context_length,
-            tools=dict(limits.tools),
+            tools={**limits.tools, **budget},
             max_wall_time_s=limits.max_wall_time_s,
             retries=limits.retries,
             prompt_digest=limits.prompt_digest,
@@ -139,6 +142,7 @@ def evaluate(
                 retries=protocol.retries,
                 max_wall_time_s=protocol.max_wall_time_s,
                 context=protocol.context,
+                max_episode_tokens=plan.limits.max_episode_tokens,
             ),
         )
         for record in records if give_up_after is None else _unless_all_are_lost(records, give_up_after):

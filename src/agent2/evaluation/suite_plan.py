@@ -14,13 +14,13 @@ from agent2.benchmarks import BENCHMARKS, load_benchmark
 from agent2.cards.card import ReportingRule
 from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark
 from agent2.contract.suite_parts import ScorerTier
-from agent2.contract.suite_rules import check_emitted
+from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.access_log import Access, log_access
 from agent2.evaluation.runner import EvaluationPlan, Limits
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.models.sources import CheckpointSource, require_chat_template
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of, emits_of
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, emits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,11 @@ def _require_permission(request: SuiteRequest) -> None:
     split = request.played_split
     if split is Split.TRAIN:
         raise ConfigError("split train is what models learn from; evaluate on dev, test_public or test_private")
+    problem = visibility_problem(request.suite.splits, request.role, split)
+    if problem and split is not Split.TEST_PRIVATE:
+        raise ConfigError(
+            f"suite {request.suite.id}: --role {request.role.value} may not play {split.value}: {problem}"
+        )
     if split is not Split.TEST_PRIVATE:
         return
     is_granted = request.role is EvaluationRole.CANDIDATE
@@ -182,8 +187,12 @@ def limits_of(suite: Suite, benchmark: Benchmark) -> Limits:
     """What a suite's protocol and agent budget allow one rollout of a benchmark.
 
     The rules of tool use on the card are those that the benchmark's world keeps. Raises ConfigError where they
-    allow more than the suite does.
+    allow more than the suite does, and where the suite asks for images.
     """
+    if suite.protocol.input is not None and not getattr(benchmark, "takes_images", False):
+        raise ConfigError(
+            f"suite {suite.id}: protocol.input is about images and {benchmark.name} has none; set it to null"
+        )
     protocol, budget = suite.protocol, suite.agent.budget if suite.agent is not None else None
     minutes = [
         limit
@@ -198,7 +207,7 @@ def limits_of(suite: Suite, benchmark: Benchmark) -> Limits:
         tools=_tool_rules(suite, benchmark),
         prompt_digest=getattr(benchmark, "prompt_digest", ""),
         context=getattr(benchmark, "context", "full"),
-        judge_digest=digest_of(protocol.judge.model_dump(mode="json")) if protocol.judge is not None else "",
+        max_episode_tokens=budget.max_tokens if budget is not None else None,
     )
 
 
@@ -218,4 +227,11 @@ def _tool_rules(suite: Suite, benchmark: Benchmark) -> Mapping[str, JsonValue]:
         raise ConfigError(f"{where} allows {n_calls} tool calls, the suite {most}; raise the suite's limit")
     if rules.get("parallel_tool_calls") and not allowed.parallel_tool_calls:
         raise ConfigError(f"{where} allows several calls in one message, the suite does not; allow it in the suite")
+    permissions = allowed.permissions.model_dump()
+    too_much = [name for name in rules.get("permissions", ()) if permissions.get(name) is False]
+    if too_much:
+        raise ConfigError(
+            f"{where} permits {', '.join(too_much)}, the suite forbids it (protocol.tools.permissions); allow it, or "
+            "leave the benchmark out"
+        )
     return rules

@@ -42,7 +42,6 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
         )
     found.append("seconds, hardware and library versions are on the cards and in lock.json, not here")
     found += [caveat for side in SIDES for caveat in outcome.identity.sides[side].caveats]
-    found += _unenforced(outcome)
     return list(dict.fromkeys(found))
 
 
@@ -60,16 +59,3 @@ def _is_drawn(outcome: SuiteOutcome) -> bool:
 
 def _why(metric: MetricSpec) -> str:
     return "it belongs to no benchmark" if metric.benchmark is None else f"nothing of {metric.benchmark} gives it"
-
-
-def _unenforced(outcome: SuiteOutcome) -> list[str]:
-    agent, tools = outcome.suite.agent, outcome.suite.protocol.tools
-    found = []
-    if agent is not None and agent.budget.max_tokens is not None:
-        found.append(f"the budget of {agent.budget.max_tokens} tokens an episode is told, not enforced")
-    if tools is not None:
-        found.append(
-            "rules of tool use are those that the benchmarks' worlds keep (on the cards); what the suite says of the "
-            "internet and of paid calls is told, not enforced: these worlds have neither"
-        )
-    return found

@@ -3,18 +3,23 @@
 Promises: pairs are made by item id, never by position; the same values give the same numbers on every machine
 (sign flips use a fixed seed); 0/1 values get Tango's interval and exact McNemar, others the paired t interval and sign
 flips, beyond 2,000 items the paired t test, which agrees with them there and costs nothing.
+
+The one interval for a pair of cards: gates, `agent2 compare` and `agent2 cards compare` all take it from here. Tango's
+keeps its coverage with few items and few changed verdicts, where the bootstrap's is too narrow or of width 0; and no
+random numbers are drawn for it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from agent2.contract.evidence import CONFIDENCE, PairedEvidence
 from agent2.stats.comparisons import TIE, mcnemar_p, sign_flip_p
 from agent2.stats.noninferiority import noninferiority
 
+CONFIDENCE = 0.95
 N_FLIPS = 10_000
 MOST_FLIPPED = 2_000
 """Items beyond which a permutation test shows nothing that the t test does not."""
@@ -22,6 +27,27 @@ SEED = 20_260
 """Of the sign flips; fixed, so that a decision is the same when it is made again."""
 ANY_MARGIN = 0.5
 """The interval does not depend on the margin; gates hold their own against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedEvidence:
+    """The difference new - old on the same items."""
+
+    delta: float
+    """In the metric's units."""
+    low: float
+    """Lower end of the 95% interval (Tango's score interval for verdicts, else paired t)."""
+    high: float
+    n: int
+    """Items with a value on both sides."""
+    p_value: float
+    """Two-sided, of "no difference" (exact McNemar or sign flips)."""
+    method: str
+    n_won: int | None = None
+    """Items that only the new side solves; None, as is `n_lost`: the values are no verdicts."""
+    n_lost: int | None = None
+    sd: float | None = None
+    """Standard deviation of the paired differences, where the values are no verdicts."""
 
 
 def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedEvidence | None:
