@@ -136,3 +136,7 @@ def test_no_answer_takes_long(text):
     begun = time.process_time()
     score(text)
     assert time.process_time() - begun < 1.0
+
+
+def test_a_question_with_one_option_as_five_of_mmlu_pro_have_is_scored():
+    assert score("The answer is (A).", "A", {"options": ["one"]}).value == 1.0

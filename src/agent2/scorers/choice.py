@@ -42,7 +42,7 @@ class Choice:
 def chosen_letter(text: str, options: Sequence[str]) -> Choice:
     """The choice of an answer.
 
-    options: 2 to 26 texts; letters beyond are not options.
+    options: 1 to 26 texts; letters beyond are not options.
     Source: extraction of MMLU-Pro (Wang et al. 2024, arXiv:2406.01574); departures in the module's text.
     """
     letters = ascii_uppercase[: len(options)]
@@ -121,4 +121,4 @@ class ChoiceScorer:
 def _options(payload: Mapping[str, object]) -> list[str] | None:
     options = payload.get("options")
     found = list(map(str, options)) if isinstance(options, list | tuple) else []
-    return found if 2 <= len(found) <= len(ascii_uppercase) else None
+    return found if 1 <= len(found) <= len(ascii_uppercase) else None  # MMLU-Pro has five questions with one
