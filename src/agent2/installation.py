@@ -1,23 +1,46 @@
-"""What one installation owns on disk: its home folder, its secret and its caches.
+"""What one installation owns on disk: its home folder, its secret, its caches, and the access log of private items.
 
     $AGENT2_HOME (default ~/.local/share/agent2)
     ├── secret        32 random bytes, mode 0600; hidden items derive from it; never bound into a sandbox
     ├── models/       base models made by a recipe, one folder each, with a manifest
     ├── baselines/    cards of base models, keyed by content digests
-    └── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
+    ├── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
+    └── access.jsonl  who asked for private items, when, and whether they got them
 
 Organisers of a shared leaderboard copy `secret` among their graders, so that all of them ask the same
 hidden items. Does not protect against a reader with the rights of the user who runs the harness.
+
+The access log has one JSON line for each request for private items, also for one that was refused. Lines are only ever
+appended, fsynced before the items are made, and each holds the digest of the line before it, so that a line that was
+changed, taken out or put in shows (`check_access_log`). Packaged benchmarks make an entry themselves when a program
+asks them for private items with this installation's secret (`guard_private`). It is a file of the user who runs agent2,
+who can write the whole chain anew or cut its end off; organisers who need more send copies elsewhere.
 """
 
+import fcntl
+import getpass
 import hashlib
+import json
 import os
 import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from agent2.errors import ConfigError
 
 SECRET_BYTES = 32
+ACCESS_LOG = "access.jsonl"
+ARENA_ROLE = "arena"
+"""Role of a trial that scores its final checkpoint; the items stay in its grader."""
+FIRST = "0" * 64
+"""Stands for the line before the first one."""
+LONGEST_LINE = 65_536
+_HAS_ENTRY: ContextVar[bool] = ContextVar("access has its entry", default=False)
 
 
 def home() -> Path:
@@ -76,6 +99,139 @@ def secret() -> bytes:
 def secret_digest(value: bytes) -> str:
     """Names a secret in lock files without telling it."""
     return hashlib.sha256(b"agent2 installation secret\0" + value).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One request for the items of a split."""
+
+    is_granted: bool
+    split: str
+    role: str
+    suite: str
+    suite_digest: str
+    checkpoint: str
+    baseline: str
+    out: str
+    reason: str = ""
+    """Why it was refused."""
+
+
+def access_log() -> Path:
+    """Where the log is."""
+    return home() / ACCESS_LOG
+
+
+def log_access(access: Access) -> Path:
+    """Append one entry; returns the log. Raises ConfigError if it cannot be written: then nothing may be shown."""
+    path = access_log()
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be opened ({error.strerror}); private items need their access log"
+        ) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        before, is_torn = _last_line(handle)
+        entry = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "user": _user(),
+            "pid": os.getpid(),
+            **asdict(access),
+            "before": _digest(before),
+        }
+        os.write(handle, b"\n" * is_torn + json.dumps(entry, sort_keys=True).encode() + b"\n")
+        os.fsync(handle)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be written ({error.strerror}); private items need their access log"
+        ) from error
+    finally:
+        os.close(handle)
+    return path
+
+
+def check_access_log(path: Path) -> list[str]:
+    """Lines that were changed, taken out or put in, one sentence each; empty for a whole chain or no log."""
+    if not path.exists():
+        return []
+    problems, before = [], b""
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            stated = json.loads(line)["before"]
+        except (ValueError, LookupError, TypeError):
+            problems.append(f"{path}:{number}: is no entry")
+        else:
+            if stated != _digest(before):
+                problems.append(f"{path}:{number}: does not follow the line before it")
+        before = line
+    return problems
+
+
+def _last_line(handle: int) -> tuple[bytes, bool]:
+    """The last line without its end, and whether that end is missing."""
+    size = os.fstat(handle).st_size
+    tail = os.pread(handle, LONGEST_LINE, max(0, size - LONGEST_LINE))
+    lines = tail.splitlines()
+    return (lines[-1] if lines else b""), bool(tail) and not tail.endswith(b"\n")
+
+
+def _digest(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest() if line else FIRST
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+@contextmanager
+def with_entry() -> Iterator[None]:
+    """Private items that are asked for inside have an entry of their own already, so none is added."""
+    token = _HAS_ENTRY.set(True)
+    try:
+        yield
+    finally:
+        _HAS_ENTRY.reset(token)
+
+
+def guard_private(benchmark: str, n: int, key: bytes | None) -> None:
+    """Leave an entry before a benchmark gives out n private items to a program; its `items` calls this.
+
+    key: what the items are drawn with; those of another secret than this installation's are nobody's secret.
+    Raises ConfigError if the log cannot be written: then nothing may be given out.
+    """
+    if _HAS_ENTRY.get() or key is None or not (home() / "secret").exists() or key != secret():
+        return
+    program = Path(sys.argv[0]).name or "python"
+    log_access(
+        Access(
+            is_granted=True,
+            split="test_private",
+            role="library",
+            suite=benchmark,
+            suite_digest="",
+            checkpoint=f"{n} items read by {program}",
+            baseline="",
+            out=str(Path.cwd()),
+        )
+    )
+
+
+def read_access_log(path: Path) -> list[dict[str, str]]:
+    """The entries, oldest first, without lines that are none (`check_access_log` names those)."""
+    entries = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            entries.append({str(key): str(value) for key, value in entry.items()})
+    return entries
 
 
 def extra_words(extra: str) -> str:

@@ -19,7 +19,7 @@ from agent2.arena.scoring import Exam
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
 from agent2.benchmarks import load_benchmark
-from agent2.evaluation.access_log import access_log, check_access_log
+from agent2.installation import access_log, check_access_log
 from agent2.integrity.canaries import HONEY_PATH, bait_for
 from agent2.integrity.texts import ReadLimits
 from agent2.records import Split

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from agent2.arena.base_models import ensure_base_model
 from agent2.cards.reader import read_header
 from agent2.cli import main
-from agent2.evaluation.access_log import access_log
+from agent2.installation import access_log
 from agent2.models.sources import PLAIN_DIGEST
 
 PLAYERS = """

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from agent2.evaluation.access_log import ARENA_ROLE, Access, access_log, log_access
+from agent2.installation import ARENA_ROLE, Access, access_log, log_access
 from agent2.integrity.access import access_check
 from agent2.integrity.finding import Effect
 

@@ -28,14 +28,14 @@ from agent2.arena.config_file import write_json
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.paths import TrialPaths
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import Exam, log_task_access
 from agent2.errors import Agent2Error
-from agent2.evaluation.access_log import ARENA_ROLE, Access, access_log, log_access
+from agent2.installation import ARENA_ROLE, access_log
 from agent2.integrity.access import access_check
 from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings
 from agent2.integrity.finding import Check
 from agent2.integrity.texts import Reading, ReadLimits, raw_files
-from agent2.records import HIDDEN_SPLITS, Item, Split, digest_of
+from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.contained import Contained, EndedBy, inside, run_contained
 from agent2.sandbox.spec import Limits, Mount
@@ -73,18 +73,7 @@ def lay_bait_for(trial_id: str, secret: bytes, workspace: Path) -> None:
 
 def log_private_access(trial_id: str, exam: Exam, base_digest: str, root: Path) -> None:
     """Note in the access log that a trial is about to score on private items. Raises ConfigError if it cannot."""
-    log_access(
-        Access(
-            is_granted=True,
-            split=Split.TEST_PRIVATE.value,
-            role=ARENA_ROLE,
-            suite=exam.task.name,
-            suite_digest=digest_of(exam.task.model_dump(mode="json")),
-            checkpoint=trial_id,
-            baseline=base_digest,
-            out=str(root),
-        )
-    )
+    log_task_access(exam, ARENA_ROLE, trial_id, base_digest, str(root))
 
 
 def audit_trial(audited: Audited) -> IntegrityRecord:

@@ -37,7 +37,24 @@ class Exam:
 
     def items(self, split: Split) -> list[Item]:
         """The items of one split."""
-        return self.benchmark.items(split, self.task.n_items[split], self.secret)
+        with installation.with_entry():  # a trial, or a check of the task, makes its own
+            return self.benchmark.items(split, self.task.n_items[split], self.secret)
+
+
+def log_task_access(exam: Exam, role: str, checkpoint: str = "", baseline: str = "", out: str = "") -> None:
+    """An entry in the access log: the private items of a task are about to be used. Raises ConfigError if it cannot."""
+    installation.log_access(
+        installation.Access(
+            is_granted=True,
+            split=Split.TEST_PRIVATE.value,
+            role=role,
+            suite=exam.task.name,
+            suite_digest=digest_of(exam.task.model_dump(mode="json")),
+            checkpoint=checkpoint,
+            baseline=baseline,
+            out=out,
+        )
+    )
 
 
 def card_key(

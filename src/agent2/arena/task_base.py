@@ -12,7 +12,7 @@ import torch
 
 from agent2 import installation
 from agent2.arena.base_models import ensure_base_model
-from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, measure_noise
+from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, log_task_access, measure_noise
 from agent2.arena.task_check import Finding
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.reader import read_summary
@@ -40,6 +40,7 @@ def check_base(
     """
     began = time.monotonic()
     exam = Exam(task, benchmark, installation.secret())
+    log_task_access(exam, "task base score")
     base = inspect_checkpoint(ensure_base_model(model or task.base_model))
     require_template(base)
     with tempfile.TemporaryDirectory(prefix="agent2-task-check-") as folder:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from agent2 import installation
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import Exam, log_task_access
 from agent2.arena.task_players import Reply, TaskPlayers, players_of
 from agent2.arena.tasks import Level, TaskSpec
 from agent2.arena.workspace import VISIBLE_SPLITS, visible_row
@@ -85,6 +85,7 @@ class _Check:
     def __post_init__(self) -> None:
         self.players = players_of(self.benchmark, self.task)
         self.exam = Exam(self.task, self.benchmark, installation.secret())
+        log_task_access(self.exam, "task check")
 
     @cached_property
     def items(self) -> dict[Split, list[Item]]:

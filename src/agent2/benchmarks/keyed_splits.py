@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from agent2.errors import ConfigError
+from agent2.installation import guard_private
 from agent2.records import HIDDEN_SPLITS, Split, derive_seed
 
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class Source(Generic[T]):
                 f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
                 "only the grader may ask for it"
             )
+        if split is Split.TEST_PRIVATE:
+            guard_private(self.name, n, secret)
         found = list(islice(self._distinct(split, secret), n))
         if len(found) < n:
             raise ConfigError(

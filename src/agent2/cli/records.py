@@ -1,4 +1,4 @@
-"""`agent2 intervene` and `agent2 share`: what people add to a trial's record, and what they give away of it."""
+"""`agent2 intervene`, `agent2 share`, `agent2 access`: what people add to a trial, share of it, and saw."""
 
 from pathlib import Path
 from typing import Annotated
@@ -33,3 +33,27 @@ def share(
     shared = share_trial(trial, out)
     write_trial_report(shared)
     print_path("recording", shared)
+
+
+def access(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the entries and problems as JSON.")] = False,
+) -> None:
+    """List who asked for private items, and check that no entry was changed or removed; exit 1 if one was."""
+    import json
+
+    from agent2.cli.show import print_path, print_table
+    from agent2.installation import access_log, check_access_log, read_access_log
+
+    log = access_log()
+    entries, problems = read_access_log(log), check_access_log(log)
+    if as_json:
+        typer.echo(json.dumps({"log": str(log), "entries": entries, "problems": problems}, indent=1))
+    else:
+        columns = ("at", "user", "is_granted", "role", "suite", "checkpoint", "out")
+        print_table(list(columns), [[entry.get(name, "") for name in columns] for entry in entries])
+        for problem in problems:
+            typer.echo(problem)
+        typer.echo(f"{len(entries)} entries, {'the chain is whole' if not problems else f'{len(problems)} problems'}")
+        print_path("access log", log)
+    if problems:
+        raise typer.Exit(1)

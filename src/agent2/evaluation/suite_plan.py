@@ -16,9 +16,9 @@ from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark
 from agent2.contract.suite_parts import ScorerTier
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
-from agent2.evaluation.access_log import Access, log_access
 from agent2.evaluation.runner import EvaluationPlan, Limits
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
+from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, emits_of
 
@@ -78,7 +78,9 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
     _require_permission(request)
     is_hidden = request.played_split in HIDDEN_SPLITS
     secret = installation.secret() if is_hidden else None
-    plans = tuple(_benchmark_plan(request, entry, installed[entry.name], secret) for entry in request.suite.in_order())
+    with installation.with_entry():
+        order = request.suite.in_order()
+        plans = tuple(_benchmark_plan(request, entry, installed[entry.name], secret) for entry in order)
     identity = Identity(
         suite=request.suite.id,
         suite_digest=request.suite.digest,

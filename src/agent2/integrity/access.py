@@ -1,6 +1,6 @@
 """Who asked for private items: whether the access log is whole, and how often the trial's own time has entries.
 
-The log belongs to the user who runs agent2 (see `agent2.evaluation.access_log`): a whole chain does NOT prove that
+The log belongs to the user who runs agent2 (see `agent2.installation`): a whole chain does NOT prove that
 nobody looked, a broken one proves that somebody wrote in it.
 """
 
@@ -8,7 +8,7 @@ import json
 from datetime import datetime
 from pathlib import Path
 
-from agent2.evaluation.access_log import ARENA_ROLE, check_access_log
+from agent2.installation import ARENA_ROLE, check_access_log
 from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
 
 

@@ -1,9 +1,14 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from agent2 import installation
+from agent2.benchmarks import load_benchmark
+from agent2.cli import app
 from agent2.errors import ConfigError
-from agent2.evaluation.access_log import Access, access_log, check_access_log, log_access
+from agent2.installation import Access, access_log, check_access_log, log_access
+from agent2.records import Split
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +61,38 @@ def test_without_its_log_nothing_may_be_shown(tmp_path):
     access_log().mkdir()
     with pytest.raises(ConfigError, match="private items need their access log"):
         log_access(access())
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "household_small", "mini_math", "mini_repo"])
+def test_private_items_that_a_program_reads_through_the_library_leave_an_entry(name):
+    benchmark = load_benchmark(name)
+    benchmark.items(Split.TEST_PUBLIC, 2, installation.secret())
+    benchmark.items(Split.DEV, 2, None)
+    benchmark.items(Split.TEST_PRIVATE, 2, b"another secret, nobody's")
+    assert not access_log().exists()
+    assert len(benchmark.items(Split.TEST_PRIVATE, 2, installation.secret())) == 2
+    (entry,) = entries()
+    assert (entry["role"], entry["suite"], entry["split"]) == ("library", benchmark.name, "test_private")
+    assert entry["checkpoint"].startswith("2 items read by ")
+    assert check_access_log(access_log()) == []
+
+
+def test_items_are_not_given_out_where_no_entry_can_be_made():
+    key = installation.secret()
+    access_log().mkdir()
+    with pytest.raises(ConfigError, match="private items need their access log"):
+        load_benchmark("mini_math").items(Split.TEST_PRIVATE, 1, key)
+
+
+def test_the_command_lists_entries_and_says_when_the_chain_is_broken():
+    load_benchmark("mini_math").items(Split.TEST_PRIVATE, 1, installation.secret())
+    log_access(access(is_granted=False, role="dev"))
+    runner = CliRunner()
+    shown = runner.invoke(app, ["access"])
+    assert shown.exit_code == 0 and "2 entries, the chain is whole" in shown.stdout
+    listed = json.loads(runner.invoke(app, ["access", "--json"]).stdout)
+    assert [entry["role"] for entry in listed["entries"]] == ["library", "dev"]
+    lines = access_log().read_bytes().splitlines(keepends=True)
+    access_log().write_bytes(lines[0].replace(b"mini_math", b"mini_meth") + lines[1])
+    broken = runner.invoke(app, ["access"])
+    assert broken.exit_code == 1 and "does not follow the line before it" in broken.stdout.replace("\n", " ")
