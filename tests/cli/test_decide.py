@@ -169,7 +169,7 @@ def test_compare_prints_one_row_for_each_candidate(tmp_path):
     found = cards(tmp_path, base="1" * 50 + "0" * 50, up="1" * 80 + "0" * 20, same="1" * 50 + "0" * 50)
     output = run("compare", found["base"], found["up"], found["same"])
     assert "better" in output
-    assert "no difference shown" in output
+    assert "unclear" in output
     assert "p corrected for 2 comparisons (Holm)" in output
     rows = json.loads(run("compare", found["base"], found["up"], "--json"))["rows"]
     assert rows[0]["score"]["paired"]["n_won"] == 30
@@ -180,7 +180,7 @@ def test_compare_and_regress_take_the_folder_of_an_evaluation(tmp_path):
         write_card(tmp_path / "out" / "cards" / side / "fake-dev", verdicts(pattern), name)
     assert "against sft" in run("compare", tmp_path / "out")
     output = run("regress", tmp_path / "out", code=1)
-    assert "sft -> rl: 1 lost and 1 won of 4 items" in output
+    assert "sft -> rl: 1 lost, 0 weakened and 1 won of 4 items" in output
 
 
 def test_regress_lists_lost_and_won_items_and_exits_1_beyond_the_allowance(tmp_path):
