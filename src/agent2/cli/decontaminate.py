@@ -14,7 +14,7 @@ MAX_ROWS = 20
 
 def decontaminate(
     data: Annotated[Path, typer.Argument(help="File or folder: jsonl, json, csv, parquet, arrow, text, .gz, .zst.")],
-    against: Annotated[str, typer.Option("--against", help="File of items, or benchmark:split (gsm8k:test_public).")],
+    against: Annotated[str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev).")],
     n: Annotated[int, typer.Option("--n", min=5, help="Words in a row that count as shared.")] = 13,
     n_items: Annotated[int, typer.Option("--items", min=1, help="Of a benchmark: how many items.")] = 500,
     retrieval: Annotated[bool, typer.Option("--retrieval", help="Also list rows that only resemble an item.")] = False,

@@ -1,9 +1,12 @@
 """`agent2 suite`: evaluation contracts; what they hold, whether they are sound, what changed."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from agent2.contract.suite import Suite
 
 app = typer.Typer(help="Evaluation suites.", no_args_is_help=True)
 SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")]
@@ -20,8 +23,16 @@ def list_suites() -> None:
     for name in suite_names():
         suite = load_suite(name)
         benchmarks = ", ".join(entry.name for entry in suite.in_order())
-        rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, suite.digest[:12]])
-    print_table(["suite", "version", "track", "primary metric", "benchmarks", "digest"], rows)
+        use = "decides reports" if _not_installed(suite) else "plays and decides"
+        rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, use, suite.digest[:12]])
+    print_table(["suite", "version", "track", "primary metric", "benchmarks", "here it", "digest"], rows)
+
+
+def _not_installed(suite: "Suite") -> list[str]:
+    """Benchmarks of a suite that cannot be played here."""
+    from agent2.benchmarks import BENCHMARKS
+
+    return [entry.name for entry in suite.in_order() if entry.name not in BENCHMARKS]
 
 
 @app.command("check")
@@ -48,6 +59,11 @@ def check(
     print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
     for sentence in remarks(read):
         typer.echo(f"note: {sentence}")
+    if missing := _not_installed(read):
+        typer.echo(
+            f"note: {', '.join(missing)}: not installed here, so this suite cannot be played (agent2 eval); it decides "
+            "reports of scores that were made elsewhere (agent2 decide)"
+        )
     typer.echo(
         f"{read.id} is sound: {len(read.benchmarks)} benchmarks, {len(read.metrics)} metrics (primary: "
         f"{read.primary.name}), {len(read.gates)} gates; {len(expansion.notes)} parts filled in"

@@ -1,7 +1,7 @@
 """What a danger signal is, and the settings of the detectors that raise them.
 
 A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find
-the place in the log. What follows from it is decided by the gates (`agent2.monitor.gates`).
+the place in the log. What follows from it is decided by the gates (`agent2.monitor.verdict`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -109,7 +109,12 @@ class OfficialData:
     def _too_few(self, folder: str, n: int, n_found: int, places: list[str], split: str) -> ConfigError:
         n_without = sum(not (self.root / FOLDER / place / GAME_FILE).is_file() for place in places)
         without = f" ({n_without} of {len(places)} trial folders have no {GAME_FILE})" if n_without else ""
-        fewer = f", or ask for fewer with --set task.n_items.{split or '<split>'}={n_found}" if n_found else ""
+        key = f"n_items.{split or '<split>'}"
+        fewer = (
+            f", or ask for fewer: {key}: {n_found} in a task file of your own, or agent2 run --set task.{key}={n_found}"
+            if n_found
+            else ""
+        )
         asked = f"{n} were asked for{f' as {split}' if split else ''}"
         return ConfigError(
             f"ALFWorld: {self.root / FOLDER / folder} holds {n_found or 'no'} playable games{without}, {asked}; "

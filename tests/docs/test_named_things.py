@@ -1,0 +1,100 @@
+"""Whatever commands, options, modules and benchmarks docs, help and errors name has to be there."""
+
+import ast
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import typer
+
+from agent2.benchmarks import BENCHMARKS
+from agent2.cli import app
+from agent2.records import Split
+
+REPO = Path(__file__).parents[2]
+DOCS = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted(REPO.glob("docs/**/*.md"))]
+SOURCES = sorted((REPO / "src" / "agent2").rglob("*.py"))
+NO_MODULES = {"agent2.header"}
+"""Words that look like a module and are a key of a file."""
+CALL = re.compile(r"(?<![\w/.-])agent2 ([a-z][^\n`\"')]*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def unknown(text: str, *, is_code: bool) -> list[str]:
+    """What a text names of the command line that is not there; is_code: any word behind `agent2` is a command."""
+    found = []
+    for match in CALL.finditer(text.replace("\\\n", " ")):
+        command, name, words = typer.main.get_command(app), "agent2", match[1].split()
+        while words and words[0].strip(".,;:") in getattr(command, "commands", {}):
+            word = words.pop(0).strip(".,;:")
+            command, name = command.commands[word], f"{name} {word}"
+        if hasattr(command, "commands") and words and (is_code or name != "agent2"):
+            if re.fullmatch(r"[a-z][a-z-]*", words[0].strip(".,;:")):
+                found.append(f"{name}: no command {words[0]!r} in {match[0]!r}")
+            continue
+        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+        if name != "agent2":
+            found += [f"{name} has no {option}" for option in OPTION.findall(match[1]) if option not in known]
+    return found
+
+
+def strings(path: Path) -> list[str]:
+    """Every text that a module may print, docstrings included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            found.append("".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def test_commands_and_options_in_the_docs_exist():
+    for path in DOCS:
+        assert unknown(path.read_text(encoding="utf-8"), is_code=True) == [], path
+
+
+def test_commands_and_options_in_help_and_errors_exist():
+    for path in SOURCES:
+        for text in strings(path):
+            assert unknown(text, is_code=False) == [], f"{path}: {text[:200]}"
+
+
+def test_what_is_not_there_is_found():
+    assert unknown("run `agent2 evaluate X`", is_code=True)
+    assert unknown("agent2 tasks check alfworld --set a=b", is_code=False) == ["agent2 tasks check has no --set"]
+    assert unknown("agent2 cards forget CARD", is_code=False)
+    assert unknown("agent2 run arithmetic --set a=b", is_code=True) == []
+
+
+def test_modules_and_names_of_the_package_that_texts_point_at_exist():
+    for path in [*DOCS, *SOURCES]:
+        for match in re.finditer(r"\bagent2(?:\.[A-Za-z_]\w*)+", path.read_text(encoding="utf-8")):
+            if match[0] not in NO_MODULES:
+                assert _exists(match[0].split(".")), f"{path}: {match[0]}"
+
+
+def _exists(parts: list[str]) -> bool:
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        try:
+            if importlib.util.find_spec(name) is None:
+                continue
+        except ModuleNotFoundError:
+            continue
+        thing = importlib.import_module(name)
+        for attribute in parts[length:]:
+            if not hasattr(thing, attribute):
+                return False
+            thing = getattr(thing, attribute)
+        return True
+    return False
+
+
+def test_benchmarks_in_help_texts_are_installed():
+    splits = "|".join(Split)
+    for path in SOURCES:
+        for text in strings(path):
+            for name in re.findall(rf"\b([a-z][a-z0-9_]+):(?:{splits})\b", text):
+                assert name in BENCHMARKS or name == "benchmark", f"{path}: {name}"
