@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from agent2.stats.aggregates import iqm
-from agent2.stats.comparisons import mcnemar_p, paired_difference
+from agent2.stats.comparisons import mcnemar_p, over_items_and_seeds, paired_difference
 from agent2.stats.estimates import bootstrap_mean, wilson
 from agent2.stats.intervals import cluster_bootstrap_mean, clustered_mean
 from agent2.stats.power import items_for_difference, mcnemar_power
@@ -135,6 +135,22 @@ def paired_coverage(repetitions: int, rng: np.random.Generator) -> Iterator[Row]
             *_bounds(repetitions),
             promised=True,
         )
+
+
+def items_and_seeds(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Verdict-like differences with effects of seeds, items and their rest; two-way random effects."""
+    repetitions = min(repetitions, 4000)
+    for n_seeds in (2, 3, 5, 10):
+        for seed_sd, item_sd, rest_sd in ((0.0, 0.3, 0.4), (0.03, 0.3, 0.4), (0.1, 0.3, 0.4), (0.1, 0.0, 0.4)):
+            hits = 0
+            for _ in range(repetitions):
+                table = seed_sd * rng.normal(size=(n_seeds, 1)) + item_sd * rng.normal(size=(1, 300))
+                found = over_items_and_seeds(table + rest_sd * rng.normal(size=(n_seeds, 300)))
+                hits += found.low <= 0.0 <= found.high
+            setting = f"{n_seeds} seeds x 300 items, sd of seeds {seed_sd}, items {item_sd}"
+            yield Row(
+                "items and seeds", setting, hits / repetitions, repetitions, COVERAGE[0], 1.0, promised=n_seeds >= 5
+            )
 
 
 def few_items(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
@@ -250,6 +266,7 @@ def power_table(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
 SECTIONS: dict[str, Callable[[int, np.random.Generator], Iterator[Row]]] = {
     "Coverage of the Wilson interval": wilson_coverage,
     "Coverage of the paired bootstrap interval (10,000 replicates)": paired_coverage,
+    "Coverage of the interval over items and seeds": items_and_seeds,
     "Coverage with few items": few_items,
     "Coverage with few clusters": few_clusters,
     "Coverage of the IQM interval with few runs": few_runs,

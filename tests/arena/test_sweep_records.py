@@ -43,8 +43,8 @@ def test_the_mean_gain_has_an_interval_over_items_and_seeds_that_seeds_far_apart
     (single,) = summarise_agents(rows[:1], {("arithmetic", "grpo"): gains(0.19)})
     assert (apart.over, alike.over, single.over) == ("items and seeds", "items and seeds", "items")
     assert apart.low_points < 0 < apart.high_points and apart.claim == "unclear"  # two seeds, ten points apart
-    assert alike.claim == "better" and alike.high_points - alike.low_points < 15
-    assert single.high_points - single.low_points == pytest.approx(alike.high_points - alike.low_points, rel=0.1)
+    assert alike.claim == "better" and alike.high_points - alike.low_points < 17
+    assert single.high_points - single.low_points < alike.high_points - alike.low_points  # two seeds are few
 
 
 def test_without_item_gains_a_mean_has_no_interval_and_claims_nothing():
