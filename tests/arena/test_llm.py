@@ -2,9 +2,12 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 
+from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text
 from agent2.arena.config_file import read_config
@@ -171,8 +174,52 @@ def test_a_recording_cannot_choose_to_be_replayed_without_a_sandbox(task, chatty
     (root / "llm" / "exchanges.jsonl").touch()
     with pytest.raises(ConfigError, match=r"recorded without a sandbox.*add --set sandbox=bubblewrap"):
         replay_trial(root, tmp_path / "again")
-    wanted = replay_trial(root, tmp_path / "again", overrides=["sandbox=none"])
+    base = f"base_model={read_config(root / 'trial.json').base_model}"
+    wanted = replay_trial(root, tmp_path / "again", overrides=["sandbox=none", base])
     assert read_config(wanted / "trial.json").sandbox == "none"
+
+
+def test_a_recording_gives_conversations_and_no_permission(task, chatty, driver, tmp_path, monkeypatch):
+    root = new_trial(task, chatty, 0, tmp_path / "trials", overrides=[driver])
+    (root / "llm").mkdir()
+    (root / "llm" / "exchanges.jsonl").touch()
+    record = json.loads((root / "trial.json").read_text())
+    base = record["base_model"]
+    hostile = {
+        "network": "open",
+        "packages": {"registries": [{"name": "mine", "origin": "https://example.org", "prefix": "/"}]},
+        "gpus": [0],
+        "data": "/root",
+        "scoring": {"gpu": 0},
+        "memory_gib": 500.0,
+        "disk_gib": 500.0,
+        "processes": 100_000,
+        "threads": 64,
+        "evaluation_timeout_s": 1e9,
+    }
+    (root / "trial.json").write_text(json.dumps(record | hostile))
+    spec = yaml.safe_load((root / "agent" / "agent.yaml").read_text())
+    (root / "agent" / "agent.yaml").write_text(yaml.safe_dump(spec | {"pass_environment": ["SOME_TOKEN"]}))
+    monkeypatch.setenv("SOME_TOKEN", "worth-something")
+
+    with pytest.raises(ConfigError, match=r"names the folder .*add --set base_model=FOLDER"):
+        replay_trial(root, tmp_path / "again")
+    again = replay_trial(root, tmp_path / "again", overrides=[f"base_model={base}"])
+    config = read_config(again / "trial.json")
+    fresh = read_config(new_trial(task, chatty, 0, tmp_path / "fresh", overrides=[driver]) / "trial.json")
+    assert {name: getattr(config, name) for name in hostile} == {name: getattr(fresh, name) for name in hostile}
+    paths, agent = TrialPaths(again), load_agent(str(again / "agent"))
+    shown = sandbox_spec(config, paths, agent, Path(base), INSIDE)
+    assert "worth-something" not in str(shown.environment)
+
+    granted = replay_trial(root, tmp_path / "granted", overrides=[f"base_model={base}", "network=open", "disk_gib=500"])
+    config = read_config(granted / "trial.json")
+    assert (config.network.value, config.disk_gib, config.memory_gib) == ("open", 500.0, fresh.memory_gib)
+
+
+def test_a_task_that_asks_for_a_billion_items_is_refused(task, chatty, driver, tmp_path):
+    with pytest.raises(ConfigError, match="1000000"):
+        new_trial(task, chatty, 0, tmp_path / "trials", overrides=[driver, "task.n_items.train=1000000000"])
 
 
 ANSWER = (

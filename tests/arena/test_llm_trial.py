@@ -214,7 +214,8 @@ def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tm
     body = read_exchanges(changed / "llm")[4].response
     answer = unpacked(body).replace(b"s/0.01/0.02/", b"s/0.01/0.03/")
     body.write_bytes(zstandard.compress(answer))
-    ended = agent2("run", "--replay", changed, "--out", tmp_path / "again")
+    base = f"base_model={read_config(recorded / 'trial.json').base_model}"
+    ended = agent2("run", "--replay", changed, "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 1, ended.stderr
     assert "replay: NOT the same as the recording" in ended.stdout
     assert "code/train.py" in ended.stdout
@@ -238,7 +239,8 @@ def test_a_recording_that_was_cut_in_the_middle_is_replayed_as_far_as_it_goes_an
     log = cut / "llm" / "exchanges.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:20])
-    ended = agent2("run", "--replay", cut, "--out", tmp_path / "again")
+    base = f"base_model={read_config(recorded / 'trial.json').base_model}"
+    ended = agent2("run", "--replay", cut, "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 1
     assert "the recording is cut" in ended.stderr
     assert "the recording is cut" in ended.stdout

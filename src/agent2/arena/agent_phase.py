@@ -55,7 +55,8 @@ def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Pat
     """
     launch = launch_plan(agent, config, inside, llm_inside(agent, config, inside), paths.launch)
     launch.write()
-    passed = {name: os.environ[name] for name in agent.spec.pass_environment if name in os.environ}
+    wanted = () if config.replay is not None else agent.spec.pass_environment  # a recording grants itself nothing
+    passed = {name: os.environ[name] for name in wanted if name in os.environ}
     llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
     return SandboxSpec(
         command=launch.command,

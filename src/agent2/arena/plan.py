@@ -29,6 +29,10 @@ from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.gpus import gpu_devices
 
 MAX_AGENT_MIB = 256
+GRANTED = ("network", "packages", "gpus", "data", "scoring")
+"""What a replay may reach or use: as on a fresh installation, unless an override says so."""
+LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout_s")
+"""Limits of a replay: the recorded ones, but no more than a fresh installation gives, unless an override says so."""
 
 
 def resolve_trial(
@@ -127,8 +131,10 @@ def repeat_trial(source: Path, out: Path) -> Path:
 def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> Path:
     """Make a trial that repeats an earlier one with the recorded answers of its LLM in place of a provider.
 
+    A recording gives conversations, never permissions: its programs may reach and use what a fresh installation
+    gives, as far as `overrides` do not say otherwise (see `ungranted`), and no variable of the shell is passed on.
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
-    shared recording of another machine may need base_model=FOLDER.
+    base model that the recording names by its folder needs base_model=FOLDER.
     Raises ConfigError if the source is no trial, holds no recorded LLM traffic, or ran without a sandbox and no
     override says that this is wanted again, SandboxError for a GPU that is not on this machine.
     """
@@ -140,16 +146,41 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
             "use --repeat to run it once more"
         )
     draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
+    for name in ungranted(config, overrides):
+        del draft[name]  # what a fresh installation gives
     changed = parse_yaml(yaml.safe_dump(draft), TrialConfig, str(before.trial_json), overrides)
     if changed.sandbox == UNCONTAINED and not any(override.startswith("sandbox=") for override in overrides):
         raise ConfigError(
             f"{source}: was recorded without a sandbox; replayed so, its agent's programs would run as you, with all "
             "that you may do: add --set sandbox=bubblewrap, or --set sandbox=none if you trust whoever made it"
         )
+    if is_path(config.base_model) and "base_model" not in _chosen(overrides):
+        raise ConfigError(
+            f"{source}: names the folder {config.base_model} as its base model; a recording does not choose what its "
+            "programs may read of this machine: add --set base_model=FOLDER"
+        )
     replay = ReplaySource(trial=str(before.root), strict=strict)
     prices = str(before.root / changed.prices) if changed.prices is not None else None
     update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
     return _make_again(before, changed.model_copy(update=update), out)
+
+
+def ungranted(config: TrialConfig, overrides: Sequence[str] = ()) -> list[str]:
+    """Fields of a recorded configuration that ask for more than a replay is given, and that no override grants."""
+    chosen = _chosen(overrides)
+    found = []
+    for name in (*GRANTED, *LIMITED):
+        own = TrialConfig.model_fields[name].get_default(call_default_factory=True)
+        recorded = getattr(config, name)
+        asks = recorded != own if name in GRANTED else recorded > own
+        if asks and name not in chosen:
+            found.append(name)
+    return found
+
+
+def _chosen(overrides: Sequence[str]) -> set[str]:
+    """The fields that overrides name, without what is below them."""
+    return {override.partition("=")[0].partition(".")[0].strip() for override in overrides}
 
 
 def _make_again(before: TrialPaths, config: TrialConfig, out: Path) -> Path:

@@ -98,13 +98,21 @@ def play_repetition(source: Path, out: Path) -> Path:
 
 def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[str] = ()) -> Path:
     """Play a recorded trial again below `out`, its LLM's answers taken from the recording."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.config_file import read_config
     from agent2.arena.lock import lock_differences
     from agent2.arena.paths import TrialPaths
-    from agent2.arena.plan import replay_trial
+    from agent2.arena.plan import replay_trial, ungranted
     from agent2.arena.replay import recording_cut
 
     check_is_folder("--out", out)
     root = replay_trial(source, out, strict=strict, overrides=overrides)
+    recorded = read_config(TrialPaths(source.resolve()).trial_json)
+    for name in ungranted(recorded, overrides):
+        typer.echo(f"agent2: not as recorded: {name} (a recording grants itself nothing; add --set {name}=)", err=True)
+    variables = load_agent(str(TrialPaths(source.resolve()).agent)).spec.pass_environment
+    if variables:
+        typer.echo(f"agent2: not as recorded: the variables {', '.join(variables)} are not passed on", err=True)
     cut = recording_cut(TrialPaths(source.resolve()))
     if cut is not None:
         typer.echo(f"agent2: {source}: {cut}; it is replayed as far as it goes", err=True)

@@ -67,12 +67,12 @@ class BudgetSpec(StrictModel):
 
 
 class SplitSizes(StrictModel):
-    """How many items of each split a task uses."""
+    """How many items of each split a task uses; at most a million, because a task may come from a stranger."""
 
-    train: int = Field(ge=1)
-    dev: int = Field(ge=1)
-    test_public: int = Field(ge=1)
-    test_private: int = Field(ge=1)
+    train: int = Field(ge=1, le=1_000_000)
+    dev: int = Field(ge=1, le=1_000_000)
+    test_public: int = Field(ge=1, le=1_000_000)
+    test_private: int = Field(ge=1, le=1_000_000)
 
     def __getitem__(self, split: Split) -> int:
         """The number of one split."""
