@@ -1,7 +1,7 @@
 """Attacks on the gateway: a body that an agent sends, and what a lenient provider behind it would make of it.
 
-The control sends the same body through a filter that one would write in an afternoon: it parses the body, looks for what is
-forbidden, and passes the agent's bytes on.
+The control sends the same body through a filter that one would write in an afternoon: it parses the body, looks for
+what is forbidden, and passes the agent's bytes on.
 """
 
 import gzip
@@ -85,7 +85,7 @@ def image(url: str, field: str = "image_url") -> bytes:
 
 
 def fetches(body: bytes) -> str:
-    """A provider that follows the web's rules for addresses: blanks and control characters are left out, case is not."""
+    """A provider that follows the web's rules for addresses: blanks and control characters are left out."""
     for part in _parts(json.loads(body)):
         for name, value in part.items():
             if name.casefold().replace("_", "") == "imageurl":

@@ -13,10 +13,13 @@ pytestmark = pytest.mark.slow
 
 ATTACKS = find_attacks()
 LONG = {
+    "body of empty objects",
     "body of a gigabyte",
     "model that never stops",
     "slow clients",
     "template that loops",
+    "recording of a billion items",
+    "recording with a bomb",
     "ten thousand submissions",
     "weights that are no numbers",
 }
@@ -49,7 +52,9 @@ def test_a_program_that_breaks_down_says_nothing_about_the_defence(scene):
         judge_loot(scene, Ran(None, "Traceback (most recent call last):\nValueError", 0.1))
 
 
-def test_every_attack_is_read_against_the_published_benchmark():
+def test_the_threat_model_lists_every_attack_and_no_other():
     page = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text()
-    assert [attack.name for attack in ATTACKS if attack.name not in page] == []
-    assert len(ATTACKS) >= 40
+    table = page.partition("## The red team's list")[2].partition("\n|---|---|---|\n")[2].partition("\n\n")[0]
+    listed = [name.strip() for line in table.splitlines() for name in line.split("|")[1].split(",")]
+    assert sorted(listed) == sorted(attack.name for attack in ATTACKS)
+    assert len(ATTACKS) >= 90

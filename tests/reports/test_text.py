@@ -12,6 +12,7 @@ from agent2.reports.text import breakable, clean, clean_lines, markdown, markdow
         ("evil\u202etxt.exe", "evil txt.exe"),
         ("two\nlines", "two lines"),
         ("lone \ud800 surrogate", "lone   surrogate"),
+        ("one\u2028two\u2029three", "one two three"),
     ],
 )
 def test_control_and_direction_characters_never_get_through(hostile, harmless):

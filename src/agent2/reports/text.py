@@ -11,7 +11,7 @@ MAX_CHARACTERS = 400
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # controls
-    "\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, ending a line for some readers, or turning the direction
+    "\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line ends, directions
     "\ud800-\udfff\U000e0000-\U000e007f]"  # lone surrogates, tags
 )
 _MARKDOWN = re.compile(r"[\\`*_\[\]|<>~&]|^[#+-]")
