@@ -78,6 +78,10 @@ def agent2(*arguments, home):
         ),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=.nan"], "wall_clock_s"),
         (["run", "--resume", "loop"], "loop"),
+        (
+            ["run", "arithmetic", "--agent", "nop", "--set", f"task.n_items.dev={10**30}"],
+            "less than or equal to 1000000",
+        ),
         (["intervene", "nowhere", "--note", "hello"], "no trial.json there"),
         (["share", "nowhere", "out"], "no trial.json there"),
         (["cards", "list", "nowhere"], "nowhere: no such folder; name the folder of a trial, a sweep or an evaluation"),

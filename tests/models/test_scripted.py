@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.errors import Fault, SamplerFailed
+from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Completion, Message, SamplingSettings, StopReason
 
@@ -46,3 +46,9 @@ def test_closing_forgets_what_was_not_collected():
     sampler.close()
     assert sampler.collect() == []
     assert sampler.describe()["kind"] == "scripted"
+
+
+def test_a_function_that_returns_no_answer_is_refused():
+    sampler = ScriptedSampler(lambda messages: 3)
+    with pytest.raises(ConfigError, match="returned 3; return a str or a Completion"):
+        sampler.submit(1, ask("a"), SamplingSettings())

@@ -119,3 +119,11 @@ def test_a_file_that_is_no_log_is_refused_with_the_place(tmp_path, name, text, s
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read_log(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("step", ["99999999999999999999999", "1e400", "NaN", "true"])
+def test_a_step_that_no_run_has_is_refused(tmp_path, step):
+    path = tmp_path / "log.jsonl"
+    path.write_text(f'{{"step": {step}, "reward": 1}}\n')
+    with pytest.raises(ConfigError, match="no usable step"):
+        read_log(path)

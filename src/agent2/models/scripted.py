@@ -6,7 +6,7 @@ returns whole completions. Does NOT draw anything: temperature and seed are igno
 
 from collections.abc import Callable, Sequence
 
-from agent2.errors import SamplerFailed
+from agent2.errors import ConfigError, SamplerFailed, shown
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings
 
 Reply = Callable[[Sequence[Message]], str | Completion]
@@ -29,6 +29,8 @@ class ScriptedSampler:
         if len(messages) != len(prompt):
             raise SamplerFailed("a scripted sampler reads messages, not token ids; submit a chat")
         reply = self._reply(messages)
+        if not isinstance(reply, str | Completion):
+            raise ConfigError(f"the scripted function returned {shown(reply)}; return a str or a Completion")
         self._done[request_id] = Completion(reply) if isinstance(reply, str) else reply
 
     def collect(self) -> list[tuple[int, Completion]]:

@@ -13,7 +13,6 @@ may leave and which is noted. Does NOT read W&B's binary `.wandb` files: export 
 
 import csv
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -109,7 +108,7 @@ def _trainer_state(path: Path) -> Iterator[Reading]:
 
 def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[Reading]:
     step = next((row[key] for key in STEP_KEYS if key in row), None)
-    if isinstance(step, bool) or not isinstance(step, int | float) or not math.isfinite(step):
+    if isinstance(step, bool) or not isinstance(step, int | float) or not abs(step) < 2**63:
         raise ConfigError(f"{path}: {where} has no usable step (got {step!r}); each line needs a whole number `step`")
     for key, value in row.items():
         if key in STEP_KEYS or key in _NOT_MEASURED or isinstance(value, bool):
