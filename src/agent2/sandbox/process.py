@@ -253,6 +253,8 @@ class SandboxProcess:
                     self._launch.group.look()
                 breach = self._watchdog.look(self._root, time.monotonic())
             except Exception as error:  # boundary: without its watch a program has no soft limits, so it is stopped
+                if self._over.is_set():  # its folders may be gone by now
+                    return
                 logger.exception("the watch of process %d failed", self.pid)
                 breach = Breach("watch", f"was stopped because its limits could not be watched ({error})")
             if breach is not None and not self._over.is_set():
