@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from agent2.integrity.finding import Effect
 from agent2.integrity.provenance import Relation, kinship, least_correlation, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
-from integrity_builders import HIDDEN, base_tensors, make_checkpoint
+from integrity_builders import base_tensors, make_checkpoint
 
 GATE, UP, DOWN = (f"model.layers.0.mlp.{part}_proj.weight" for part in ("gate", "up", "down"))
 
@@ -116,54 +116,19 @@ def test_training_of_a_few_numbers_is_flagged_and_not_voided(base, tmp_path):
     assert found.relation in {Relation.NEAR_COPY, Relation.CHILD} and effect_of(few, base) is not Effect.VOID
 
 
-def write_adapter(folder, tensors, **config):
-    folder.mkdir()
-    settings = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["gate_proj"], **config}
-    (folder / "adapter_config.json").write_text(json.dumps(settings))
-    save_file(tensors, folder / "adapter_model.safetensors")
-    return inspect_checkpoint(folder)
-
-
-def lora(scale, rank=4):
-    generator = torch.Generator().manual_seed(3)
-    return {
-        "base_model.model.model.layers.0.mlp.gate_proj.lora_A.weight": torch.randn(rank, HIDDEN, generator=generator),
-        "base_model.model.model.layers.0.mlp.gate_proj.lora_B.weight": scale
-        * torch.randn(32, rank, generator=generator),
-    }
-
-
-def test_a_lora_adapter_is_compared_as_it_is_after_merging(base, tmp_path):
-    adapter = write_adapter(tmp_path / "lora", lora(0.01))
-    found = kinship(adapter, base)
-    assert found.relation is Relation.CHILD and [m.name for m in found.matrices] == [GATE]
-    parts = lora(0.01)
-    up, down = parts.popitem()[1], parts.popitem()[1]
-    delta = 2 * up @ down  # alpha / rank
-    assert found.matrices[0].moved == pytest.approx(float(delta.norm() / base_tensors()[GATE].norm()), rel=1e-4)
-
-
-def test_an_adapter_that_swaps_in_a_stranger_is_no_child(base, tmp_path):
-    swapped = base_tensors(9)[GATE]
-    u, s, v = torch.linalg.svd(swapped - base_tensors()[GATE], full_matrices=False)
-    tensors = {
-        "base_model.model.model.layers.0.mlp.gate_proj.lora_A.weight": v.contiguous(),
-        "base_model.model.model.layers.0.mlp.gate_proj.lora_B.weight": (u * s).contiguous(),
-    }
-    adapter = write_adapter(tmp_path / "swap", tensors, r=32, lora_alpha=32)
-    assert effect_of(adapter, base) is Effect.VOID
-
-
-def test_an_adapter_of_another_kind_is_flagged_as_not_checked(base, tmp_path):
-    check = provenance_check(write_adapter(tmp_path / "ia3", lora(1), peft_type="IA3"), base, "submission 2")
-    assert not check.is_complete and check.findings[0].effect is Effect.FLAG and "IA3" in check.findings[0].words
-    assert str(tmp_path) not in check.findings[0].words
-
-
 def test_nothing_to_compare_is_a_flag(base, tmp_path):
     tensors = {name: torch.ones(3, 3) for name in base_tensors()}
     check = provenance_check(make_checkpoint(tmp_path / "odd", tensors), base, "submission 1")
     assert [f.effect for f in check.findings] == [Effect.FLAG]
+
+
+def test_an_adapter_is_never_compared_before_it_is_merged(base, tmp_path):
+    (tmp_path / "lora").mkdir()
+    (tmp_path / "lora" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    save_file({"base_model.model.x.lora_A.weight": torch.ones(4, 4)}, tmp_path / "lora" / "adapter_model.safetensors")
+    check = provenance_check(inspect_checkpoint(tmp_path / "lora"), base, "submission 2")
+    assert not check.is_complete and "merge it into the base model" in check.findings[0].words
+    assert str(tmp_path) not in check.findings[0].words
 
 
 def test_weights_that_are_not_numbers_are_no_kin(base, tmp_path):

@@ -37,8 +37,8 @@ def make_adapter(base: Path, **settings: object) -> tuple[Path, torch.Tensor]:
     config = LoraConfig(**{"r": 4, "target_modules": ["q_proj", "down_proj"], "task_type": "CAUSAL_LM", **settings})
     model = get_peft_model(LlamaForCausalLM.from_pretrained(base), config)
     for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter)
+        if parameter.requires_grad and "lora_A" not in name:
+            torch.nn.init.normal_(parameter) if "lora_B" in name else parameter.data.mul_(1.1).add_(0.02)
     folder = base.parent / "adapter"
     model.save_pretrained(folder)
     with torch.no_grad():
@@ -50,7 +50,29 @@ def logits_of(folder: Path) -> torch.Tensor:
         return LlamaForCausalLM.from_pretrained(folder).eval()(PROMPT).logits
 
 
-@pytest.mark.parametrize("settings", [{}, {"use_rslora": True, "lora_alpha": 3}, {"modules_to_save": ["lm_head"]}])
+MERGED_EXACTLY = [
+    {},
+    {"use_rslora": True, "lora_alpha": 3},
+    {"modules_to_save": ["lm_head"]},
+    {"modules_to_save": ["embed_tokens"]},
+    {"rank_pattern": {"q_proj": 2}},
+    {"alpha_pattern": {"q_proj": 99}},
+    {"rank_pattern": {"model.layers.1.self_attn.q_proj": 2}, "alpha_pattern": {"layers.0.mlp.down_proj": 50}},
+    {"use_dora": True},
+    {"bias": "all"},
+    {"layers_to_transform": [1]},
+    {"layers_to_transform": 1, "layers_pattern": "layers"},
+    {"exclude_modules": ["layers.0.self_attn.q_proj"]},
+    {"target_modules": "all-linear"},
+    {"target_modules": ["embed_tokens", "q_proj"]},
+    {"target_parameters": ["q_proj.weight"], "target_modules": ["down_proj"]},
+    {"trainable_token_indices": [1, 2]},
+    {"init_lora_weights": "gaussian"},
+    {"init_lora_weights": "orthogonal"},
+]
+
+
+@pytest.mark.parametrize("settings", MERGED_EXACTLY, ids=str)
 def test_a_merged_adapter_computes_what_base_and_adapter_compute(base, tmp_path, settings):
     adapter, expected = make_adapter(base, **settings)
     info = merge_adapter(adapter, base, tmp_path / "out")
@@ -118,11 +140,12 @@ def test_literal_patterns_and_names_of_one_module_are_taken(base, tmp_path):
         ({"target_modules": ["q_proj"]}, "adapter weights do not match"),
         ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "adapter weights do not match.*v_proj"),
         ({"r": 8}, "does not fit the base model"),
-        ({"r": "many"}, "does not fit the base model"),
+        ({"r": "many"}, "'r' is 'many', not a rank"),
         ({"r": 10**12}, "says rank 1000000000000"),
         ({"rank_pattern": {"q_proj": 10**12}}, "says rank 1000000000000"),
-        ({"trainable_token_indices": [10**9]}, "does not fit the base model"),
-        ({"lora_alpha": "much"}, "does not fit the base model"),
+        ({"trainable_token_indices": [10**9]}, "not ids of tokens"),
+        ({"lora_alpha": "much"}, "is 'much', not a number"),
+        ({"layers_to_transform": ["x"]}, "not numbers of layers"),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(base, tmp_path, values, complaint):

@@ -1,33 +1,44 @@
 """Moves of attacks that hand in weights which nobody trained: disguised, and looked at by the audit of a trial."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save_file
 
+from agent2.errors import CheckpointError
 from agent2.integrity.finding import Effect
 from agent2.integrity.provenance import provenance_check
+from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
-from grading_builders import write_checkpoint
+from grading_builders import llama_tensors, write_checkpoint
 from red_team.frame import Move, Outcome
 from red_team.naive import naive_digest, weights_of
 from red_team.scene import Scene
 
 Disguise = Callable[[Path, Path], None]
 """Makes in a folder (the second, empty) what is handed in, from the base model (the first)."""
+MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HIDDEN_SIZE = 64
 """Large enough for matrices to say something about kinship."""
 
 
 def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
-    """`attempt`: the audit looks at it. `control`: a grader that compares the bytes of files with the base's.
+    """`attempt`: the model that is played for it is looked at by the audit. `control`: a grader that compares the bytes of files with the base's.
 
     The attacker has what he wants when weights that he did not train count as a trained model.
     """
 
     def attempt(scene: Scene) -> Outcome:
         base, folder = _made(scene, disguise)
-        check = provenance_check(inspect_checkpoint(folder), inspect_checkpoint(base), "submission 1")
+        inspected = inspect_checkpoint(base)
+        merged = scene.fresh_folder("merged")
+        try:
+            played = as_played(inspect_checkpoint(folder), inspected, merged)
+        except CheckpointError as error:
+            return Outcome(False, f"refused: {error}")
+        check = provenance_check(played, inspected, "submission 1")
         words = "; ".join(f"{finding.effect.value}: {finding.words}" for finding in check.findings)
         is_void = any(finding.effect is Effect.VOID for finding in check.findings)
         return Outcome(True, words or check.looked_at, is_detected=is_void)
@@ -43,6 +54,30 @@ def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
 def tensors_of(base: Path) -> dict[str, np.ndarray]:
     """Name -> array, to be changed."""
     return {name: np.array(tensor) for name, tensor in weights_of(base).items()}
+
+
+def write_foreign_adapter(base: Path, folder: Path, scale: float = 1.0, **config: object) -> None:
+    """An adapter of full rank that turns every matrix of the layers into a stranger's, if it is scaled by `scale`."""
+    before, after = tensors_of(base), llama_tensors(99, HIDDEN_SIZE)
+    tensors = {}
+    for name in before:
+        if name.split(".")[-2] not in MODULES:
+            continue
+        change = (after[name] - before[name]) / scale  # outputs x inputs, as B x A with A the identity, padded
+        own, inputs = f"base_model.model.{name.removesuffix('.weight')}", change.shape[1]
+        tensors[f"{own}.lora_A.weight"] = np.eye(HIDDEN_SIZE, inputs, dtype=np.float32)
+        tensors[f"{own}.lora_B.weight"] = np.pad(change, ((0, 0), (0, HIDDEN_SIZE - inputs))).astype(np.float32)
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(base),
+        "r": HIDDEN_SIZE,
+        "lora_alpha": HIDDEN_SIZE,
+        "target_modules": list(MODULES),
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings | config))
+    (folder / "config.json").unlink()
 
 
 def _made(scene: Scene, disguise: Disguise) -> tuple[Path, Path]:

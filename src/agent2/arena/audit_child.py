@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -24,6 +25,7 @@ from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.provenance import provenance_check
 from agent2.integrity.signatures import signature_check
 from agent2.integrity.texts import Reading, ReadLimits, Unit, read_units
+from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Rollout
 
@@ -58,9 +60,12 @@ def _weights(job: AuditJob, submission: AuditedSubmission) -> list[Check]:
     base = inspect_checkpoint(job.base)
     try:
         candidate = inspect_checkpoint(submission.snapshot)
+        with TemporaryDirectory(dir=Path.cwd()) as scratch:
+            played = as_played(candidate, base, Path(scratch) / "merged")
+            provenance = provenance_check(played, base, subject)
     except Agent2Error as error:
         return [failed_check("provenance", f"{subject} cannot be read: {error}")]
-    return [provenance_check(candidate, base, subject), drift_check(candidate, base, subject)]
+    return [provenance, drift_check(candidate, base, subject)]
 
 
 def _data(job: AuditJob) -> list[Check]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from agent2.errors import CheckpointError
 from agent2.integrity.finding import Check, Effect, Finding, Proof, Severity, proof
-from agent2.integrity.weights import Floats, float_names, merged_floats, read_floats
+from agent2.integrity.weights import Floats, float_names, read_floats
 from agent2.models.checkpoint import CheckpointInfo
 
 MIN_NUMBERS = 1024
@@ -125,17 +125,19 @@ def least_correlation(numbers: int) -> float:
 
 
 def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
-    """Compare a checkpoint, or a LoRA adapter merged into the base, with the base model.
+    """Compare a whole model with the base model.
 
-    Reads both once, one tensor at a time. Raises CheckpointError if there is nothing to compare: no tensor of the
-    same shape, an adapter that cannot be merged, numbers of a kind that is not read.
+    Reads both once, one tensor at a time. Raises CheckpointError if there is nothing to compare: an adapter (merge it
+    before, `adapters.as_played`), no tensor of the same shape, numbers of a kind that is not played.
     """
+    if candidate.is_adapter:
+        raise CheckpointError(f"{candidate.path}: holds an adapter; merge it into the base model before comparing")
     matrices: list[TensorDistance] = []
     n_numbers = n_changed = 0
     is_renamed = False
     for name, own_name, after in _pairs(candidate, base):
         before = read_floats(base, name)
-        if before is None or before.shape != after.shape:
+        if before.shape != after.shape:
             continue
         is_renamed |= own_name != name
         changed = _n_changed(after, before)
@@ -147,8 +149,6 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
         raise CheckpointError(
             f"{candidate.path}: holds no matrix of {MIN_NUMBERS} numbers or more with the shape of one of the base's"
         )
-    if candidate.is_adapter:  # what an adapter leaves alone is the base's
-        n_numbers = sum(math.prod(base.tensors[name].shape) for name in float_names(base))
     relation = _relation(matrices, n_numbers, n_changed)
     return Kinship(relation, tuple(matrices), n_numbers, n_changed, is_renamed)
 
@@ -255,15 +255,8 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
 
 def _pairs(candidate: CheckpointInfo, base: CheckpointInfo) -> Iterator[tuple[str, str, Floats]]:
     """(name in the base, name in the candidate, its numbers)."""
-    if candidate.is_adapter:
-        for name, after in merged_floats(candidate, base):
-            yield name, name, after
-        return
-    names = _names(candidate, base)
-    for name, own_name in names.items():
-        own = read_floats(candidate, own_name)
-        if own is not None:
-            yield name, own_name, own
+    for name, own_name in _names(candidate, base).items():
+        yield name, own_name, read_floats(candidate, own_name)
 
 
 def _names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:
@@ -283,8 +276,7 @@ def _names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:
 
 
 def _sample(info: CheckpointInfo, name: str) -> Floats:
-    numbers = read_floats(info, name)
-    return np.zeros(0, dtype=np.float32) if numbers is None else numbers.reshape(-1)[:SAMPLE]
+    return read_floats(info, name).reshape(-1)[:SAMPLE]
 
 
 def _distance(name: str, after: Floats, before: Floats, *, is_same: bool) -> TensorDistance:

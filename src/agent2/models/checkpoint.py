@@ -67,7 +67,10 @@ STRUCTURAL_KEYS = (
 )
 """What shapes the computation; compared where both configs say something."""
 OUTPUT_HEAD = "lm_head.weight"
-"""May be stored or left out where the embedding is tied to it."""
+"""May be stored or left out where the embedding is tied to it; stored, it must be the embedding."""
+PLAYED_DTYPES = frozenset({"F16", "BF16", "F32", "F64"})
+"""How a submission may store what the base model stores as floating-point numbers. Loading would turn whole numbers and
+8-bit floats into weights, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class CheckpointInfo:
     """Names of the files that count; copy these and no others."""
     size_bytes: int
     """Of these files together."""
+    tensor_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """SHA-256 (hex) of the bytes of each tensor."""
     config: Mapping[str, Any] = field(repr=False, default_factory=dict)
     """The model's config, or the adapter's."""
     notes: tuple[str, ...] = ()
@@ -135,6 +140,7 @@ def _inspect(path: Path) -> CheckpointInfo:
         is_adapter=is_adapter,
         files=files,
         size_bytes=sum((path / name).stat().st_size for name in files),
+        tensor_digests=tensor_digests,
         config=config,
         notes=_notes(names - used),
     )
@@ -179,15 +185,18 @@ def require_template(info: CheckpointInfo) -> None:
 
 
 def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> None:
-    """Raise CheckpointError, naming the first difference, unless both are the same kind of model.
+    """Raise CheckpointError, naming the first difference, unless both are the same kind of model, stored alike.
 
-    An adapter has to be merged before (`prepare.merge_adapter`).
+    What passes is loaded tensor by tensor as it is stored: same names and shapes, floating-point numbers where the base
+    model has them, a tied output head that is the embedding. An adapter has to be merged before (`prepare.merge_adapter`).
     """
     if info.is_adapter:
         raise CheckpointError(f"{info.path}: holds an adapter; merge it into the base model before comparing")
     for difference in (
         _config_difference(info.config, base.config),
         _tensor_difference(info, base),
+        _storage_difference(info, base),
+        _head_difference(info, base),
         _vocabulary_difference(info, base),
     ):
         if difference:
@@ -218,6 +227,25 @@ def _tensor_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None
         if own.shape != expected.shape:
             return f"tensor {shown(name)} has shape {list(own.shape)}, the base model {list(expected.shape)}"
     return None
+
+
+def _storage_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
+    for name in sorted(set(info.tensors) & set(base.tensors)):
+        own, expected = info.tensors[name].dtype, base.tensors[name].dtype
+        if own != expected and not (own in PLAYED_DTYPES and expected in PLAYED_DTYPES):
+            return f"tensor {shown(name)} is stored as {own}, the base model's as {expected} (save it in that type)"
+    return None
+
+
+def _head_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
+    """transformers unties a head that is stored beside the embedding with other numbers, whatever the config says."""
+    own = info.tensors.get(OUTPUT_HEAD)
+    if own is None or not base.config.get("tie_word_embeddings", False):
+        return None
+    same = [name for name, digest in info.tensor_digests.items() if digest == info.tensor_digests[OUTPUT_HEAD]]
+    if any(name != OUTPUT_HEAD and info.tensors[name].shape == own.shape for name in same):
+        return None
+    return f"tensor {shown(OUTPUT_HEAD)} is not the embedding that the base model ties it to (leave it out)"
 
 
 def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:

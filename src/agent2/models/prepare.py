@@ -1,8 +1,7 @@
 """Make a stranger's weights ready for evaluation: merge a LoRA adapter into the base model, refuse NaN.
 
-An adapter's config is data here, not an instruction: the base model it names is ignored, only the settings in
-`LORA_SETTINGS` are read, so that no path, module name or initialisation from it is ever followed. Weights are
-read from safetensors only.
+An adapter's config is data here, not an instruction (`adapters.lora_settings`): the base model it names is ignored, and
+no path, pattern or initialisation from it is ever followed. Weights are read from safetensors only.
 
 Does NOT merge other adapter types than LoRA, and does not check that the result is a better model.
 """
@@ -18,29 +17,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from agent2.errors import CheckpointError, shown
+from agent2.models.adapters import lora_settings
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, INDEX, SHARD_NAME
 from agent2.models.loading import no_progress_bars
-
-LORA_SETTINGS = (
-    "r",
-    "lora_alpha",
-    "target_modules",
-    "exclude_modules",
-    "modules_to_save",
-    "layers_to_transform",
-    "layers_pattern",
-    "rank_pattern",
-    "alpha_pattern",
-    "target_parameters",
-    "trainable_token_indices",
-    "fan_in_fan_out",
-    "bias",
-    "use_rslora",
-    "use_dora",
-    "lora_bias",
-)
-"""What of an adapter's config decides how its tensors are merged."""
 
 
 def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> CheckpointInfo:
@@ -52,20 +32,15 @@ def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> Checkpoin
     adapter, base = inspect_checkpoint(adapter_dir), inspect_checkpoint(base_dir)
     if not adapter.is_adapter or base.is_adapter:
         raise CheckpointError(f"{adapter_dir}: an adapter and a whole base model ({base_dir}) are needed to merge")
-    if adapter.config["peft_type"] != "LORA":
-        raise CheckpointError(
-            f"{adapter_dir}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
-            "hand in the whole model"
-        )
     if out_dir.exists() and any(out_dir.iterdir()):
         raise CheckpointError(f"{out_dir}: is not empty; merge into a new folder")
-    _require_rank(adapter)
+    settings = lora_settings(adapter, base)
     require_finite(adapter)
     with no_progress_bars():
         model = AutoModelForCausalLM.from_pretrained(
             base_dir, dtype="auto", use_safetensors=True, trust_remote_code=False, local_files_only=True
         )
-        _merge(model, adapter).save_pretrained(out_dir)
+        _merge(model, adapter, settings).save_pretrained(out_dir)
     for name in base.files:
         if name not in (CONFIG, INDEX) and not SHARD_NAME.fullmatch(name):
             shutil.copyfile(base_dir / name, out_dir / name)
@@ -101,21 +76,8 @@ def _require_finite_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def _require_rank(adapter: CheckpointInfo) -> None:
-    """Refuse a rank that no tensor of the adapter has, before memory is allocated for it."""
-    largest = max(max(tensor.shape, default=0) for tensor in adapter.tensors.values())
-    pattern = adapter.config.get("rank_pattern")
-    for rank in (adapter.config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())):
-        if isinstance(rank, int | float) and rank > largest:
-            raise CheckpointError(
-                f"{adapter.path / ADAPTER_CONFIG}: says rank {shown(rank)}, but no tensor has a side longer than "
-                f"{largest}; save the adapter again with save_pretrained"
-            )
-
-
-def _merge(model: Any, adapter: CheckpointInfo) -> Any:
+def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any:
     """The model with the adapter's weights added in."""
-    settings = {key: adapter.config[key] for key in LORA_SETTINGS if adapter.config.get(key) is not None}
     place = adapter.path / ADAPTER_CONFIG
     try:
         wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))

@@ -21,6 +21,7 @@ import msgspec
 
 from agent2.arena.grader.snapshot import SnapshotInfo, shown
 from agent2.errors import CheckpointError, SubmissionError
+from agent2.models.adapters import lora_settings
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
 from agent2.models.layout import PICKLE_SUFFIXES, read_json
 from agent2.records import JsonValue
@@ -158,7 +159,9 @@ def admit(snapshot: SnapshotInfo, base: CheckpointInfo, model_path: str) -> Admi
     _refuse_bloated(snapshot, base)
     try:
         info = inspect_checkpoint(snapshot.path)
-        if not info.is_adapter:
+        if info.is_adapter:
+            lora_settings(info, base)
+        else:
             require_same_architecture(info, base)
         remarks = [*_remarks_on_skipped(snapshot), *_remarks_on_differences(snapshot, info, base)]
     except CheckpointError as error:

@@ -18,10 +18,11 @@ from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
+from agent2.models.adapters import as_played
+from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler
 from agent2.models.layout import INDEX
-from agent2.models.prepare import merge_adapter, require_finite
+from agent2.models.prepare import require_finite
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def run(job: EvaluationJob) -> EvaluationOutcome:
     torch.set_num_threads(job.threads)
     try:
         base = inspect_checkpoint(job.base)
-        info = _playable(job, base)
+        info = as_played(inspect_checkpoint(job.checkpoint), base, job.scratch / "merged")
         require_finite(info)
         summary = _play(job, info, base)
     except Agent2Error as error:
@@ -47,15 +48,6 @@ def run(job: EvaluationJob) -> EvaluationOutcome:
             reason = f"the grader failed ({reason}); the checkpoint is not to blame; submit again later"
         return EvaluationOutcome(fault=fault, reason=reason)
     return outcome_of(summary, info.weights_digest, job.max_missing)
-
-
-def _playable(job: EvaluationJob, base: CheckpointInfo) -> CheckpointInfo:
-    """The whole model to be played; an adapter is merged into the base model first."""
-    info = inspect_checkpoint(job.checkpoint)
-    if info.is_adapter:
-        info = merge_adapter(job.checkpoint, job.base, job.scratch / "merged")
-    require_same_architecture(info, base)
-    return info
 
 
 def _play(job: EvaluationJob, info: CheckpointInfo, base: CheckpointInfo) -> CardSummary:

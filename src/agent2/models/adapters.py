@@ -1,0 +1,204 @@
+"""Adapters: which ones are accepted, and the whole model that is played and audited for one.
+
+An adapter's config is data, not an instruction. Every entry must be known here: it decides how the tensors are merged
+(`MERGED`, with values that are checked), it says nothing about the result (`INFORMATIVE`), or it is switched off.
+Anything else is refused with a reason, since a setting that is not read would merge another model than the one that
+was trained. Modules are named literally (`layout.read_adapter_config` refuses anything else).
+
+`as_played` is the one way from a submission to the model that the sampler loads; grading and audit both take it.
+
+Does NOT look at the numbers, and does not prove that the tensors fit the modules (`prepare.merge_adapter` does).
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent2.errors import CheckpointError, shown
+from agent2.models.checkpoint import PLAYED_DTYPES, CheckpointInfo, require_same_architecture
+from agent2.models.layout import ADAPTER_CONFIG
+
+INFORMATIVE = frozenset(
+    {
+        "peft_type",
+        "task_type",
+        "auto_mapping",
+        "peft_version",
+        "base_model_name_or_path",
+        "revision",
+        "inference_mode",
+        "lora_dropout",
+        "megatron_core",
+        "megatron_config",
+        "qalora_group_size",
+        "runtime_config",
+        "eva_config",
+        "loftq_config",
+        "corda_config",
+        "lora_ga_config",
+        "ensure_weight_tying",
+    }
+)
+"""Entries that decide nothing about how trained tensors are merged. Initialisations that change the base model are told
+by `init_lora_weights`."""
+HARMLESS_STARTS = frozenset({"gaussian", "orthogonal", "eva", "mica"})
+"""Values of `init_lora_weights`, besides true and false, that leave the base model's weights as they are."""
+_EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(?:\.|$)")
+_PREFIX = "base_model.model."
+
+
+def as_played(info: CheckpointInfo, base: CheckpointInfo, scratch: Path) -> CheckpointInfo:
+    """The whole model that is played for a submission: itself, or its adapter merged into the base model.
+
+    scratch: an empty or missing folder, where a merged model is written. Raises CheckpointError if the adapter cannot be
+    merged exactly or the model is not of the base's architecture.
+    """
+    if info.is_adapter:
+        from agent2.models.prepare import merge_adapter  # torch and peft, which a whole model does not need
+
+        info = merge_adapter(info.path, base.path, scratch)
+    require_same_architecture(info, base)
+    return info
+
+
+def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, Any]:
+    """What of an adapter's config decides how its tensors are merged, checked; keyword arguments of peft's LoraConfig.
+
+    Raises CheckpointError, with what to do, for an adapter that cannot be merged exactly.
+    """
+    place = adapter.path / ADAPTER_CONFIG
+    if adapter.config["peft_type"] != "LORA":
+        raise CheckpointError(
+            f"{adapter.path}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
+            "hand in the whole model"
+        )
+    for name, tensor in adapter.tensors.items():
+        if tensor.dtype not in PLAYED_DTYPES or not name.startswith(_PREFIX):
+            what = f"is {tensor.dtype}" if name.startswith(_PREFIX) else f"does not begin with {_PREFIX!r}"
+            raise CheckpointError(
+                f"{adapter.path}: adapter tensor {shown(name)} {what}; save the adapter in float32 or bfloat16 with "
+                "save_pretrained"
+            )
+    settings: dict[str, Any] = {}
+    for key, value in adapter.config.items():
+        if key in INFORMATIVE or value is None or value is False or value in ([], {}):
+            continue
+        if key == "init_lora_weights":
+            _require_base_kept(place, value)
+            continue
+        problem = MERGED[key](value, base) if key in MERGED else "is set, which is not merged here"
+        if problem:
+            raise CheckpointError(
+                f"{place}: {shown(key)} {problem}; merge the adapter yourself and hand in the whole model"
+            )
+        settings[key] = value
+    _require_tied(adapter, base)
+    _require_rank(adapter)
+    return settings
+
+
+def _require_base_kept(place: Path, value: object) -> None:
+    if value is not True and value not in HARMLESS_STARTS:
+        raise CheckpointError(
+            f"{place}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the adapter "
+            "cannot be merged into the model that was given; merge it into the model that you trained and hand in the "
+            "whole model"
+        )
+
+
+def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
+    """An adapter on one of two tied matrices unties them, and peft then merges neither way."""
+    touched = next((name for name in adapter.tensors if _EMBEDDING.search(name)), None)
+    if touched is not None and base.config.get("tie_word_embeddings"):
+        raise CheckpointError(
+            f"{adapter.path}: adapter tensor {shown(touched)} belongs to the embedding or the output head, which the base "
+            "model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
+        )
+
+
+def _require_rank(adapter: CheckpointInfo) -> None:
+    """Refuse a rank that no tensor of the adapter has, before memory is allocated for it."""
+    largest = max(max(tensor.shape, default=0) for tensor in adapter.tensors.values())
+    pattern = adapter.config.get("rank_pattern")
+    for rank in (adapter.config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())):
+        if isinstance(rank, int | float) and rank > largest:
+            raise CheckpointError(
+                f"{adapter.path / ADAPTER_CONFIG}: says rank {shown(rank)}, but no tensor has a side longer than "
+                f"{largest}; save the adapter again with save_pretrained"
+            )
+
+
+Problem = Callable[[Any, CheckpointInfo], str]
+"""What is wrong with a value, for an adapter to this base model; empty if nothing is."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _switch(value: Any, base: CheckpointInfo) -> str:
+    return "" if isinstance(value, bool) else f"is {shown(value)}, not true or false"
+
+
+def _rank(value: Any, base: CheckpointInfo) -> str:
+    return "" if type(value) is int and value > 0 else f"is {shown(value)}, not a rank"
+
+
+def _alpha(value: Any, base: CheckpointInfo) -> str:
+    return "" if _is_number(value) else f"is {shown(value)}, not a number"
+
+
+def _literal(value: Any, base: CheckpointInfo) -> str:
+    return ""  # read_adapter_config has looked at the names
+
+
+def _ranks(value: Any, base: CheckpointInfo) -> str:
+    return _by_name(value, base, _rank)
+
+
+def _alphas(value: Any, base: CheckpointInfo) -> str:
+    return _by_name(value, base, _alpha)
+
+
+def _by_name(value: Any, base: CheckpointInfo, of_one: Problem) -> str:
+    return next((bad for one in value.values() if (bad := of_one(one, base))), "")
+
+
+def _layers(value: Any, base: CheckpointInfo) -> str:
+    numbers = value if isinstance(value, list) else [value]
+    is_fine = len(numbers) <= len(base.tensors) and all(type(number) is int for number in numbers)
+    return "" if is_fine else f"is {shown(value)}, not numbers of layers"
+
+
+def _token_indices(value: Any, base: CheckpointInfo) -> str:
+    lists = list(value.values()) if isinstance(value, dict) else [value]
+    n_tokens = max(max(tensor.shape, default=0) for tensor in base.tensors.values())
+    is_fine = all(isinstance(one, list) and all(type(i) is int and 0 <= i < n_tokens for i in one) for one in lists)
+    return "" if is_fine else f"is {shown(value)}, not ids of tokens"
+
+
+def _bias(value: Any, base: CheckpointInfo) -> str:
+    return "" if value in ("none", "all", "lora_only") else f"is {shown(value)}"
+
+
+MERGED: Mapping[str, Problem] = {
+    "r": _rank,
+    "lora_alpha": _alpha,
+    "target_modules": _literal,
+    "exclude_modules": _literal,
+    "modules_to_save": _literal,
+    "layers_to_transform": _layers,
+    "layers_pattern": _literal,
+    "rank_pattern": _ranks,
+    "alpha_pattern": _alphas,
+    "target_parameters": _literal,
+    "trainable_token_indices": _token_indices,
+    "fan_in_fan_out": _switch,
+    "bias": _bias,
+    "use_rslora": _switch,
+    "use_dora": _switch,
+    "lora_bias": _switch,
+}
+"""Entries of an adapter's config that peft merges exactly, and what their values may be."""
