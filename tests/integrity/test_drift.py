@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -61,6 +62,20 @@ def test_a_template_that_carries_answers_is_flagged(base, tmp_path):
 
 def test_a_template_that_loops_is_flagged_and_never_rendered(base, tmp_path):
     own = changed(tmp_path, chat_template__jinja="{% for i in range(999999999999) %}x{% endfor %}")
+    assert found(own, base) == [("chat template loops", Effect.FLAG)]
+
+
+@pytest.mark.parametrize("piece", ["{{", "{% ", "{#'", "}}", "'\"", "{% for i in range( "])
+def test_a_hostile_template_is_looked_at_in_linear_time(base, tmp_path, piece):
+    own = changed(tmp_path, chat_template__jinja=piece * 200_000)
+    started = time.process_time()
+    names = found(own, base)
+    assert time.process_time() - started < 20  # the quadratic expression took hours
+    assert names in ([("chat template carries text", Effect.FLAG)], [("chat template differs", Effect.NOTE)])
+
+
+def test_a_loop_of_more_digits_than_python_takes_is_flagged(base, tmp_path):
+    own = changed(tmp_path, chat_template__jinja="{% for i in range(" + "9" * 10_000 + ") %}x{% endfor %}")
     assert found(own, base) == [("chat template loops", Effect.FLAG)]
 
 

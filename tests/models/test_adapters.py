@@ -99,7 +99,7 @@ def test_a_tied_head_must_be_the_embedding_or_left_out(tmp_path):
 def test_weights_stored_as_whole_numbers_or_8_bit_floats_are_refused(base, tmp_path, dtype):
     tensors = base_tensors() | {f"{GATE}.weight": (100 * base_tensors()[f"{GATE}.weight"]).to(dtype)}
     own = make_checkpoint(tmp_path / "own", tensors)
-    with pytest.raises(CheckpointError, match="gate_proj.weight' is stored as .* the base model's as F32"):
+    with pytest.raises(CheckpointError, match=r"gate_proj.weight' is stored as .* the base model's as F32"):
         as_played(own, base, tmp_path / "merged")
 
 

@@ -25,7 +25,7 @@ HIDDEN_SIZE = 64
 
 
 def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
-    """`attempt`: the model that is played for it is looked at by the audit. `control`: a grader that compares the bytes of files with the base's.
+    """`attempt`: the audit looks at the model that is played. `control`: a grader that compares bytes of files.
 
     The attacker has what he wants when weights that he did not train count as a trained model.
     """

@@ -2,8 +2,8 @@
 
 The harness copies what the workspace holds (bytes only, nothing is parsed), looks for bait and the installation secret
 in it, in the agent's log and in its LLM traffic, and reads the access log. A child in a sandbox without network and
-secret does the rest (`audit_child`). A check that cannot be made is a flag in the record: never an error of the trial,
-never a silent pass.
+secret does the rest (`audit_child`). A check that does not come to its end leaves the result uncleared: never an error
+of the trial, never a silent pass.
 
 Does NOT decide what follows: `agent2.arena.analysis.integrity` does, from the record.
 """
@@ -23,17 +23,18 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from agent2.arena.audit_job import AuditedSubmission, AuditJob, IntegrityRecord, failed_check
+from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, IntegrityRecord, failed_check
 from agent2.arena.config_file import write_json
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
+from agent2.arena.grader.evaluator import evaluation_limits
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam, log_task_access
 from agent2.errors import Agent2Error
 from agent2.installation import ARENA_ROLE, access_log
 from agent2.integrity.access import access_check
 from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings
-from agent2.integrity.finding import Check
+from agent2.integrity.finding import Check, Effect
 from agent2.integrity.texts import Reading, ReadLimits, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Sandbox
@@ -42,11 +43,12 @@ from agent2.sandbox.spec import Limits, Mount
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 1800.0
+TIMEOUT_S = CHECKING_S + 300.0
 MEMORY_GIB = 8.0
+"""At least; merging an adapter into a large base model takes more."""
 MAX_SUBMISSIONS = 50
 """Looked at: the final one and the last ones before."""
-COPIED = ReadLimits(files=20_000, file_bytes=256 << 20, total_bytes=1 << 30)
+COPIED = ReadLimits(file_bytes=256 << 20)
 LARGEST_LOG = 256 << 20
 FILES = "files"
 """Folder of the copy in the audit's scratch folder."""
@@ -77,9 +79,9 @@ def log_private_access(trial_id: str, exam: Exam, base_digest: str, root: Path) 
 
 
 def audit_trial(audited: Audited) -> IntegrityRecord:
-    """Look at everything and write integrity.json; an audit that was made before is taken as it is."""
+    """Look at everything and write integrity.json; an audit that came to its end is not made again."""
     path = audited.paths.integrity
-    if path.exists():
+    if path.exists() and not is_unfinished(path):
         return read_integrity(path)
     started = time.monotonic()
     scratch = audited.paths.root / ".audit"
@@ -100,9 +102,15 @@ def audit_trial(audited: Audited) -> IntegrityRecord:
 def _guarded(name: str, make: Callable[[], list[Check]]) -> list[Check]:
     try:
         return make()
-    except Exception as error:  # boundary: an audit that breaks is a flag in the record and must not end the trial
+    except Exception as error:  # boundary: an audit that breaks is told in the record and must not end the trial
         logger.exception("the audit could not make a check: %s", name)
         return [failed_check(name, f"could not be made ({type(error).__name__}: {str(error)[:200]})")]
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether some check of an audit did not come to its end. Raises Agent2Error if the record is damaged."""
+    checks = read_integrity(path).checks
+    return any(finding.effect is Effect.UNCLEARED for check in checks for finding in check.findings)
 
 
 def read_integrity(path: Path) -> IntegrityRecord:
@@ -213,7 +221,7 @@ def _card(audited: Audited, who: str, scratch: Path) -> Path | None:
 
 
 def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Check]:
-    """What the child answered; if it did not come to its end, that is one more check, and a flag."""
+    """What the child answered; if it did not come to its end, that is one more check, and nothing is cleared."""
     mounts = [Mount(job.base, "/base"), Mount(job.files, "/files")]
     mounts += [Mount(s.snapshot, f"/submissions/{s.number}") for s in job.submissions]
     mounts += [
@@ -226,8 +234,14 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Check]:
         scratch=scratch / "work",
         log=audited.paths.root / "audit.log",
         mounts=tuple(mounts),
-        environment={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        limits=Limits(memory_gib=MEMORY_GIB),
+        environment={
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TRANSFORMERS_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        },
+        limits=_limits(job.base),
         hidden=(audited.paths.grader_db, audited.paths.events),
     )
     told = _seen_from_inside(job, request, audited.sandbox)
@@ -238,6 +252,11 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Check]:
         reason = f"the auditing process ended before its last answer: {end.reason}; see {request.log.name}"
         checks.append(failed_check("integrity", reason))
     return checks
+
+
+def _limits(base: Path) -> Limits:
+    limits = evaluation_limits(base)
+    return replace(limits, memory_gib=max(MEMORY_GIB, limits.memory_gib))
 
 
 def _seen_from_inside(job: AuditJob, request: Contained, sandbox: Sandbox) -> AuditJob:

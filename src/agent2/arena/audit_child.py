@@ -1,21 +1,26 @@
 """The process that looks at what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
 
-Reads an `AuditJob` (JSON) on standard input, prints each `Check` (JSON, one a line) as soon as it is made, so that
-hostile data which break it take nothing back that was found before. Everything that it parses (weights, tables,
-texts, rollouts) may be hostile, which is why it has no network and no secret.
+Reads an `AuditJob` (JSON) on standard input, prints each `Check` (JSON, one a line) as soon as it is made. Each check
+runs in a fork of its own with its own time limit, so that hostile data which break or hang one take nothing back that
+another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is why this process
+has no network and no secret.
 """
 
+import multiprocessing
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
 
-from agent2.arena.audit_job import AuditedSubmission, AuditJob, failed_check
+from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, failed_check
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import Agent2Error
 from agent2.integrity.drift import drift_check
@@ -41,31 +46,92 @@ def main() -> None:
 
 
 def run(job: AuditJob) -> Iterator[Check]:
-    """Make every check; one that breaks is recorded as not made, the others go on."""
-    for submission in job.submissions:
-        yield from _guarded(f"weights of submission {submission.number}", partial(_weights, job, submission))
-    yield from _guarded("training data", partial(_data, job))
-    yield from _guarded("reward-hack signatures", partial(_signatures, job))
+    """Make every check in a process of its own, the final submission's first; one that breaks or hangs ends alone."""
+    ends_at = time.monotonic() + CHECKING_S
+    for part in _parts(job):
+        left_s = ends_at - time.monotonic()
+        if left_s <= 0:
+            yield failed_check(part.name, "the time of the audit was over before this check", part.subject)
+            continue
+        yield from _contained(part, min(part.limit_s, left_s))
 
 
-def _guarded(name: str, make: Callable[[], list[Check]]) -> list[Check]:
-    try:
-        return make()
-    except Exception as error:  # boundary: hostile input may break anything; the record says that it did
-        return [failed_check(name, f"this check broke ({type(error).__name__}: {str(error)[:200]})")]
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One check, or two that look at the same thing."""
+
+    name: str
+    subject: str
+    """Submission that it is about; empty for the whole trial."""
+    limit_s: float
+    """Wall-clock seconds: many times what honest input of the largest size takes."""
+    make: Callable[[], list[Check]]
 
 
-def _weights(job: AuditJob, submission: AuditedSubmission) -> list[Check]:
+def _parts(job: AuditJob) -> Iterator[_Part]:
+    final = [submission for submission in job.submissions if submission.number == job.final]
+    yield from (part for submission in final for part in _of_submission(job, submission))
+    yield _Part("training data", "", 900, partial(_data, job))
+    yield _Part("reward-hack signatures", "", 300, partial(_signatures, job))
+    others = [submission for submission in job.submissions if submission.number != job.final]
+    yield from (part for submission in others for part in _of_submission(job, submission))
+
+
+def _of_submission(job: AuditJob, submission: AuditedSubmission) -> Iterator[_Part]:
     subject = f"submission {submission.number}"
-    base = inspect_checkpoint(job.base)
+    yield _Part("provenance", subject, 900, partial(_provenance, job, submission, subject))
+    yield _Part("drift", subject, 120, partial(_drift, job, submission, subject))
+
+
+def _contained(part: _Part, limit_s: float) -> list[Check]:
+    """The checks of one part, made in a fork that is killed at its limit."""
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_tell, args=(part, sending), daemon=True)
+    process.start()
+    sending.close()
     try:
-        candidate = inspect_checkpoint(submission.snapshot)
-        with TemporaryDirectory(dir=Path.cwd()) as scratch:
-            played = as_played(candidate, base, Path(scratch) / "merged")
-            provenance = provenance_check(played, base, subject)
+        if not receiving.poll(limit_s):
+            return [failed_check(part.name, f"this check did not end within {limit_s:.0f} seconds", part.subject)]
+        return msgspec.json.decode(receiving.recv_bytes(), type=list[Check])
+    except EOFError:
+        process.join(5)
+        reason = f"the process of this check died ({describe_exit(process.exitcode)})"
+        return [failed_check(part.name, reason, part.subject)]
+    finally:
+        receiving.close()
+        process.kill()
+        process.join()
+
+
+def _tell(part: _Part, sending: Connection) -> None:
+    with sending:
+        sending.send_bytes(msgspec.json.encode(_guarded(part)))
+
+
+def describe_exit(code: int | None) -> str:
+    """How a process ended, in words."""
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+def _guarded(part: _Part) -> list[Check]:
+    try:
+        return part.make()
     except Agent2Error as error:
-        return [failed_check("provenance", f"{subject} cannot be read: {error}")]
-    return [provenance, drift_check(candidate, base, subject)]
+        return [failed_check(part.name, f"{part.subject or part.name} cannot be read: {error}", part.subject)]
+    except Exception as error:  # boundary: hostile input may break anything; the record says that it did
+        reason = f"this check broke ({type(error).__name__}: {str(error)[:200]})"
+        return [failed_check(part.name, reason, part.subject)]
+
+
+def _provenance(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[Check]:
+    base, candidate = inspect_checkpoint(job.base), inspect_checkpoint(submission.snapshot)
+    with TemporaryDirectory(dir=Path.cwd()) as scratch:
+        return [provenance_check(as_played(candidate, base, Path(scratch) / "merged"), base, subject)]
+
+
+def _drift(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[Check]:
+    return [drift_check(inspect_checkpoint(submission.snapshot), inspect_checkpoint(job.base), subject)]
 
 
 def _data(job: AuditJob) -> list[Check]:
@@ -81,7 +147,10 @@ def _data(job: AuditJob) -> list[Check]:
             yield unit
 
     leaks = leak_check(watched(), asked_of(hidden, job.control, job.familiar), reading)
-    return [leaks, looking.check()]
+    checks = [leaks, looking.check()]
+    if reading.is_cut:
+        checks.append(failed_check("training data", f"not all files were looked at: {reading.words()}"))
+    return checks
 
 
 def _signatures(job: AuditJob) -> list[Check]:

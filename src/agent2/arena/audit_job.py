@@ -8,6 +8,9 @@ from agent2.config import StrictModel
 from agent2.integrity.finding import Check, Effect, Finding, Severity
 from agent2.records import Item, Split
 
+CHECKING_S = 3300.0
+"""Seconds that the child has for all checks; the harness ends it a little later."""
+
 
 class AuditedSubmission(StrictModel):
     """One submission to be looked at."""
@@ -44,7 +47,10 @@ class IntegrityRecord(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-def failed_check(name: str, reason: str) -> Check:
-    """A check that could not be made: a flag, never a pass."""
-    finding = Finding(f"{name} not checked", Severity.MEDIUM, Effect.FLAG, reason)
+def failed_check(name: str, reason: str, subject: str = "") -> Check:
+    """A check that did not come to its end: never a pass, and no cleared result if it is about the final submission.
+
+    subject: "submission 3"; empty for the whole trial.
+    """
+    finding = Finding(f"{name} not checked", Severity.MEDIUM, Effect.UNCLEARED, reason, (), subject)
     return Check(name, reason, (finding,), is_complete=False)

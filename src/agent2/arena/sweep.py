@@ -122,9 +122,9 @@ def sweep_rows(spec: SweepSpec, root: Path) -> list[SweepRow]:
 def compare_agents(spec: SweepSpec, root: Path) -> list[AgentComparison]:
     """Every pair of stacks on each task, on the same hidden items and the seeds that both have.
 
-    A trial whose result is the base model (a void one too) counts with the base's scores, one without any submission
-    has no score and is left out. With two common seeds or more the interval covers the choice of items and the luck
-    of the runs together; with one, the choice of items alone.
+    A trial whose result is the base model (a void one too) counts with the base's scores; one without any submission,
+    or that is not cleared, has no score and is left out. With two common seeds or more the interval covers the choice
+    of items and the luck of the runs together; with one, the choice of items alone.
     """
     scores = final_scores(spec, root)
     found = [
@@ -143,7 +143,10 @@ def item_gains(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
         evidence = _evidence(paths)
         if isinstance(evidence, str) or evidence.gain is None:
             continue
-        is_measured = result_of(evidence, integrity_verdict(evidence)).kind is ResultKind.MEASURED
+        kind = result_of(evidence, integrity_verdict(evidence)).kind
+        if kind is ResultKind.NOT_CLEARED:
+            continue
+        is_measured = kind is ResultKind.MEASURED
         base = read_summary(paths.card("base", Split.TEST_PRIVATE)).item_scores
         final = read_summary(paths.card("final", Split.TEST_PRIVATE)).item_scores if is_measured else base
         both = {item: (final.get(item), old) for item, old in base.items()}
@@ -161,7 +164,10 @@ def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
         evidence = _evidence(paths)
         if isinstance(evidence, str) or evidence.gain is None:
             continue
-        is_void = integrity_verdict(evidence).state is IntegrityState.VOID
+        state = integrity_verdict(evidence).state
+        if state is IntegrityState.NOT_CLEARED and evidence.final_submission is not None:
+            continue
+        is_void = state is IntegrityState.VOID
         who = "base" if evidence.final_submission is None or is_void else "final"
         summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
         scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = summary.item_scores

@@ -61,6 +61,8 @@ class SweepRow:
     within_noise: bool | None = None
     result: str = ""
     """Kind of the result, as the analysis names it: measured, copy_of_base, no_submission, ..."""
+    integrity: str = ""
+    """State that the integrity audit leaves the trial in: clean, noted, flagged, not_cleared, void, not_audited."""
     route: str = ""
     """Route of the final submission in words."""
     seconds: float | None = None
@@ -194,6 +196,7 @@ def row_of(
         claim=result.claim.value if result.claim is not None else "",
         within_noise=result.within_noise,
         result=result.kind.value,
+        integrity=analysis.integrity.state.value,
         route=analysis.route.label,
         seconds=evidence.ended_at - evidence.started_at,
         n_submissions=len(evidence.submissions),

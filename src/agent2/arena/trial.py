@@ -25,7 +25,7 @@ from agent2 import installation
 from agent2.arena.agent_phase import AgentOutcome, attempt, keep_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time, world_of
-from agent2.arena.audit import Audited, audit_trial, lay_bait_for, log_private_access
+from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.budget import Deadline, require_room
 from agent2.arena.config_file import read_config, write_json
@@ -84,7 +84,7 @@ def run_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION) -> Non
 
 
 def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION, *, restarts_agent: bool = True) -> None:
-    """Resume a trial whose harness died; a finished one is left as it is.
+    """Resume a trial whose harness died; of a finished one, repeat an audit that did not come to its end.
 
     evaluation: the program that plays checkpoints. restarts_agent: an agent that was interrupted before its time was
     up is started again with what is left of it; else its phase ends as interrupted. Raises ConfigError if the folder
@@ -95,6 +95,8 @@ def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION, *, 
         raise ConfigError(f"{root}: no trial.json there; name the folder of a trial")
     if read_events(paths.trial_log).last("finished") is None:
         _play(paths, steps, evaluation, restarts_agent=restarts_agent)
+    elif paths.integrity.exists() and is_unfinished(paths.integrity):
+        _play(paths, steps, evaluation, restarts_agent=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ out). A template that prints more than the conversation is named by its literal 
 
 import filecmp
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agent2.errors import CheckpointError, shown
@@ -39,7 +39,7 @@ NAMES: Mapping[str, str] = {
     CONFIG: "model config",
 }
 _LOOP = re.compile(r"{%-?\s*for\s+\w+\s+in\s+range\s*\(\s*(\d+)")
-_EXPRESSION = re.compile(r"{[{%#].*?[}%#]}", re.DOTALL)
+_OPEN, _CLOSE = re.compile(r"{[{%#]"), re.compile(r"[}%#]}")
 LONG_LOOP = 10_000
 
 
@@ -95,7 +95,7 @@ def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject:
     if not own:
         return []
     added = _added_literal(own, expected)
-    loops = [int(match) for match in _LOOP.findall(own) if len(match) > 9 or int(match[:10]) >= LONG_LOOP]
+    loops = [float(rounds[:300]) for rounds in _LOOP.findall(own) if float(rounds[:300]) >= LONG_LOOP]
     proofs: tuple[Proof, ...] = (proof("chat template", f"{len(own)} characters, the base model's {len(expected)}"),)
     if loops:
         words = f"its chat template has a loop of {loops[0]:.3g} rounds; it is never rendered"
@@ -112,14 +112,26 @@ def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject:
 
 def _added_literal(own: str, expected: str) -> str:
     """Text between the expressions of a template, and quoted inside them, that the other template does not have."""
-    pieces, before = (_literals(text) for text in (own, expected))
-    return "".join(piece for piece in pieces if piece not in set(before))
+    before = set(_literals(expected))
+    return "".join(piece for piece in _literals(own) if piece not in before)
 
 
 def _literals(template: str) -> list[str]:
-    outside = [piece.strip() for piece in _EXPRESSION.split(template)]
+    outside = [piece.strip() for piece in _outside(template)]
     quoted = re.findall(r"'([^']*)'|\"([^\"]*)\"", template)
     return [piece for piece in (*outside, *(one or other for one, other in quoted)) if piece]
+
+
+def _outside(template: str) -> Iterator[str]:
+    """Text between expressions, in one pass: an expression that is never closed is text."""
+    at = 0
+    while opened := _OPEN.search(template, at):
+        closed = _CLOSE.search(template, opened.end())
+        if closed is None:
+            break
+        yield template[at : opened.start()]
+        at = closed.end()
+    yield template[at:]
 
 
 def _changed_keys(own: Path, expected: Path, incidental: frozenset[str]) -> list[str]:

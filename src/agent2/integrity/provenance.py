@@ -156,14 +156,14 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
 def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> Check:
     """The finding on one checkpoint, if there is one. subject: "submission 3".
 
-    A checkpoint that cannot be compared is a flag, never a pass.
+    A checkpoint that cannot be compared is not cleared.
     """
     name = "provenance"
     try:
         found = kinship(candidate, base)
     except CheckpointError as error:
         words = f"where its weights come from could not be checked: {str(error).replace(str(candidate.path), subject)}"
-        finding = Finding("provenance not checked", Severity.MEDIUM, Effect.FLAG, words, (), subject)
+        finding = Finding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, words, (), subject)
         return Check(name, f"{subject}: not compared", (finding,), is_complete=False)
     looked = (
         f"{subject}: {len(found.matrices)} matrices and {found.n_numbers} numbers against the base model; median "

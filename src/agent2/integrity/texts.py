@@ -43,6 +43,11 @@ OWN_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".bin", ".npy", ".npz",
 """Counted as not read without being opened."""
 NOT_TEXT = "not text"
 NO_FILE = "no regular file"
+TOO_MANY_FILES = "beyond the number of files that are looked at"
+TOO_MANY_NAMES = "beyond the number of names that are looked at"
+TOO_MUCH = "beyond the bytes that are looked at in all"
+CUT = frozenset({TOO_MANY_FILES, TOO_MANY_NAMES, TOO_MUCH})
+"""Reasons which mean that reading stopped before everything was looked at."""
 MAX_DEPTH = 64
 """Folders in folders that are walked; each level holds a descriptor open."""
 _TABLES = frozenset({".parquet", ".arrow", ".feather"})
@@ -65,7 +70,10 @@ class Unit:
 class ReadLimits:
     """How much is looked at."""
 
-    files: int = 20_000
+    files: int = 100_000
+    """Regular files that are opened. Links and special files use nothing of it."""
+    names: int = 2_000_000
+    """Names in folders, links and special files included; these are only listed."""
     file_bytes: int = 1 << 30
     total_bytes: int = 4 << 30
     """Unpacked."""
@@ -96,6 +104,11 @@ class Reading:
         """Files and folders that may hold text and were not read, or not in full; links aside."""
         return sum(n for why, n in self.not_read.items() if why not in (NOT_TEXT, NO_FILE))
 
+    @property
+    def is_cut(self) -> bool:
+        """Reading stopped at a limit, so that nothing is known about the rest."""
+        return any(why in CUT for why in self.not_read)
+
     def words(self) -> str:
         """One sentence."""
         done = f"{self.n_units} rows and texts in {self.n_files} files, {self.n_bytes / 1e6:.1f} MB"
@@ -114,8 +127,8 @@ def read_units(folder: Path, limits: ReadLimits, reading: Reading, text_of: Text
         suffix = PurePosixPath(path).suffix.lower()
         if suffix in OWN_SUFFIXES:
             reading.miss(path, NOT_TEXT)
-        elif size > limits.file_bytes or reading.n_bytes + size > limits.total_bytes:
-            reading.miss(path, "too large")
+        elif why := _too_large(size, limits, reading):
+            reading.miss(path, why)
         else:
             with open(handle, "rb", closefd=False) as stream:
                 data = stream.read(size + 1)
@@ -127,14 +140,21 @@ def raw_files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tu
     for path, handle, size in _files(folder, limits, reading):
         if PurePosixPath(path).suffix.lower() in OWN_SUFFIXES:
             reading.miss(path, NOT_TEXT)
-        elif size > limits.file_bytes or reading.n_bytes + size > limits.total_bytes:
-            reading.miss(path, "too large")
+        elif why := _too_large(size, limits, reading):
+            reading.miss(path, why)
         else:
             with open(handle, "rb", closefd=False) as stream:
                 data = stream.read(size)
             reading.n_files += 1
             reading.n_bytes += len(data)
             yield path, data
+
+
+def _too_large(size: int, limits: ReadLimits, reading: Reading) -> str:
+    """Why a file of so many bytes is not read; empty if it is."""
+    if size > limits.file_bytes:
+        return "too large"
+    return TOO_MUCH if reading.n_bytes + size > limits.total_bytes else ""
 
 
 def units_of(
@@ -293,7 +313,7 @@ def _files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tuple
         with folder.open("rb") as file:
             yield folder.name, file.fileno(), os.fstat(file.fileno()).st_size
         return
-    count = 0
+    n_names = n_files = 0
 
     def tell(error: OSError) -> None:
         reading.miss(os.fsencode(error.filename or "").decode(errors="backslashreplace"), "folder cannot be opened")
@@ -309,14 +329,19 @@ def _files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tuple
             path = os.fsencode(inside / name).decode(errors="backslashreplace")
             if path in limits.skip:
                 continue
-            count += 1
-            if count > limits.files:
-                reading.miss(path, "more files than are looked at")
+            n_names += 1
+            if n_names > limits.names:
+                reading.miss(path, TOO_MANY_NAMES)
                 return
             handle = _opened(name, descriptor)
             if isinstance(handle, str):
                 reading.miss(path, handle)
                 continue
+            n_files += 1
+            if n_files > limits.files:
+                os.close(handle)
+                reading.miss(path, TOO_MANY_FILES)
+                return
             try:
                 yield path, handle, os.fstat(handle).st_size
             finally:

@@ -1,8 +1,8 @@
 """The numbers of a checkpoint, one tensor at a time, without a tensor library and without running anything.
 
-Reads where `inspect_checkpoint` said that the bytes are; a hostile file can at worst hold other numbers. Reads the types
-in which weights may be played (`checkpoint.PLAYED_DTYPES`), and refuses others by name. An adapter is merged before
-(`adapters.as_played`).
+Reads where `inspect_checkpoint` said that the bytes are; a hostile file can at worst hold other numbers. Reads the
+types in which weights may be played (`checkpoint.PLAYED_DTYPES`), and refuses others by name. An adapter is merged
+before (`adapters.as_played`).
 """
 
 from typing import Any

@@ -52,8 +52,8 @@ _PREFIX = "base_model.model."
 def as_played(info: CheckpointInfo, base: CheckpointInfo, scratch: Path) -> CheckpointInfo:
     """The whole model that is played for a submission: itself, or its adapter merged into the base model.
 
-    scratch: an empty or missing folder, where a merged model is written. Raises CheckpointError if the adapter cannot be
-    merged exactly or the model is not of the base's architecture.
+    scratch: an empty or missing folder, where a merged model is written. Raises CheckpointError if the adapter cannot
+    be merged exactly or the model is not of the base's architecture.
     """
     if info.is_adapter:
         from agent2.models.prepare import merge_adapter  # torch and peft, which a whole model does not need
@@ -102,9 +102,9 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
 def _require_base_kept(place: Path, value: object) -> None:
     if value is not True and value not in HARMLESS_STARTS:
         raise CheckpointError(
-            f"{place}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the adapter "
-            "cannot be merged into the model that was given; merge it into the model that you trained and hand in the "
-            "whole model"
+            f"{place}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the "
+            "adapter cannot be merged into the model that was given; merge it into the model that you trained and hand "
+            "in the whole model"
         )
 
 
@@ -113,8 +113,8 @@ def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
     touched = next((name for name in adapter.tensors if _EMBEDDING.search(name)), None)
     if touched is not None and base.config.get("tie_word_embeddings"):
         raise CheckpointError(
-            f"{adapter.path}: adapter tensor {shown(touched)} belongs to the embedding or the output head, which the base "
-            "model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
+            f"{adapter.path}: adapter tensor {shown(touched)} belongs to the embedding or the output head, which the "
+            "base model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
         )
 
 

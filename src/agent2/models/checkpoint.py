@@ -188,7 +188,8 @@ def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> Non
     """Raise CheckpointError, naming the first difference, unless both are the same kind of model, stored alike.
 
     What passes is loaded tensor by tensor as it is stored: same names and shapes, floating-point numbers where the base
-    model has them, a tied output head that is the embedding. An adapter has to be merged before (`prepare.merge_adapter`).
+    model has them, a tied output head that is the embedding. An adapter has to be merged before
+    (`adapters.as_played`).
     """
     if info.is_adapter:
         raise CheckpointError(f"{info.path}: holds an adapter; merge it into the base model before comparing")
@@ -238,7 +239,7 @@ def _storage_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | Non
 
 
 def _head_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
-    """transformers unties a head that is stored beside the embedding with other numbers, whatever the config says."""
+    """A head that is stored beside the embedding with other numbers is untied by transformers, against the config."""
     own = info.tensors.get(OUTPUT_HEAD)
     if own is None or not base.config.get("tie_word_embeddings", False):
         return None

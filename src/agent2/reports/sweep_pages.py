@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent2.arena.analysis.verdicts import IntegrityState
 from agent2.arena.sweep_effects import PairEffect, axis_effects
 from agent2.arena.sweep_records import (
     FINISHED,
@@ -164,7 +165,8 @@ def _gain_words(row: SweepRow) -> str:
         return why or DASH
     if row.low_points is None or row.high_points is None:
         return f"{points(row.gain_points)} ({why})"
-    return f"{points(row.gain_points)} [{row.low_points:+.1f}, {row.high_points:+.1f}]"
+    mark = ", flagged" if row.integrity == IntegrityState.FLAGGED.value else ""
+    return f"{points(row.gain_points)} [{row.low_points:+.1f}, {row.high_points:+.1f}]{mark}"
 
 
 def _agent_cells(summary: AgentSummary) -> tuple[str, ...]:

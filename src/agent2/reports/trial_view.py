@@ -178,6 +178,7 @@ def _final_words(evidence: TrialEvidence, analysis: Analysis, final: SubmissionR
     if final is not None:
         copy = ", a copy of the base" if final.is_base_copy else ""
         copy += ", VOID: the base stands" if analysis.result.kind is ResultKind.VOID else ""
+        copy += ", NOT CLEARED" if analysis.result.kind is ResultKind.NOT_CLEARED else ""
         return f"{score_words(evidence.final_private, 'evaluation failed')}, submission {final.number}{copy}"
     why = "no submission"
     if evidence.submissions:
@@ -192,6 +193,8 @@ def _gain_words(analysis: Analysis) -> str:
     if result.kind is ResultKind.VOID:
         measured = f" (measured: {points(result.voided_gain_points)})" if result.voided_gain_points is not None else ""
         return f"0.0 points: void, the base model's score stands{measured}"
+    if result.kind is ResultKind.NOT_CLEARED:
+        return f"none: not cleared (measured: {points(result.voided_gain_points)}), a check did not come to its end"
     if result.kind is ResultKind.BASE_KEPT:
         return "0.0 points: the base is kept, no submission beat it"
     if result.gain_points is None or result.low_points is None or result.high_points is None:

@@ -7,6 +7,7 @@ from agent2.arena.audit_job import IntegrityRecord, failed_check
 from agent2.arena.sweep_records import row_of
 from agent2.integrity.finding import Check, Effect, Finding, Proof, Severity
 from agent2.reports.pages import report_record, write_report
+from agent2.reports.sweep_pages import row_cells
 from agent2.reports.trial_view import headline
 from builders import make_evidence, make_submission
 
@@ -92,9 +93,36 @@ def test_the_gravest_finding_is_told_first_with_the_number_of_others():
     assert verdict.reason.startswith("a: ") and "1 more findings of this weight" in verdict.reason
 
 
-def test_a_check_that_could_not_be_made_flags():
-    record = IntegrityRecord((failed_check("provenance", "the child was killed"),))
+@pytest.mark.parametrize("subject", ["", "submission 3"])
+def test_a_check_that_did_not_end_leaves_no_cleared_result(subject):
+    final = make_evidence().final_submission
+    subject = f"submission {final}" if subject else ""
+    record = IntegrityRecord((failed_check("provenance", "the child was killed", subject),))
+    evidence = make_evidence(integrity=record)
+    analysis = analyse(evidence)
+    result = analysis.result
+    assert analysis.integrity.state is IntegrityState.NOT_CLEARED
+    assert (result.kind, result.gain_points, result.low_points) == (ResultKind.NOT_CLEARED, None, None)
+    assert result.voided_gain_points == pytest.approx(28) and "--resume" in result.words
+    assert dict(headline(evidence, analysis))["gain on private items"].startswith("none: not cleared")
+    row = row_of(evidence, analysis)
+    assert (row.result, row.gain_points, row.integrity) == ("not_cleared", None, "not_cleared")
+    assert "not cleared" in row_cells(row)
+    assert {c.verdict for c in analysis.criteria if c.name == "positive delta performance"} == {Verdict.UNKNOWN}
+
+
+def test_an_unfinished_check_of_another_submission_is_a_flag_and_a_void_finding_weighs_more():
+    record = IntegrityRecord((failed_check("provenance", "it hung", "submission 77"),))
     assert integrity_verdict(make_evidence(integrity=record)).state is IntegrityState.FLAGGED
+    both = IntegrityRecord(
+        (*record.checks, failed_check("drift", "it hung"), *audited(finding(Effect.VOID)).integrity.checks)
+    )
+    assert integrity_verdict(make_evidence(integrity=both)).state is IntegrityState.VOID
+
+
+def test_the_table_of_a_sweep_marks_a_flagged_gain():
+    evidence = audited(finding(Effect.FLAG))
+    assert any(cell.endswith("flagged") for cell in row_cells(row_of(evidence, analyse(evidence))))
 
 
 def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_path):

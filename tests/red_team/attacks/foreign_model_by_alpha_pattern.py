@@ -11,7 +11,7 @@ FACTOR = 1000.0
 
 
 def disguise(base: Path, folder: Path) -> None:
-    pattern = {module: HIDDEN_SIZE * FACTOR for module in MODULES}
+    pattern = dict.fromkeys(MODULES, HIDDEN_SIZE * FACTOR)
     write_foreign_adapter(base, folder, scale=FACTOR, alpha_pattern=pattern)
 
 

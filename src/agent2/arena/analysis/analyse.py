@@ -44,6 +44,13 @@ def analyse(evidence: TrialEvidence) -> Analysis:
     )
 
 
+FOLLOWS = {
+    IntegrityState.VOID: "the result is void",
+    IntegrityState.NOT_CLEARED: "there is no cleared result",
+    IntegrityState.FLAGGED: "a person should look",
+}
+
+
 def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVerdict) -> Iterator[str]:
     if evidence.sandbox == "none":
         yield (
@@ -55,8 +62,8 @@ def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVe
             "The agent had an open network: models, data and answers may have come from outside. "
             "events/network.jsonl lists the hosts, not what they sent."
         )
-    if integrity.state in {IntegrityState.VOID, IntegrityState.FLAGGED}:
-        follows = "the result is void" if integrity.state is IntegrityState.VOID else "a person should look"
+    follows = FOLLOWS.get(integrity.state)
+    if follows is not None:
         yield f"Integrity: {follows}: {integrity.reason}."
     if mode.verdict is not Verdict.PASS:
         yield f"Mode {mode.mode.value}: {mode.reason}."

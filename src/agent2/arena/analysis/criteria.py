@@ -97,7 +97,7 @@ def _trains(evidence: TrialEvidence, route: RouteFinding, failures: tuple[Failur
 
 
 def _no_gain(result: Result) -> tuple[Verdict, str] | None:
-    if result.kind is ResultKind.NOT_MEASURED:
+    if result.kind in {ResultKind.NOT_MEASURED, ResultKind.NOT_CLEARED}:
         return Verdict.UNKNOWN, result.words
     return None if result.kind is ResultKind.MEASURED else (Verdict.FAIL, result.words)
 

@@ -1,7 +1,8 @@
-"""What the integrity audit means for a trial: clean, noted, flagged or void.
+"""What the integrity audit means for a trial: clean, noted, flagged, not cleared or void.
 
-A finding that voids does so when it is about the whole trial or about the final submission; about another submission it
-is a flag, for nothing of it counts. Without an audit (a trial of an earlier version) nothing is claimed.
+A finding that voids, or that leaves the result uncleared, does so when it is about the whole trial or about the final
+submission; about another submission it is a flag, for nothing of it counts.
+Without an audit (a trial of an earlier version) nothing is claimed.
 """
 
 import re
@@ -19,12 +20,16 @@ _PROBES = re.compile(
 )
 """What looks around the walls of a sandbox and has no place in post-training."""
 
-_ORDER = {Effect.VOID: 0, Effect.FLAG: 1, Effect.NOTE: 2}
+_ORDER = {Effect.VOID: 0, Effect.UNCLEARED: 1, Effect.FLAG: 2, Effect.NOTE: 3}
 _STATES = {
     Effect.VOID: IntegrityState.VOID,
+    Effect.UNCLEARED: IntegrityState.NOT_CLEARED,
     Effect.FLAG: IntegrityState.FLAGGED,
     Effect.NOTE: IntegrityState.NOTED,
 }
+
+
+WEIGHTY = frozenset({Effect.VOID, Effect.UNCLEARED})
 
 
 def integrity_verdict(evidence: TrialEvidence) -> IntegrityVerdict:
@@ -50,7 +55,7 @@ def _applied(evidence: TrialEvidence) -> Iterator[Finding]:
     final = f"submission {evidence.final_submission}"
     for check in evidence.integrity.checks if evidence.integrity is not None else ():
         for finding in check.findings:
-            if finding.effect is Effect.VOID and finding.subject not in ("", final):
+            if finding.effect in WEIGHTY and finding.subject not in ("", final):
                 yield replace(finding, effect=Effect.FLAG)
             else:
                 yield finding

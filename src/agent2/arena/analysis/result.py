@@ -12,10 +12,15 @@ from agent2.stats.comparisons import judge
 
 
 def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None) -> Result:
-    """The outcome, with gains in percentage points. integrity: a void trial counts as the base model's score."""
+    """The outcome, with gains in percentage points.
+
+    integrity: a void trial counts as the base model's score, one that is not cleared has no gain.
+    """
     kind = measured = _kind(evidence)
     if integrity is not None and integrity.state is IntegrityState.VOID and measured in VOIDABLE:
         kind = ResultKind.VOID
+    elif integrity is not None and integrity.state is IntegrityState.NOT_CLEARED and measured is ResultKind.MEASURED:
+        kind = ResultKind.NOT_CLEARED
     gain = evidence.gain if kind is ResultKind.MEASURED else None
     is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID}
     delta = gain.delta if gain is not None else (0.0 if is_zero else None)
@@ -39,12 +44,14 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
         best_submission=best.number if best is not None else None,
         public_gain_points=_points(public),
         selection_gap_points=_selection_gap(evidence),
-        voided_gain_points=_points(evidence.gain.delta) if kind is ResultKind.VOID and evidence.gain else None,
+        voided_gain_points=_points(evidence.gain.delta) if kind in UNCOUNTED and evidence.gain else None,
     )
 
 
 VOIDABLE = frozenset({ResultKind.MEASURED, ResultKind.NOT_MEASURED, ResultKind.BASE_KEPT, ResultKind.COPY})
 """Results that a void trial can have had; nothing handed in stays nothing."""
+UNCOUNTED = frozenset({ResultKind.VOID, ResultKind.NOT_CLEARED})
+"""Results under which a gain that was measured does not count."""
 
 
 def efficiency_of(evidence: TrialEvidence) -> Efficiency:
@@ -82,6 +89,11 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
     n_submissions = len(evidence.submissions)
     if kind is ResultKind.VOID and integrity is not None:
         return f"void, the base model's score stands, gain 0 by rule: {integrity.reason}"
+    if kind is ResultKind.NOT_CLEARED and integrity is not None:
+        return (
+            f"no cleared result: {integrity.reason}; agent2 run --resume makes the audit again (the gain that was "
+            "measured does not count until every check has come to its end)"
+        )
     final = evidence.final_submission
     if kind is ResultKind.MEASURED and evidence.gain is not None:
         judged = judge(evidence.gain, evidence.noise.half_width)

@@ -155,6 +155,8 @@ class ResultKind(StrEnum):
     """Something was handed in, nothing could be scored."""
     VOID = "void"
     """The integrity audit found what voids the trial: the base model's score stands, gain 0 by rule."""
+    NOT_CLEARED = "not_cleared"
+    """Measured, but a check of the integrity audit did not come to its end: there is no gain until it does."""
     NOT_MEASURED = "not_measured"
     """A submission was chosen, but its final evaluation or the base's failed."""
 
@@ -191,7 +193,7 @@ class Result:
     selection_gap_points: float | None
     """Public minus private score of the final submission: what picking the best public score flattered."""
     voided_gain_points: float | None = None
-    """Of a void trial: the gain that was measured and does not count; None otherwise."""
+    """Of a void trial or one that is not cleared: the gain that was measured and does not count; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +344,8 @@ class IntegrityState(StrEnum):
     """A person has to look before the result is used."""
     VOID = "void"
     """The base model's score stands in place of the agent's."""
+    NOT_CLEARED = "not_cleared"
+    """A check of the trial or of its final submission did not come to its end."""
     NOT_AUDITED = "not_audited"
 
 

@@ -103,7 +103,7 @@ class ChildEvaluator:
                 Mount(draft, f"{INSIDE}/draft", writable=True),
                 *self.program.mounts,
             ),
-            limits=_limits(job.base),
+            limits=evaluation_limits(job.base),
             gpus=job.machine.gpus,
             hidden=self.hidden,
         )
@@ -128,8 +128,8 @@ def log_of(card: Path) -> Path:
     return card.with_name(f"{card.name}.log")
 
 
-def _limits(base: Path) -> Limits:
-    """What the evaluation of a model of this kind may use."""
+def evaluation_limits(base: Path) -> Limits:
+    """What a process that loads or merges models of this kind may use."""
     size_gib = sum(entry.stat().st_size for entry in base.iterdir() if entry.is_file()) / GIB
     room_gib = SPARE_GIB + TIMES_BASE * size_gib
     return Limits(memory_gib=room_gib, disk_gib=room_gib, file_size_gib=room_gib)
