@@ -19,9 +19,9 @@ SUBMIT_COPY_AND_GO_ON = SUBMIT_COPY.replace('"note": "copy"', '"note": "copy", "
 """The same without waiting."""
 
 
-def write_task(folder: Path, **changes) -> Path:
+def write_task(folder: Path, base_config: dict | None = None, **changes) -> Path:
     """The arithmetic task on a random base model, with few items."""
-    base = write_checkpoint(folder / "base")
+    base = write_checkpoint(folder / "base", **(base_config or {}))
     (base / "model.safetensors").chmod(0o644)  # saved as 0600; the sandboxed agent is another user
     record = load_task("arithmetic").model_dump(mode="json") | {
         "base_model": str(base),

@@ -235,7 +235,9 @@ def test_a_trial_ends_with_an_audit_that_its_report_tells(task, tmp_path):
     evidence = read_evidence(root)
     analysis = analyse(evidence)
     names = {finding.name for finding in analysis.integrity.findings}
-    assert analysis.integrity.state in {IntegrityState.VOID, IntegrityState.NOT_CLEARED}
+    is_final = evidence.final_submission is not None
+    weighty = {IntegrityState.VOID, IntegrityState.NOT_CLEARED}
+    assert analysis.integrity.state in (weighty if is_final else {*weighty, IntegrityState.FLAGGED})
     assert names & {"foreign weights", "provenance not checked"}
     assert (root / "workspace" / HONEY_PATH).is_file()
     assert "arena" in access_log().read_text() and check_access_log(access_log()) == []
