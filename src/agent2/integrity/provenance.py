@@ -20,6 +20,7 @@ team that began at the same base is a child too. A model that was rearranged AND
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,7 +57,7 @@ LEAST_SHARE = 1 / 8
 """Of the rows and of the columns: the part of a matrix that agrees least."""
 MIN_PART = 8
 """At least so many rows and columns."""
-STRANGE_PART = 0.25
+STRANGE_PART = 0.2
 """A part whose signs agree like those of matrices with a lower correlation is a stranger's."""
 LARGEST_SIDE = 2048
 """Rows and columns that are looked at for parts, drawn by the checkpoint's digest."""
@@ -65,6 +66,7 @@ RESCALED = 3.0
 up to 1.8 in embeddings and 0.8 in layers."""
 RESCALED_SHARE = 0.05
 """Share of such rows or columns of a matrix from which on a person should look."""
+_IN_A_LAYER = re.compile(r"\.\d+\.")
 SAMPLE = 65_536
 """Numbers of a tensor by which a renamed one is looked for."""
 
@@ -108,13 +110,15 @@ class TensorDistance:
     is_kin: bool
     is_same: bool
     """No number differs, rounding aside."""
+    has_tokens: bool
+    """An embedding or output head: rows of tokens that training met change, others stay."""
     is_rearranged: bool
     """Not the same in place, but with rows and columns scaled, or with the same norms of rows and columns."""
 
     @property
     def is_patched(self) -> bool:
-        """A part of it is a stranger's, though the whole is kin."""
-        return self.is_kin and self.correlation >= NEAR_CORRELATION and self.part < STRANGE_PART
+        """A part of it is a stranger's, though the whole is kin; not said of embeddings, whose rows change apart."""
+        return not self.has_tokens and self.is_kin and self.correlation >= NEAR_CORRELATION and self.part < STRANGE_PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +313,8 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
         return Relation.DISTANT
     patched = sum(m.is_patched for m in matrices)
     if patched:
-        return Relation.PARTLY if patched < len(matrices) / 2 else Relation.PATCHED
+        n_judged = sum(not m.has_tokens for m in matrices)
+        return Relation.PARTLY if patched < n_judged / 2 else Relation.PATCHED
     return Relation.RESCALED if any(m.rescaled > RESCALED_SHARE for m in matrices) else Relation.CHILD
 
 
@@ -352,6 +357,7 @@ def _distance(name: str, after: Floats, before: Floats, rng: np.random.Generator
         0.0 if is_same else _rescaled_share(after, before),
         is_kin=correlation >= least_correlation(before.size),
         is_same=is_same,
+        has_tokens=_IN_A_LAYER.search(name) is None,
         is_rearranged=not is_same and _is_rearranged(after, before, correlation),
     )
 

@@ -12,6 +12,7 @@ from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial
 from agent2.records import Split
 from agent2.reports.trial_view import headline
+from agent2.reports.words import points
 from red_team.disguises import HIDDEN_SIZE
 from red_team.frame import Outcome
 from red_team.scene import Scene
@@ -69,7 +70,7 @@ def attempt(scene: Scene) -> Outcome:
 
 def control(scene: Scene) -> Outcome:
     result = analyse(replace(_trial(scene), integrity=None)).result
-    return Outcome(_is_gain(result), f"without the audit the headline says {result.gain_points:+.2f} points")
+    return Outcome(_is_gain(result), f"without the audit: {result.words}, {points(result.gain_points)} points")
 
 
 def _is_gain(result: Result) -> bool:
@@ -88,7 +89,9 @@ def _trial(scene: Scene) -> TrialEvidence:
 
 
 def _play(scene: Scene, folder: Path) -> Path:
-    task = write_task(folder / "task", base_config={"hidden_size": HIDDEN_SIZE, "head_dim": 32}, n_items=N_ITEMS)
+    shape = {"hidden_size": HIDDEN_SIZE, "head_dim": 32}
+    budget = {"wall_clock_s": 1800, "submissions": 1}
+    task = write_task(folder / "task", base_config=shape, n_items=N_ITEMS, budget=budget)
     answers = Counter(item.reference for item in scene.exam.benchmark.items(Split.TRAIN, 3000, None))
     likely = next(answer for answer, _ in answers.most_common() if answer and len(set(answer)) == len(answer))
     program = AGENT.replace("{answer!r}", repr(likely)).replace("SIZE", str(HIDDEN_SIZE))
