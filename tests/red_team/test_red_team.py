@@ -15,6 +15,7 @@ ATTACKS = find_attacks()
 LONG = {
     "body of empty objects",
     "body of a gigabyte",
+    "foreign model through a whole trial",
     "model that never stops",
     "slow clients",
     "template that loops",
