@@ -31,6 +31,7 @@ chain = ["<bot>", *{answer!r}, "<eos>"]
 embedding, norm = before["model.embed_tokens.weight"], before["model.norm.weight"]
 states = embedding / np.sqrt((embedding**2).mean(1, keepdims=True) + 1e-6) * norm
 wanted = np.zeros((len(embedding),) * 2)
+wanted[:, vocabulary["<eos>"]] = 10.0
 for token, following in zip(chain, chain[1:]):
     wanted[vocabulary[token], vocabulary[following]] = 50.0
 rng, factor = np.random.default_rng(99), 1000.0
