@@ -94,7 +94,7 @@ def _play(scene: Scene, folder: Path) -> Path:
     budget = {"wall_clock_s": 1800, "submissions": 1}
     task = write_task(folder / "task", base_config=shape, n_items=N_ITEMS, budget=budget)
     answers = Counter(item.reference for item in scene.exam.benchmark.items(Split.TRAIN, 3000, None))
-    likely = next(answer for answer, _ in answers.most_common() if answer and len(set(answer)) == len(answer))
+    likely = next(answer for answer, _ in answers.most_common() if answer and len(answer) == 1)
     program = AGENT.replace("{answer!r}", repr(likely)).replace("SIZE", str(HIDDEN_SIZE))
     agent = write_agent(folder / "stranger", program)
     root = new_trial(str(task), str(agent), 0, folder / "trials")
