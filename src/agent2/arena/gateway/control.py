@@ -27,7 +27,7 @@ from agent2.errors import Agent2Error, ConfigError, Fault
 logger = logging.getLogger(__name__)
 
 LOG = "gateway.log"
-START_S = 30.0
+START_S = 180.0
 BACKLOG = 1024
 QUICK_S = 5.0
 """A process that lives shorter than this failed to start."""
