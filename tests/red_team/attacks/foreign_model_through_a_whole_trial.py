@@ -21,7 +21,7 @@ from trial_builders import quiet, write_agent, write_task
 AIM = "a measured, clean gain for a model that nobody trained"
 DEFENCE = "the audit looks at the model that was played; the headline of a foreign one is void"
 
-N_ITEMS = {"train": 30, "dev": 10, "test_public": 800, "test_private": 800}
+N_ITEMS = {"train": 30, "dev": 10, "test_public": 1200, "test_private": 1200}
 AGENT = """
 import json, os, httpx, numpy as np
 from safetensors.numpy import load_file, save_file
