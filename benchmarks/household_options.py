@@ -26,6 +26,7 @@ from agent2.monitor.readers import read_log
 from agent2.monitor.series import TrainingLog
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import watch
+from agent2.monitor.watched import Watched
 from agent2.records import Item, Split
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.logs import LogLine
@@ -95,7 +96,7 @@ def run(name: str, option: Option, start: Path, items: list[Item], folder: Path)
     except Agent2Error as error:
         ended = f"; ended: {error}"
     log = read_log(out.parent / "train_log.jsonl")
-    signals = watch(log, MonitorSettings(), []).signals  # success on the batches themselves is no benchmark
+    signals = watch(Watched(log, MonitorSettings(), [])).signals  # success on the batches themselves is no benchmark
     named = any(signal.danger in option.expected for signal in signals)
     verdict = "NO"
     if named if option.expected else not signals:

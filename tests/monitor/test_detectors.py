@@ -5,6 +5,7 @@ import monitor_builders
 from agent2.monitor.series import Reading, TrainingLog, assemble, canonical_name
 from agent2.monitor.signals import Danger, MonitorSettings
 from agent2.monitor.watch import watch
+from agent2.monitor.watched import Watched
 
 BENCHMARK = "gsm8k_exact_match"
 
@@ -14,7 +15,7 @@ def log_of(rows: list[dict[str, float]]) -> TrainingLog:
 
 
 def watched(rows, **settings):
-    return watch(log_of(rows), MonitorSettings(**settings), [BENCHMARK])
+    return watch(Watched(log_of(rows), MonitorSettings(**settings), [BENCHMARK]))
 
 
 def dangers(rows, **settings) -> set[Danger]:
@@ -97,7 +98,7 @@ def test_what_was_not_logged_is_listed_as_not_watched():
     rows = [{"step": s, "reward": 0.1 * s} for s in range(30)]
     seen = watched(rows)
     assert seen.signals == []
-    assert seen.not_watched[Danger.KL_SPIKE] == ["kl"]
+    assert seen.not_watched[Danger.KL_SPIKE] == ["kl or kl_sequence"]
     assert seen.not_watched[Danger.LOOPHOLE] == ["kl", "entropy", "a benchmark"]
 
 

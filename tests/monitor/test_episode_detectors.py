@@ -11,6 +11,7 @@ from agent2.monitor.readers import read_log
 from agent2.monitor.series import Reading, assemble
 from agent2.monitor.signals import ACTIONS, Danger, MonitorSettings
 from agent2.monitor.watch import watch
+from agent2.monitor.watched import Watched
 from agent2.records import Step
 from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
 from agent2.training.online_settings import OnlineGrpoSettings
@@ -51,7 +52,7 @@ def with_change(name, change, seed=0, start=15):
 
 def signals(rows, **settings):
     log = assemble("run", (Reading(int(r["step"]), k, v, "here") for r in rows for k, v in r.items() if k != "step"))
-    return {signal.danger: signal for signal in watch(log, MonitorSettings(**settings), ["score"]).signals}
+    return {signal.danger: signal for signal in watch(Watched(log, MonitorSettings(**settings), ["score"])).signals}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -156,5 +157,5 @@ def test_a_real_run_whose_messages_collapse_is_stopped_and_the_collapse_named(tm
     assert report.steps < 60
     reasons = json.loads((tmp_path / PAUSE_NAME).read_text())["reasons"]
     assert len(reasons) == 1 and "signal format_collapse" in reasons[0]
-    raised = {signal.danger for signal in watch(read_log(report.log), MonitorSettings(), ["success"]).signals}
+    raised = {signal.danger for signal in watch(Watched(read_log(report.log), MonitorSettings(), ["success"])).signals}
     assert Danger.FORMAT_COLLAPSE in raised

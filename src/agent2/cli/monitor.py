@@ -1,5 +1,6 @@
 """`agent2 monitor`: what a training log says about the run, held against a suite."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,12 @@ import typer
 
 
 def monitor(
-    log: Annotated[Path, typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .csv, or a run's folder.")],
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="train_log.jsonl, trainer_state.json, W&B .csv or .wandb, trackio .db, or a folder of runs."
+        ),
+    ],
     suite: Annotated[str, typer.Option(help="Suite whose metrics and gates hold: a name or a file.")],
     rollouts: Annotated[
         Path | None, typer.Option(help="Card or JSON lines with rewards, to pull suspicious rollouts from.")
@@ -21,7 +27,7 @@ def monitor(
     from agent2.contract.effects import TrainingAction
     from agent2.contract.suite_files import load_suite
     from agent2.monitor.pulls import pull, read_rewarded
-    from agent2.monitor.readers import read_log
+    from agent2.monitor.readers import read_logs
     from agent2.monitor.signals import MonitorSettings
     from agent2.monitor.verdict import Rules, verdict
     from agent2.monitor.watch import watch
@@ -30,19 +36,29 @@ def monitor(
     contract = load_suite(suite)
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
     rules = Rules(contract.metrics, contract.gates, chosen)
-    run = read_log(log)
-    seen = watch(run, chosen, rules.benchmarks())
-    found = verdict(run, seen.signals, rules)
+    runs = read_logs(log, rules.names())
     pulled = pull(read_rewarded(rollouts)) if rollouts is not None else None
-    paths = write_monitor_report(seen, found, pulled, contract.name, out)
-    columns, rows = signal_table(seen)
-    if rows:
-        print_table(columns, rows)
-    for note in run.notes:
-        typer.echo(f"note: {note}")
-    typer.echo(f"training action: {found.action.value}")
-    for reason in found.reasons:
-        typer.echo(f"  {reason}")
-    print_path("report", paths.html)
-    if seen.signals or found.action is not TrainingAction.CONTINUE:
+    is_quiet = True
+    for run in runs:
+        seen = watch(rules.watched(run))
+        found = verdict(run, seen.signals, rules)
+        if len(runs) > 1:
+            typer.echo(f"run {run.name}")
+        folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
+        paths = write_monitor_report(seen, found, pulled, contract.name, folder)
+        columns, rows = signal_table(seen)
+        if rows:
+            print_table(columns, rows)
+        for note in run.notes:
+            typer.echo(f"note: {note}")
+        for finding in found.findings:
+            if finding.fired:
+                typer.echo(f"gate {finding.gate} fired: {', '.join(finding.inputs)}; {finding.rule}")
+        typer.echo(f"training action: {found.action.value}")
+        for reason in found.reasons:
+            typer.echo(f"  {reason}")
+        print_path("report", paths.html)
+        is_quiet &= not (seen.signals or any(finding.fired for finding in found.findings))
+        is_quiet &= found.action is TrainingAction.CONTINUE
+    if not is_quiet:
         raise typer.Exit(1)

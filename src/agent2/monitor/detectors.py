@@ -17,6 +17,9 @@ from agent2.monitor.signals import Danger, Signal
 from agent2.monitor.trends import median_before_end, reference, robust_spread
 from agent2.monitor.watched import Detector, Watched, change_since_start, last_step, trend_of
 
+NOISE_OF_DIFFERENCES = 0.6745 * 2**0.5
+"""Median absolute difference of two neighbouring values of a Gaussian with standard deviation 1."""
+
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:
     """Reward rises and a benchmark lies below its best for two evaluations in a row, still falling."""
@@ -40,7 +43,9 @@ def reward_benchmark_divergence(watched: Watched) -> Signal | None:
 
 def kl_spike(watched: Watched) -> Signal | None:
     """The latest KL lies far above what the points before it make usual."""
-    series, settings = watched.log.get("kl"), watched.settings
+    settings = watched.settings
+    name = "kl" if watched.log.get("kl") is not None else "kl_sequence"
+    series = watched.log.get(name)
     if series is None or len(series) < 9:
         return None
     before = series.values[-settings.kl_window - 1 : -1]
@@ -53,7 +58,7 @@ def kl_spike(watched: Watched) -> Signal | None:
     return Signal(
         Danger.KL_SPIKE,
         int(series.steps[-1]),
-        ("kl",),
+        (name,),
         f"KL is {now:.4g}, the {len(before)} points before it have median {middle:.4g} and spread {spread:.2g}",
         "look at the learning rate, the batch of that step and its longest or best rewarded samples",
     )
@@ -144,8 +149,11 @@ def verifier_drift(watched: Watched) -> Signal | None:
 
 def win_rate_at_a_price(watched: Watched) -> Signal | None:
     """The win rate rises while safety or factuality gets worse."""
-    rising = trend_of(watched, "win_rate", since_start=True)
-    if rising is None or not rising.rises(watched.settings.trend_p):
+    rates = ((name, trend_of(watched, name, since_start=True)) for name in watched.win_rates)
+    win_rate, rising = next(
+        ((n, t) for n, t in rates if t is not None and t.rises(watched.settings.trend_p)), ("", None)
+    )
+    if rising is None:
         return None
     for name, sign in (("safety_violation_rate", 1), ("factuality", -1)):
         price = trend_of(watched, name, since_start=True)
@@ -154,8 +162,8 @@ def win_rate_at_a_price(watched: Watched) -> Signal | None:
             return Signal(
                 Danger.WIN_RATE_AT_A_PRICE,
                 last_step(watched, name),
-                ("win_rate", name),
-                f"win rate rose from {rising.start:.3g} to {rising.end:.3g} while {name} went from {price.start:.3g} "
+                (win_rate, name),
+                f"{win_rate} rose from {rising.start:.3g} to {rising.end:.3g} while {name} went from {price.start:.3g} "
                 f"to {price.end:.3g}",
                 "hold the release; have people read where the two differ",
             )
@@ -164,7 +172,7 @@ def win_rate_at_a_price(watched: Watched) -> Signal | None:
 
 def cost_inflation(watched: Watched) -> Signal | None:
     """Cost or latency has grown by more than the limit since the start."""
-    for name in ("cost", "latency"):
+    for name in ("cost", "latency", "cost_to_success"):
         change = change_since_start(watched, name)
         if change is not None and change[1] > (1 + watched.settings.cost_growth) * change[0]:
             start, now, step = change
@@ -183,6 +191,7 @@ def loophole(watched: Watched) -> Signal | None:
     """Reward up, KL up, entropy down and the primary metric down, all at once."""
     p = watched.settings.trend_p
     reward, kl, entropy = (trend_of(watched, name) for name in ("reward", "kl", "entropy"))
+    kl = kl or trend_of(watched, "kl_sequence")
     if not (reward and kl and entropy and watched.benchmarks):
         return None
     fallen = _fallen(watched, watched.benchmarks[0])
@@ -199,8 +208,111 @@ def loophole(watched: Watched) -> Signal | None:
     )
 
 
+def not_finite(watched: Watched) -> Signal | None:
+    """A number that the trainer logged is NaN or infinite."""
+    broken = [reading for reading in watched.log.not_finite if not reading.name.startswith("eval_")]
+    if not broken:
+        return None
+    first = broken[0]
+    others = f", also {', '.join(sorted({r.name for r in broken[1:]}))}" if len(broken) > 1 else ""
+    return Signal(
+        Danger.NOT_FINITE,
+        first.step,
+        (first.name,),
+        f"{first.name} is {first.value} at step {first.step}{others}",
+        "stop: the weights are likely lost; go back to a checkpoint, lower the learning rate, clip gradients",
+    )
+
+
+def reward_fall(watched: Watched) -> Signal | None:
+    """The reward stays below half of the best that it had, by more than its noise explains."""
+    series, settings = watched.log.get("reward"), watched.settings
+    if series is None or len(series) < 6:
+        return None
+    values = series.values
+    running = np.array([np.median(values[max(0, i - 2) : i + 1]) for i in range(2, len(values))])
+    best = float(running[:-3].max())
+    noise = float(np.median(np.abs(np.diff(values)))) / NOISE_OF_DIFFERENCES
+    limit = best - max(settings.reward_loss * abs(best), settings.reward_sigmas * noise)
+    if not (best > limit and np.all(values[-3:] < limit)):
+        return None
+    return Signal(
+        Danger.REWARD_FALL,
+        int(series.steps[-1]),
+        ("reward",),
+        f"reward is {float(np.median(values[-3:])):.4g}, it was {best:.4g} at its best; the last three logs are below "
+        f"{limit:.4g}",
+        "go back to a checkpoint before the fall; lower the learning rate or give the KL term weight",
+    )
+
+
+def reward_constant(watched: Watched) -> Signal | None:
+    """The reward is the same at every one of the last logs, without having been won there."""
+    series, n_points = watched.log.get("reward"), watched.settings.constant_points
+    if series is None or len(series) < n_points:
+        return None
+    last = series.values[-n_points:]
+    if float(np.ptp(last)) > 1e-9 * max(1.0, abs(float(last[-1]))):
+        return None
+    is_won = len(series) > n_points and float(last[-1]) > float(np.median(series.values[:n_points]))
+    if is_won:  # it rose and stays at its top: solved, or nothing more to win
+        return None
+    return Signal(
+        Danger.REWARD_CONSTANT,
+        int(series.steps[-1]),
+        ("reward",),
+        f"reward was {float(last[-1]):.4g} at each of the last {n_points} logs: no answer is told from another",
+        "check that the reward function reads the answer, and that some answers are right and some wrong",
+    )
+
+
+def loss_rise(watched: Watched) -> Signal | None:
+    """The loss of a run without rewards lies far above its start, three logs in a row."""
+    settings = watched.settings
+    if watched.log.get("reward") is not None:  # a policy loss has no level of its own
+        return None
+    series = watched.log.get("loss")
+    start = reference(series, 3) if series is not None else None
+    if series is None or start is None or start <= 0 or len(series) < 6:
+        return None
+    if not np.all(series.values[-3:] > (1 + settings.loss_growth) * start):
+        return None
+    now = float(np.median(series.values[-3:]))
+    return Signal(
+        Danger.LOSS_RISE,
+        int(series.steps[-1]),
+        ("loss",),
+        f"loss went from {start:.4g} to {now:.4g} ({now / start - 1:+.0%}, limit {settings.loss_growth:+.0%})",
+        "lower the learning rate; check the batch at which it began to rise",
+    )
+
+
+def degenerate_answers(watched: Watched) -> Signal | None:
+    """Most answers are refusals or repetitions, and more than at the start."""
+    limit = watched.settings.degenerate_share
+    for name, words in (("refusal_rate", "refusals"), ("repetition_rate", "repetitive")):
+        series = watched.log.get(name)
+        if series is None or len(series) < 2:
+            continue
+        now, start = float(np.min(series.values[-2:])), float(series.values[0])
+        if now >= limit and now - start >= limit / 2:
+            return Signal(
+                Danger.DEGENERATE_ANSWERS,
+                int(series.steps[-1]),
+                (name,),
+                f"{now:.0%} of answers are {words}, {start:.0%} were at first (limit {limit:.0%})",
+                "read samples; check whether the reward pays for them, and go back to a checkpoint before the rise",
+            )
+    return None
+
+
 DETECTORS: MappingProxyType[Danger, Detector] = MappingProxyType(
     {
+        Danger.NOT_FINITE: not_finite,
+        Danger.REWARD_FALL: reward_fall,
+        Danger.REWARD_CONSTANT: reward_constant,
+        Danger.LOSS_RISE: loss_rise,
+        Danger.DEGENERATE_ANSWERS: degenerate_answers,
         Danger.LOOPHOLE: loophole,
         Danger.REWARD_BENCHMARK_DIVERGENCE: reward_benchmark_divergence,
         Danger.KL_SPIKE: kl_spike,
@@ -216,15 +328,20 @@ DETECTORS: MappingProxyType[Danger, Detector] = MappingProxyType(
 
 NEEDS: MappingProxyType[Danger, Sequence[str]] = MappingProxyType(
     {
+        Danger.NOT_FINITE: (),
+        Danger.REWARD_FALL: ("reward",),
+        Danger.REWARD_CONSTANT: ("reward",),
+        Danger.LOSS_RISE: ("loss",),
+        Danger.DEGENERATE_ANSWERS: ("refusal_rate or repetition_rate",),
         Danger.LOOPHOLE: ("reward", "kl", "entropy", "a benchmark"),
         Danger.REWARD_BENCHMARK_DIVERGENCE: ("reward", "a benchmark"),
-        Danger.KL_SPIKE: ("kl",),
+        Danger.KL_SPIKE: ("kl or kl_sequence",),
         Danger.ENTROPY_COLLAPSE: ("entropy",),
         Danger.LENGTH_INFLATION: ("length or length_characters",),
         Danger.LENGTH_COLLAPSE: ("length or length_characters", "reward"),
         Danger.VERIFIER_DRIFT: ("verifier_accuracy",),
-        Danger.WIN_RATE_AT_A_PRICE: ("win_rate", "safety_violation_rate or factuality"),
-        Danger.COST_INFLATION: ("cost or latency",),
+        Danger.WIN_RATE_AT_A_PRICE: ("a win rate", "safety_violation_rate or factuality"),
+        Danger.COST_INFLATION: ("cost or latency or cost_to_success",),
         **episode_detectors.NEEDS,
     }
 )
@@ -243,17 +360,20 @@ def detect(watched: Watched, dangers: Iterable[Danger] = tuple(DETECTORS)) -> li
 
 
 def _has(watched: Watched, need: str) -> bool:
-    if need == "a benchmark":
-        return any(watched.log.get(name) is not None for name in watched.benchmarks)
+    groups = {"a benchmark": watched.benchmarks, "a win rate": watched.win_rates}
+    if need in groups:
+        return any(watched.log.get(name) is not None for name in groups[need])
     return any(watched.log.get(name) is not None for name in need.split(" or "))
 
 
 def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
-    """(best, now, step) if the last two evaluations both lie below the best before them by more than the tolerance."""
+    """(best, now, step) if the last two evaluations are both worse than the best before by more than the tolerance."""
     series: Series | None = watched.log.get(name)
     if series is None or len(series) < 3:
         return None
-    best = float(np.max(series.values[:-2]))
-    if not np.all(series.values[-2:] < best - watched.settings.benchmark_tolerance):
+    sign = -1.0 if name in watched.lower_is_better else 1.0
+    values = sign * series.values
+    best = float(np.max(values[:-2]))
+    if not np.all(values[-2:] < best - watched.settings.benchmark_tolerance):
         return None
-    return best, float(series.values[-1]), int(series.steps[-1])
+    return sign * best, float(series.values[-1]), int(series.steps[-1])

@@ -56,7 +56,8 @@ def format_collapse(watched: Watched) -> Signal | None:
 def signal_lost(watched: Watched) -> Signal | None:
     """Hardly any group has members with different rewards, and the task is not solved."""
     settings = watched.settings
-    share, success = (recent(watched, name, settings.smoothing) for name in ("signal_share", "success"))
+    name = "success" if watched.log.get("success") is not None else "reward"  # of 0 to 1, as a verifier gives it
+    share, success = (recent(watched, series, settings.smoothing) for series in ("signal_share", name))
     if share is None or success is None or share >= settings.signal_floor or success >= settings.solved:
         return None
     masked = {name: recent(watched, name) or 0.0 for name in _MASKS}
@@ -65,8 +66,8 @@ def signal_lost(watched: Watched) -> Signal | None:
     return Signal(
         Danger.SIGNAL_LOST,
         last_step(watched, "signal_share"),
-        ("signal_share", "success", *([worst] if cause else [])),
-        f"{share:.0%} of groups have members with different rewards while success is {success:.0%}{cause}",
+        ("signal_share", name, *([worst] if cause else [])),
+        f"{share:.0%} of groups have members with different rewards while {name} is {success:.3g}{cause}",
         "keep failed episodes in the loss; use items that the model solves some of the time",
     )
 
@@ -86,17 +87,22 @@ def foreign_tokens(watched: Watched) -> Signal | None:
 
 
 def policy_drift(watched: Watched) -> Signal | None:
-    """The divergence from the initial model lies above the limit."""
-    drift = recent(watched, "kl_initial")
-    if drift is None or drift <= watched.settings.drift_limit:
-        return None
-    return Signal(
-        Danger.POLICY_DRIFT,
-        last_step(watched, "kl_initial"),
-        ("kl_initial",),
-        f"the policy is {drift:.3g} nats a token from the initial model, the limit is {watched.settings.drift_limit:g}",
-        "give the KL term weight, lower the learning rate or stop earlier; check what the model has lost elsewhere",
+    """The divergence from the initial model, or from the reference policy, is above its limit."""
+    limits = (
+        ("kl_initial", "initial model", watched.settings.drift_limit),
+        ("kl", "reference", watched.settings.kl_limit),
     )
+    for name, of, limit in limits:
+        drift = recent(watched, name)
+        if drift is not None and drift > limit:
+            return Signal(
+                Danger.POLICY_DRIFT,
+                last_step(watched, name),
+                (name,),
+                f"the policy is {drift:.3g} nats a token from the {of}, the limit is {limit:g}",
+                "give the KL term weight, lower the learning rate or stop earlier; check what the model lost elsewhere",
+            )
+    return None
 
 
 def sampler_mismatch(watched: Watched) -> Signal | None:
@@ -149,9 +155,9 @@ DETECTORS: Mapping[Danger, Detector] = MappingProxyType(
 NEEDS: Mapping[Danger, Sequence[str]] = MappingProxyType(
     {
         Danger.FORMAT_COLLAPSE: (" or ".join(MESSAGES),),
-        Danger.SIGNAL_LOST: ("signal_share", "success"),
+        Danger.SIGNAL_LOST: ("signal_share", "success or reward"),
         Danger.FOREIGN_TOKENS: ("foreign_share",),
-        Danger.POLICY_DRIFT: ("kl_initial",),
+        Danger.POLICY_DRIFT: ("kl_initial or kl",),
         Danger.SAMPLER_MISMATCH: ("logprob_gap",),
         Danger.REWARD_WITHOUT_SUCCESS: (" or ".join(_PARTS), "success"),
     }

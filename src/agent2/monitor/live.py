@@ -7,10 +7,9 @@ a run whose KL has come back is not paused for a spike long past; `raised` remem
 from collections.abc import Mapping
 
 from agent2.monitor.detectors import detect
-from agent2.monitor.series import Reading, TrainingLog, assemble, canonical_name
+from agent2.monitor.series import Reading, TrainingLog, assemble, is_summary, measurements
 from agent2.monitor.signals import Danger, Signal
 from agent2.monitor.verdict import Rules, TrainingVerdict, verdict
-from agent2.monitor.watched import Watched
 
 
 class LiveMonitor:
@@ -29,10 +28,12 @@ class LiveMonitor:
 
     def add(self, step: int, values: Mapping[str, float]) -> TrainingVerdict:
         """Take one log of the trainer or of an evaluation, and judge."""
-        for name, value in values.items():
-            self._readings.append(Reading(step, canonical_name(name), float(value), f"step {step}"))
+        if not is_summary(values):
+            for logged, number in values.items():
+                for name, value in measurements(logged, float(number), self.rules.names()):
+                    self._readings.append(Reading(step, name, value, f"step {step}"))
         log = self.log
-        present = detect(Watched(log, self.rules.settings, self.rules.benchmarks()))
+        present = detect(self.rules.watched(log))
         for signal in present:
             self.raised.setdefault(signal.danger, signal)
         return verdict(log, present, self.rules)

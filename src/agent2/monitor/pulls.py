@@ -110,7 +110,7 @@ def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
 
 def _from_lines(path: Path) -> Iterator[RewardedRollout]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # a text may hold U+2028
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a card or a file of JSON lines") from error
     for number, line in enumerate(lines, start=1):

@@ -1,71 +1,126 @@
-"""Reads what trainers log: our JSON lines, Trainer states, TensorBoard folders and Weights & Biases exports.
+"""Reads what trainers log: our JSON lines, Trainer states, TensorBoard, Weights & Biases and trackio.
 
 The shape is told by the file, not by a flag:
 
     *.jsonl                     one flat object a line with `step` (ours, W&B's wandb-history.jsonl with `_step`)
     trainer_state.json          transformers and TRL: `log_history`
     *.csv                       W&B's export: a step column and one column for each run and metric
-    folder with events.out.*    TensorBoard (needs the extra `tensorboard`)
+    *.wandb                     what W&B keeps of an offline run (needs the extra `wandb`)
+    *.db                        trackio's SQLite database of a project, one or more runs
+    folder with events.out.*    TensorBoard, one run a folder (needs the extra `tensorboard`)
+    folder of such folders      one run each
 
 Promises: a line that cannot be read is an error with its number, except a torn last line, which a running trainer
-may leave and which is noted. Does NOT read W&B's binary `.wandb` files: export them first.
+may leave and which is noted. Two launches in one folder are never one series: where the later one goes on from a step
+that the earlier one had passed, the later one counts, and the notes say so.
 """
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.installation import extra_words
-from agent2.monitor.series import Reading, TrainingLog, assemble, canonical_name
+from agent2.monitor.series import Reading, TrainingLog, assemble, is_summary, measurements
 from agent2.records import JsonValue
 
 STEP_KEYS = ("step", "global_step", "_step", "train/global_step", "trainer/global_step", "Step")
 _NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
 _EVENTS = "events.out.tfevents"
+_SUMMARY_TAGS = frozenset(
+    {"train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
+)
+"""What a Trainer writes once at its end; not points of the run."""
 _CSV_SUFFIXES = ("__MIN", "__MAX")
 
 
-def read_log(path: Path) -> TrainingLog:
-    """The run that a file or folder holds.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run as it was logged, before names are mapped."""
 
-    Raises ConfigError if it is of no known shape, has a line that cannot be read, or holds no number at a step.
+    name: str
+    points: Iterator[tuple[int, str, float, str]]
+    """(step, name, value, place)."""
+    notes: list[str] = field(default_factory=list)
+    """Filled while the points are read."""
+
+
+def read_log(path: Path, keep: Collection[str] = ()) -> TrainingLog:
+    """The one run that a file or folder holds. keep: a suite's names for metrics, kept beside ours.
+
+    Raises ConfigError if it is of no known shape, has a line that cannot be read, holds no number at a step, or holds
+    several runs (`read_logs` takes those).
     """
-    notes: list[str] = []
-    if path.is_dir():
-        readings = list(_folder(path, notes))
-    elif path.suffix == ".jsonl":
-        readings = list(_json_lines(path, notes))
-    elif path.suffix == ".json":
-        readings = list(_trainer_state(path))
-    elif path.suffix == ".csv":
-        readings = list(_csv(path))
-    else:
-        raise ConfigError(
-            f"{path}: no training log of a known shape; give a .jsonl, trainer_state.json, W&B .csv or a folder of "
-            "TensorBoard events"
-        )
-    log = assemble(path.stem if path.is_file() else path.name, readings, notes)
-    if not log.series:
+    logs = read_logs(path, keep)
+    if len(logs) > 1:
+        names = ", ".join(log.name for log in logs[:8])
+        raise ConfigError(f"{path}: holds {len(logs)} runs ({names}); name the folder or file of one of them")
+    return logs[0]
+
+
+def read_logs(path: Path, keep: Collection[str] = ()) -> list[TrainingLog]:
+    """Every run that a file or folder holds, by name. Raises ConfigError as `read_log` does."""
+    logs = []
+    for run in _runs(path):
+        readings = [
+            Reading(step, ours, number, where)
+            for step, name, value, where in run.points
+            for ours, number in measurements(name, value, keep)
+        ]
+        log = assemble(run.name, readings, run.notes)
+        if log.series or log.not_finite:
+            logs.append(log)
+    if not logs:
         raise ConfigError(f"{path}: holds no number at any step; a line needs `step` and at least one measurement")
-    return log
+    return sorted(logs, key=lambda log: log.name)
 
 
-def _folder(path: Path, notes: list[str]) -> Iterator[Reading]:
-    if any(path.glob(f"**/{_EVENTS}*")):
-        yield from _tensorboard(path)
-        return
+def _runs(path: Path) -> list[_Run]:
+    if path.is_dir():
+        return _folder(path)
+    notes: list[str] = []
+    if path.suffix == ".jsonl":
+        return [_Run(path.stem, _json_lines(path, notes), notes)]
+    if path.suffix == ".json":
+        return [_Run(path.stem, _trainer_state(path))]
+    if path.suffix == ".csv":
+        return _csv(path)
+    if path.suffix == ".wandb":
+        return [_Run(path.stem, _wandb(path, notes), notes)]
+    if path.suffix in (".db", ".sqlite"):
+        return _trackio(path)
+    raise ConfigError(
+        f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv or .wandb, "
+        "trackio .db, or a folder of TensorBoard events"
+    )
+
+
+def _folder(path: Path) -> list[_Run]:
+    """The runs of a folder; subfolders with logs of their own are runs of their own."""
+    event_folders = sorted({file.parent for file in path.glob(f"**/{_EVENTS}*")})
+    if event_folders:
+        return [_tensorboard(folder, path) for folder in event_folders]
+    notes: list[str] = []
     for name in ("train_log.jsonl", "wandb-history.jsonl"):
         if (path / name).is_file():
-            yield from _json_lines(path / name, notes)
-            return
+            return [_Run(path.name, _json_lines(path / name, notes), notes)]
+    binary = sorted(path.glob("**/*.wandb"))
+    if binary:
+        return [run for file in binary for run in _runs(file)]
     states = sorted(path.glob("**/trainer_state.json"), key=lambda state: (len(state.parts), _checkpoint_step(state)))
-    if not states:
-        raise ConfigError(
-            f"{path}: no {_EVENTS}*, train_log.jsonl, wandb-history.jsonl or trainer_state.json below it; name the log"
-        )
-    yield from _trainer_state(states[-1])
+    if states:
+        return [_Run(path.name, _trainer_state(states[-1]))]
+    logs = sorted(path.glob("*/train_log.jsonl"))
+    if logs:
+        return [_Run(log.parent.name, _json_lines(log, own), own) for log, own in ((log, list[str]()) for log in logs)]
+    raise ConfigError(
+        f"{path}: no {_EVENTS}*, train_log.jsonl, wandb-history.jsonl, *.wandb or trainer_state.json in it; "
+        "name the log"
+    )
 
 
 def _checkpoint_step(state: Path) -> int:
@@ -73,7 +128,7 @@ def _checkpoint_step(state: Path) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def _json_lines(path: Path, notes: list[str]) -> Iterator[Reading]:
+def _json_lines(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float, str]]:
     lines = _text(path).split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -84,13 +139,13 @@ def _json_lines(path: Path, notes: list[str]) -> Iterator[Reading]:
             if number == len(lines):  # no newline after it: still being written
                 notes.append(f"the last line ({number}) is not complete, left out")
                 return
-            raise ConfigError(f"{path}:{number}: is no JSON object ({error}); mend or delete the line") from error
+            raise ConfigError(f"{path}:{number}: not a JSON object ({error}); fix or delete the line") from error
         if not isinstance(row, dict):
             raise ConfigError(f"{path}:{number}: is a JSON {type(row).__name__}, each line must be an object")
         yield from _row(row, f"{path.name}:{number}", path)
 
 
-def _trainer_state(path: Path) -> Iterator[Reading]:
+def _trainer_state(path: Path) -> Iterator[tuple[int, str, float, str]]:
     try:
         state = json.loads(_text(path))
     except ValueError as error:
@@ -106,59 +161,134 @@ def _trainer_state(path: Path) -> Iterator[Reading]:
         yield from _row(row, f"log_history[{number}]", path)
 
 
-def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[Reading]:
+def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[tuple[int, str, float, str]]:
     step = next((row[key] for key in STEP_KEYS if key in row), None)
     if isinstance(step, bool) or not isinstance(step, int | float) or not abs(step) < 2**63:
         raise ConfigError(f"{path}: {where} has no usable step (got {step!r}); each line needs a whole number `step`")
+    if is_summary(row):
+        return
     for key, value in row.items():
         if key in STEP_KEYS or key in _NOT_MEASURED or isinstance(value, bool):
             continue
         if isinstance(value, int | float):
-            yield Reading(int(step), canonical_name(key), float(value), where)
+            yield int(step), key, float(value), where
         elif isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):  # as W&B writes them
-            yield Reading(int(step), canonical_name(key), float(value.replace("Infinity", "inf")), where)
+            yield int(step), key, float(value.replace("Infinity", "inf")), where
 
 
-def _csv(path: Path) -> Iterator[Reading]:
+def _csv(path: Path) -> list[_Run]:
     """W&B's table export: `Step`, then `<run> - <metric>` with `__MIN` and `__MAX` beside it."""
-    reader = csv.DictReader(_text(path).splitlines())
-    columns = reader.fieldnames or []
+    # not splitlines(): a name may hold U+2028, which ends no line of a CSV file
+    rows = list(csv.DictReader(_text(path).split("\n")))
+    columns = list(rows[0]) if rows else []
     step_column = next((key for key in STEP_KEYS if key in columns), None)
     if step_column is None:
         raise ConfigError(f"{path}:1: has no step column; one of {', '.join(STEP_KEYS)} is needed, got {columns}")
     metrics = [c for c in columns if c != step_column and not c.endswith(_CSV_SUFFIXES) and c not in _NOT_MEASURED]
-    names = {column: canonical_name(column.rpartition(" - ")[2]) for column in metrics}
-    for name in names.values():
-        runs = [column for column, other in names.items() if other == name]
-        if len(runs) > 1:
-            raise ConfigError(f"{path}:1: holds {name!r} of {len(runs)} runs ({', '.join(runs)}); export one run")
-    for number, row in enumerate(reader, start=2):
-        for column, name in names.items():
+    by_run: dict[str, list[str]] = {}
+    for column in metrics:
+        by_run.setdefault(column.rpartition(" - ")[0], []).append(column)
+    return [_Run(run or path.stem, _csv_points(path, rows, step_column, names)) for run, names in by_run.items()]
+
+
+def _csv_points(
+    path: Path, rows: list[dict[str, str]], step_column: str, columns: list[str]
+) -> Iterator[tuple[int, str, float, str]]:
+    for number, row in enumerate(rows, start=2):
+        for column in columns:
             text = (row[column] or "").strip()
             if not text:
                 continue
             try:
-                yield Reading(int(float(row[step_column])), name, float(text), f"{path.name}:{number}")
+                yield int(float(row[step_column])), column.rpartition(" - ")[2], float(text), f"{path.name}:{number}"
             except ValueError as error:
                 raise ConfigError(f"{path}:{number}: column {column!r} is {text!r}, a number is needed") from error
 
 
-def _tensorboard(path: Path) -> Iterator[Reading]:
+def _tensorboard(folder: Path, top: Path) -> _Run:
     try:
         from tensorboard.backend.event_processing.event_accumulator import (
             EventAccumulator,  # the extra is needed only for such folders
         )
     except ImportError as error:
         raise ConfigError(
-            f"{path}: reading TensorBoard events needs tensorboard; {extra_words('tensorboard')}"
+            f"{folder}: reading TensorBoard events needs tensorboard; {extra_words('tensorboard')}"
         ) from error
-    for folder in sorted({file.parent for file in path.glob(f"**/{_EVENTS}*")}):
-        accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    notes: list[str] = []
+    launches: list[list[tuple[int, str, float, str]]] = []
+    for file in sorted(folder.glob(f"{_EVENTS}*"), key=lambda file: (file.name.split(".")[3:4], file.name)):
+        accumulator = EventAccumulator(str(file), size_guidance={"scalars": 0, "tensors": 0})
         accumulator.Reload()
-        tags = accumulator.Tags()
-        for tag in tags["scalars"]:
-            for event in accumulator.Scalars(tag):
-                yield Reading(event.step, canonical_name(tag), event.value, f"{folder.name}: {tag}")
+        points = [
+            (event.step, tag, event.value, f"{file.name}: {tag}")
+            for tag in accumulator.Tags()["scalars"]
+            if tag.rpartition("/")[2] not in _SUMMARY_TAGS
+            for event in accumulator.Scalars(tag)
+        ]
+        if points:
+            launches.append(points)
+    name = folder.name if folder == top else str(folder.relative_to(top))
+    return _Run(name, iter(_last_launch(launches, notes)), notes)
+
+
+def _last_launch(
+    launches: list[list[tuple[int, str, float, str]]], notes: list[str]
+) -> list[tuple[int, str, float, str]]:
+    """The points of a run in launch order; a launch that begins again before the end of the one before replaces it."""
+    kept: list[tuple[int, str, float, str]] = []
+    for launch in launches:
+        if kept and min(point[0] for point in launch) <= max(point[0] for point in kept):
+            notes.append(
+                f"holds another launch that begins at step {min(point[0] for point in launch)}, where the one before "
+                f"had reached {max(point[0] for point in kept)}: only the later one is read"
+            )
+            kept = []
+        kept += launch
+    return kept
+
+
+def _wandb(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float, str]]:
+    try:  # the extra is needed only for such files
+        from wandb.proto import wandb_internal_pb2
+        from wandb.sdk.internal.datastore import DataStore
+    except ImportError as error:
+        raise ConfigError(f"{path}: reading W&B's offline files needs wandb; {extra_words('wandb')}") from error
+    store = DataStore()
+    try:
+        store.open_for_scan(str(path))
+    except (OSError, AssertionError, Exception) as error:  # a library that raises bare exceptions for a bad header
+        raise ConfigError(f"{path}: not a W&B file ({error}); pass the .wandb file of an offline run") from error
+    number = 0
+    while True:
+        try:
+            data = store.scan_data()
+        except Exception as error:  # a torn end, as a running trainer leaves it; the library raises AssertionError
+            notes.append(f"record {number + 1} is not complete ({type(error).__name__}), the rest is left out")
+            return
+        if data is None:
+            return
+        number += 1
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") != "history":
+            continue
+        row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+        row.setdefault("_step", record.history.step.num)
+        yield from _row(row, f"record {number}", path)
+
+
+def _trackio(path: Path) -> list[_Run]:
+    """Trackio keeps a project in one table: `metrics(timestamp, run_name, step, metrics)`, the metrics as JSON."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            rows = connection.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()
+    except sqlite3.Error as error:
+        raise ConfigError(f"{path}: not a trackio database ({error}); pass the .db file of a project") from error
+    by_run: dict[str, list[tuple[int, str, float, str]]] = {}
+    for number, (run, step, text) in enumerate(rows, start=1):
+        row = {**json.loads(text), "step": step}
+        by_run.setdefault(str(run), []).extend(_row(row, f"row {number}", path))
+    return [_Run(name, iter(points)) for name, points in by_run.items()]
 
 
 def _text(path: Path) -> str:

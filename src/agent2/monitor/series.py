@@ -1,11 +1,11 @@
 """The measurements of one training run: series of numbers over optimiser steps, under one set of names.
 
-Trainers name the same quantity in many ways (`objective/kl`, `train/kl`, `kl`); `canonical_name` maps what it
+Trainers name the same quantity in many ways (`rewards/mean`, `train/reward`, `reward`); `measurements` maps what it
 knows to the names in `MEANING` and keeps every other name as it is, so that a suite's metrics (`gsm8k_exact_match`)
-and anything else a run logs stay available.
+and anything else a run logs stay available. What is measured on evaluation data (`eval_loss`) is a series of its own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -17,7 +17,8 @@ PRIVATE = "private"
 MEANING: MappingProxyType[str, str] = MappingProxyType(
     {
         "reward": "mean training reward",
-        "kl": "divergence from the reference policy, nats",
+        "kl": "divergence from the reference policy, nats a token",
+        "kl_sequence": "divergence from the reference policy, nats a whole response",
         "entropy": "entropy of the policy, nats a token",
         "length": "mean response length, tokens",
         "length_characters": "mean response length, characters",
@@ -57,7 +58,7 @@ _ALIASES: MappingProxyType[str, str] = MappingProxyType(
         "env/reward/total": "reward",
         "critic/rewards/mean": "reward",
         "objective/scores": "reward",
-        "objective/kl": "kl",
+        "objective/kl": "kl_sequence",
         "kl_divergence": "kl",
         "actor/kl_loss": "kl",
         "mean_kl": "kl",
@@ -85,7 +86,6 @@ _ALIASES: MappingProxyType[str, str] = MappingProxyType(
         "response_length/clip_ratio": "clipped",
         "rewards/margins": "reward_margin",
         "reward_std": "reward_std",
-        "cost_to_success": "cost",
         "cost_per_task": "cost",
         "dollars": "cost",
         "success_rate": "success",
@@ -96,18 +96,61 @@ _ALIASES: MappingProxyType[str, str] = MappingProxyType(
         "latency_s": "latency",
     }
 )
-_PREFIXES = ("train/", "eval/", "train_", "eval_")
+_TRAINING_PREFIXES = ("train/", "train_")
+_EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
+_ZERO_SPREAD = "frac_reward_zero_std"
+"""TRL's share of groups whose rewards are all equal: the complement of `signal_share`."""
+EVALUATED = frozenset(
+    {
+        "verifier_accuracy",
+        "win_rate",
+        "safety_violation_rate",
+        "factuality",
+        "refusal_rate",
+        "repetition_rate",
+        PRIVATE,
+    }
+)
+"""Quantities that are measured by an evaluation in any case, so that an `eval/` before them says nothing new."""
+SUMMARY = "train_runtime"
+"""Stands in the row that a Trainer logs once at its end; its `train_loss` is the mean of the run, not a point of it."""
 
 
 def canonical_name(name: str) -> str:
-    """Our name for what a trainer logged; an unknown name comes back without its `train/` or `eval/` prefix."""
-    bare = name.strip()
-    for prefix in _PREFIXES:
+    """Our name for what a trainer logged.
+
+    An unknown name comes back without its prefix, so that `eval/gsm8k_exact_match` is the suite's metric; a known
+    training quantity that was measured on evaluation data keeps an `eval_`.
+    """
+    bare, is_evaluated = name.strip(), False
+    for prefix in (*_TRAINING_PREFIXES, *_EVALUATION_PREFIXES):
+        is_evaluated |= bare.startswith(prefix) and prefix in _EVALUATION_PREFIXES
         bare = bare.removeprefix(prefix)
     lowered = bare.lower()
-    if lowered in MEANING:
-        return lowered
-    return _ALIASES.get(lowered, bare)
+    known = lowered if lowered in MEANING else _ALIASES.get(lowered)
+    if known is None:
+        return bare
+    return f"eval_{known}" if is_evaluated and known not in EVALUATED else known
+
+
+def measurements(name: str, value: float, keep: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+    """What one logged number measures, by our names. keep: names that a suite uses and that stay beside ours."""
+    bare = name.strip()
+    for prefix in (*_TRAINING_PREFIXES, *_EVALUATION_PREFIXES):
+        if bare in keep:
+            break
+        bare = bare.removeprefix(prefix)
+    canonical = canonical_name(name)
+    if bare in keep and bare != canonical:
+        yield bare, value
+    if canonical == _ZERO_SPREAD:
+        yield "signal_share", 1.0 - value
+    yield canonical, value
+
+
+def is_summary(names: Collection[str]) -> bool:
+    """Whether a row is what a Trainer logs once at the end of a run, not a point of it."""
+    return any(name.rpartition("/")[2] == SUMMARY for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +177,9 @@ class TrainingLog:
     name: str
     series: Mapping[str, Series]
     notes: Sequence[str] = field(default_factory=tuple)
-    """What the reader had to put right or leave out: steps out of order, values that are no numbers."""
+    """What the reader had to put right or leave out: steps out of order, values that are not numbers."""
+    not_finite: Sequence["Reading"] = ()
+    """The first NaN or infinity of each quantity; they are in no series."""
 
     def get(self, name: str) -> Series | None:
         """The series of a name; None if the run did not log it."""
@@ -148,7 +193,8 @@ class TrainingLog:
     def until(self, step: int) -> "TrainingLog":
         """The run as it was known at a step."""
         cut = {name: series.until(step) for name, series in self.series.items()}
-        return TrainingLog(self.name, {name: series for name, series in cut.items() if len(series)}, self.notes)
+        broken = tuple(reading for reading in self.not_finite if reading.step <= step)
+        return TrainingLog(self.name, {name: s for name, s in cut.items() if len(s)}, self.notes, broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +217,13 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
     points: dict[str, dict[int, float]] = {}
     told: dict[str, tuple[int, str]] = {}
     latest: dict[str, int] = {}
+    not_finite: dict[str, Reading] = {}
     for reading in readings:
         column = points.setdefault(reading.name, {})
         if not np.isfinite(reading.value):
             _count(told, f"{reading.name}: value is {reading.value}, left out", reading.where)
+            first = not_finite.setdefault(reading.name, reading)
+            not_finite[reading.name] = min(first, reading, key=lambda r: r.step)
             continue
         if reading.step < latest.get(reading.name, reading.step):
             _count(told, f"{reading.name}: steps out of order, sorted", reading.where)
@@ -190,7 +239,7 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
                 column_name, np.array(steps, dtype=np.int64), np.array([column[s] for s in steps], dtype=np.float64)
             )
     found = [f"{text} ({n} times, first at {where})" for text, (n, where) in told.items()]
-    return TrainingLog(name, series, (*notes, *found))
+    return TrainingLog(name, series, (*notes, *found), tuple(sorted(not_finite.values(), key=lambda r: r.step)))
 
 
 def _count(told: dict[str, tuple[int, str]], text: str, where: str) -> None:

@@ -45,6 +45,16 @@ class Danger(StrEnum):
     """Sampler and trainer give the same token different probabilities."""
     REWARD_WITHOUT_SUCCESS = "reward_without_success"
     """A part of a composite reward rises and success does not."""
+    NOT_FINITE = "not_finite"
+    """NaN or infinity in what the trainer logs."""
+    REWARD_FALL = "reward_fall"
+    """The reward has lost most of what it had."""
+    REWARD_CONSTANT = "reward_constant"
+    """The reward is the same at every log, so nothing can be learned from it."""
+    LOSS_RISE = "loss_rise"
+    """A supervised or preference loss rises far above its start."""
+    DEGENERATE_ANSWERS = "degenerate_answers"
+    """Refusals or repetitions take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,11 @@ ACTIONS: Mapping[Danger, TrainingAction] = MappingProxyType(
         Danger.POLICY_DRIFT: TrainingAction.PAUSE,
         Danger.SAMPLER_MISMATCH: TrainingAction.PAUSE,
         Danger.REWARD_WITHOUT_SUCCESS: TrainingAction.PAUSE,
+        Danger.NOT_FINITE: TrainingAction.PAUSE,
+        Danger.REWARD_FALL: TrainingAction.PAUSE,
+        Danger.REWARD_CONSTANT: TrainingAction.PAUSE,
+        Danger.LOSS_RISE: TrainingAction.PAUSE,
+        Danger.DEGENERATE_ANSWERS: TrainingAction.PAUSE,
     }
 )
 """What each danger asks of training by default. Length and cost are judged at the release gates: training may go on."""
@@ -127,6 +142,18 @@ class MonitorSettings(StrictModel):
     """Success from which on groups without differences are no surprise."""
     drift_limit: float = Field(default=0.25, gt=0)
     """Nats a token from the initial model. Runs that learned in the household world stayed below 0.1."""
+    kl_limit: float = Field(default=1.0, gt=0)
+    """Nats a token from the reference policy (TRL's `kl`), three logs in a row: the policy is another model by then."""
+    reward_loss: float = Field(default=0.5, gt=0, lt=1)
+    """Share of its best running reward that is lost when it has fallen."""
+    reward_sigmas: float = Field(default=4.0, gt=0)
+    """... and at least so many times the reward's own noise from one log to the next."""
+    constant_points: int = Field(default=8, ge=3)
+    """Logs with the very same reward that make it constant."""
+    loss_growth: float = Field(default=0.5, gt=0)
+    """Relative growth of a loss since its start, where no reward is logged."""
+    degenerate_share: float = Field(default=0.5, gt=0, le=1)
+    """Share of refusals or of repetitive answers that is too much, if it also rose by half of this."""
     logprob_gap: float = Field(default=1e-2, gt=0)
     """Largest difference between sampler and trainer on one token, in nats; in float32 it stays at about 1e-4."""
     flat_success: float = Field(default=0.02, ge=0, le=1)

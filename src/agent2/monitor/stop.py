@@ -9,7 +9,7 @@ knows which checkpoint is the last good one. For a suite's gates, pauses and rol
 from collections.abc import Callable, Mapping
 
 from agent2.monitor.detectors import detect
-from agent2.monitor.series import Reading, assemble, canonical_name
+from agent2.monitor.series import Reading, assemble, measurements
 from agent2.monitor.signals import Danger, MonitorSettings
 from agent2.monitor.watched import Watched
 
@@ -24,9 +24,10 @@ def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
 
     def stop(line: Mapping[str, float | str]) -> str | None:
         step = int(line["step"])
-        for name, value in line.items():
-            if isinstance(value, int | float) and name != "step":
-                readings.append(Reading(step, canonical_name(name), float(value), f"step {step}"))
+        for logged, number in line.items():
+            if isinstance(number, int | float) and logged != "step":
+                for name, value in measurements(logged, float(number)):
+                    readings.append(Reading(step, name, value, f"step {step}"))
         found = detect(Watched(assemble("run", readings), settings, ()), dangers)
         return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in found) or None
 

@@ -22,6 +22,7 @@ from agent2.contract.rules import evaluate_gates
 from agent2.monitor.series import PRIVATE, Series, TrainingLog
 from agent2.monitor.signals import MonitorSettings, Signal
 from agent2.monitor.trends import trend
+from agent2.monitor.watched import Watched
 
 DENSE = 12
 """From so many points on a series counts as sampled at every log, not as evaluations."""
@@ -41,10 +42,20 @@ class Rules:
     settings: MonitorSettings = field(default_factory=MonitorSettings)
 
     def benchmarks(self) -> list[str]:
-        """Names under which the log may hold scores, higher is better; the primary metric's first."""
+        """Names under which the log may hold scores; the primary metric's first."""
         primary = primary_of(self.metrics)
         rest = [m for m in self.metrics if m.role is Role.REGRESSION_GATE and m.direction is Direction.HIGHER]
         return [name for metric in (primary, *rest) for name in (metric.name, *metric.alias)]
+
+    def names(self) -> frozenset[str]:
+        """Every name that the suite has for a metric; a series of that name is kept under it."""
+        return frozenset(name for metric in self.metrics for name in (metric.name, *metric.alias))
+
+    def watched(self, log: TrainingLog) -> Watched:
+        """A log with what the detectors have to know of the suite."""
+        lower = {n for m in self.metrics if m.direction is Direction.LOWER for n in (m.name, *m.alias)}
+        win_rates = [name for name in sorted(self.names()) if "win_rate" in name and name not in lower]
+        return Watched(log, self.settings, self.benchmarks(), frozenset(lower), ("win_rate", *win_rates))
 
 
 @dataclass(frozen=True, slots=True)

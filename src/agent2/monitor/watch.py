@@ -5,13 +5,13 @@ what was logged until then; what could not be watched is listed with the series 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agent2.monitor.detectors import DETECTORS, detect, missing_series
 from agent2.monitor.series import TrainingLog
-from agent2.monitor.signals import Danger, MonitorSettings, Signal
+from agent2.monitor.signals import Danger, Signal
 from agent2.monitor.watched import Watched
 
 
@@ -29,19 +29,20 @@ class Watch:
     """Detectors without data, and the series they lack."""
 
 
-def watch(log: TrainingLog, settings: MonitorSettings, benchmarks: Sequence[str]) -> Watch:
-    """Every danger of a log. benchmarks: names of series that are scores, the primary metric first."""
+def watch(watched: Watched) -> Watch:
+    """Every danger of a whole log."""
+    log = watched.log
     raised: dict[Danger, Signal] = {}
-    steps = np.unique(np.concatenate([series.steps for series in log.series.values()]))
+    broken = np.array([reading.step for reading in log.not_finite], dtype=np.int64)
+    steps = np.unique(np.concatenate([broken, *(series.steps for series in log.series.values())]))
     for step in steps:
-        so_far = Watched(log.until(int(step)), settings, benchmarks)
+        so_far = replace(watched, log=log.until(int(step)))
         for signal in detect(so_far, [danger for danger in DETECTORS if danger not in raised]):
             raised[signal.danger] = signal
-    whole = Watched(log, settings, benchmarks)
     return Watch(
         log=log,
-        benchmarks=tuple(benchmarks),
+        benchmarks=tuple(watched.benchmarks),
         signals=sorted(raised.values(), key=lambda signal: signal.step),
-        present=[signal.danger for signal in detect(whole)],
-        not_watched=missing_series(whole),
+        present=[signal.danger for signal in detect(watched)],
+        not_watched=missing_series(watched),
     )

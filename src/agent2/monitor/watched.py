@@ -1,6 +1,6 @@
 """What every detector is told, and the questions that many of them ask of a series."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from agent2.monitor.series import TrainingLog
@@ -15,7 +15,11 @@ class Watched:
     log: TrainingLog
     settings: MonitorSettings
     benchmarks: Sequence[str]
-    """Series that are benchmark scores, higher is better; the primary metric first."""
+    """Series that are benchmark scores; the primary metric first."""
+    lower_is_better: Collection[str] = ()
+    """Those of them that are better when they are smaller."""
+    win_rates: Sequence[str] = ("win_rate",)
+    """Series that are win rates."""
 
 
 Detector = Callable[[Watched], Signal | None]

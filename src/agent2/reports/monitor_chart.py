@@ -23,7 +23,7 @@ LINE_POINTS = 10.5
 def monitor_svg(watch: Watch) -> str:
     """Benchmarks first, then the series that detectors read, then the rest, 12 panels at most."""
     shown = _chosen(watch)
-    n_rows = -(-len(shown) // COLUMNS)
+    n_rows = max(1, -(-len(shown) // COLUMNS))
     with drawing(9.6, 0.4 + 1.9 * n_rows) as figure:
         panels = figure.subplots(n_rows, COLUMNS, squeeze=False)
         for axes, series in zip(panels.flat, shown, strict=False):

@@ -1,0 +1,182 @@
+"""Runs that go wrong as real ones do: each raises its danger within 15 logged points; healthy ones raise none."""
+
+import math
+
+import numpy as np
+import pytest
+
+import monitor_builders
+from agent2.contract.metrics import Direction, MetricSpec, Role
+from agent2.monitor.live import LiveMonitor
+from agent2.monitor.series import Reading, assemble, canonical_name, measurements
+from agent2.monitor.signals import Danger, MonitorSettings
+from agent2.monitor.verdict import Rules
+from agent2.monitor.watch import watch
+from agent2.monitor.watched import Watched
+
+RULES = Rules([MetricSpec(name="score", benchmark="mini_math", role=Role.PRIMARY)], [])
+
+
+def log_of(rows, keep=()):
+    return assemble(
+        "run",
+        [
+            Reading(int(row["step"]), name, number, "here")
+            for row in rows
+            for key, value in row.items()
+            if key != "step"
+            for name, number in measurements(key, value, keep)
+        ],
+    )
+
+
+def raised(rows, rules=RULES):
+    return {signal.danger: signal for signal in watch(rules.watched(log_of(rows, rules.names()))).signals}
+
+
+def grpo(n=15, seed=0, **series):
+    """TRL's own names. series: name -> function of the log's number; in place of a healthy one."""
+    rng = np.random.default_rng(seed)
+    healthy = {
+        "reward": lambda i: 0.31 + 0.01 * i + rng.normal(0, 0.03),
+        "reward_std": lambda i: 0.2 + rng.normal(0, 0.01),
+        "frac_reward_zero_std": lambda i: 0.3 + rng.normal(0, 0.05),
+        "kl": lambda i: 0.002 * i,
+        "entropy": lambda i: 1.2 - 0.01 * i,
+        "completions/mean_length": lambda i: 40 + rng.normal(0, 2),
+        "loss": lambda i: rng.normal(0, 0.02),
+        "grad_norm": lambda i: 0.5 + rng.normal(0, 0.05),
+    }
+    return [{"step": 5 * (i + 1), **{name: make(i) for name, make in (healthy | series).items()}} for i in range(n)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_healthy_run_raises_nothing(seed):
+    assert raised(grpo(40, seed)) == {}
+
+
+@pytest.mark.parametrize(
+    ("broken", "danger"),
+    [
+        ({"reward": lambda i: 0.31 * math.exp(-max(0, i - 2)), "kl": lambda i: min(1.6, 0.2 * i)}, Danger.REWARD_FALL),
+        ({"reward": lambda i: 0.31 if i < 6 else 0.0}, Danger.REWARD_FALL),
+        ({"kl": lambda i: min(1.6, 0.4 * i)}, Danger.POLICY_DRIFT),
+        ({"reward": lambda i: 1.0}, Danger.REWARD_CONSTANT),
+        ({"reward": lambda i: 0.0}, Danger.REWARD_CONSTANT),
+        ({"frac_reward_zero_std": lambda i: 1.0 if i > 4 else 0.3}, Danger.SIGNAL_LOST),
+        ({"loss": lambda i: math.nan if i > 3 else 0.1}, Danger.NOT_FINITE),
+        ({"grad_norm": lambda i: math.inf if i > 3 else 0.1}, Danger.NOT_FINITE),
+    ],
+)
+def test_a_broken_run_is_told_within_fifteen_points(broken, danger):
+    found = raised(grpo(15, **broken))
+    assert danger in found
+    assert found[danger].step <= 75
+
+
+def test_a_broken_run_asks_training_to_stop_also_live():
+    monitor = LiveMonitor(RULES)
+    actions = [
+        monitor.add(row.pop("step"), row).action.value for row in grpo(15, reward=lambda i: 0.31 if i < 6 else 0.0)
+    ]
+    assert actions[5] == "continue" and "pause" in actions
+
+
+def test_a_run_whose_every_loss_is_nan_is_told_live_and_from_its_log():
+    rows = [{"step": i, "loss": math.nan} for i in range(3)]
+    assert raised(rows)[Danger.NOT_FINITE].step == 0
+    assert LiveMonitor(RULES).add(0, {"loss": math.nan}).action.value == "pause"
+
+
+def test_a_reward_that_was_won_and_stays_is_no_constant_reward():
+    assert Danger.REWARD_CONSTANT not in raised(grpo(30, reward=lambda i: min(1.0, 0.1 * i)))
+
+
+def test_a_reward_of_losses_is_no_fall():
+    rng = np.random.default_rng(1)
+    assert raised([{"step": i, "reward": -10 + 0.1 * i + rng.normal(0, 0.5)} for i in range(30)]) == {}
+
+
+@pytest.mark.parametrize(("growth", "is_told"), [(0.0, False), (0.3, True)])
+def test_a_supervised_loss_that_rises_is_told(growth, is_told):
+    rng = np.random.default_rng(2)
+    rows = [{"step": i, "loss": 1.0 + growth * i + rng.normal(0, 0.05)} for i in range(12)]
+    assert (Danger.LOSS_RISE in raised(rows)) is is_told
+
+
+@pytest.mark.parametrize("name", ["refusal_rate", "repetition_rate"])
+def test_refusals_and_repetitions_that_take_over_are_told(name):
+    rows = [{"step": i, name: value} for i, value in enumerate((0.02, 0.3, 0.9, 0.96))]
+    assert Danger.DEGENERATE_ANSWERS in raised(rows)
+    assert raised([{"step": i, name: 0.02 + 0.01 * i} for i in range(6)]) == {}
+
+
+def lower(name="cost_of_errors"):
+    return Rules([MetricSpec(name=name, role=Role.PRIMARY, direction=Direction.LOWER)], [])
+
+
+@pytest.mark.parametrize(("direction", "is_told"), [(+0.05, True), (-0.05, False)])
+def test_a_primary_metric_that_is_better_when_smaller_is_not_inverted(direction, is_told):
+    rows = grpo(40)
+    for place, row in enumerate(rows):
+        if place % 4 == 3:
+            row["cost_of_errors"] = 0.8 + direction * place / 4
+    assert (Danger.REWARD_BENCHMARK_DIVERGENCE in raised(rows, lower())) is is_told
+
+
+def test_a_suites_own_name_is_kept_beside_ours():
+    rules = Rules([MetricSpec(name="success_rate", role=Role.PRIMARY)], [])
+    log = log_of([{"step": 1, "success_rate": 0.5}], rules.names())
+    assert {"success_rate", "success"} <= set(log.series)
+
+
+def test_a_suites_own_win_rate_is_watched():
+    rules = Rules([MetricSpec(name="alpaca_eval_lc_win_rate", role=Role.PRIMARY)], [])
+    rng = np.random.default_rng(0)
+    rows = [
+        {
+            "step": s,
+            "alpaca_eval_lc_win_rate": 0.5 + 0.02 * s + rng.normal(0, 0.005),
+            "safety_violation_rate": 0.01 + 0.004 * s,
+        }
+        for s in range(12)
+    ]
+    assert Danger.WIN_RATE_AT_A_PRICE in raised(rows, rules)
+
+
+def test_cost_to_success_is_a_quantity_of_its_own():
+    assert canonical_name("cost_to_success") == "cost_to_success"
+    rows = [{"step": i, "cost": 1.0, "cost_to_success": 10.0 + 1.2 * i} for i in range(15)]
+    assert raised(rows)[Danger.COST_INFLATION].series == ("cost_to_success",)
+
+
+@pytest.mark.parametrize(
+    ("logged", "ours"),
+    [
+        ("eval_loss", "eval_loss"),
+        ("eval/reward", "eval_reward"),
+        ("train/loss", "loss"),
+        ("eval/gsm8k_exact_match", "gsm8k_exact_match"),
+        ("eval_win_rate", "win_rate"),
+        ("objective/kl", "kl_sequence"),
+    ],
+)
+def test_what_was_measured_on_evaluation_data_is_a_series_of_its_own(logged, ours):
+    assert canonical_name(logged) == ours
+
+
+def test_the_summary_of_a_trainer_is_no_point_of_the_run():
+    monitor = LiveMonitor(RULES)
+    monitor.add(10, {"loss": 0.5})
+    monitor.add(10, {"train_runtime": 3.0, "train_loss": 9.0})
+    assert monitor.log.series["loss"].values.tolist() == [0.5]
+
+
+def test_a_kl_of_whole_responses_has_no_limit_a_token():
+    assert raised([{"step": i, "objective/kl": 5 + 0.01 * i} for i in range(12)]) == {}
+
+
+def test_the_old_healthy_runs_stay_without_alarm():
+    for seed in range(10):
+        log = log_of(monitor_builders.healthy(seed))
+        assert watch(Watched(log, MonitorSettings(), ["gsm8k_exact_match"])).signals == []
