@@ -18,7 +18,7 @@ def invoke(*arguments):
     ("run", "signals", "action", "code"),
     [
         ("healthy", set(), "continue", 0),
-        ("kl_spike", {"kl_spike"}, "pause", 1),
+        ("kl_spike", {"kl_spike", "policy_drift"}, "pause", 1),
         ("entropy_collapse", {"entropy_collapse"}, "pause", 1),
         ("length_inflation", {"length_inflation"}, "continue", 1),
         ("reward_up_benchmark_down", {"reward_benchmark_divergence", "loophole"}, "pause", 1),

@@ -43,7 +43,9 @@ def test_a_danger_is_raised_soon_after_it_begins(run, danger, from_step, to_step
     found = {signal.danger: signal for signal in signals}
     assert danger in found
     assert from_step <= found[danger].step <= to_step
-    assert set(found) <= {danger, Danger.LOOPHOLE}
+    # a spike of 1.5 nats a token that stays leaves the reference policy behind as well
+    also = {Danger.POLICY_DRIFT} if danger is Danger.KL_SPIKE else set()
+    assert set(found) <= {danger, Danger.LOOPHOLE} | also
 
 
 def test_the_loophole_is_raised_when_all_four_come_together():

@@ -11,6 +11,7 @@ from agent2.monitor.readers import read_log
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.verdict import Rules, verdict
 from agent2.monitor.watch import watch
+from agent2.monitor.watched import Watched
 from agent2.reports.charts import drawing
 from agent2.reports.monitor_chart import draw_panel, monitor_svg, panel_svgs
 from agent2.reports.monitor_pages import write_monitor_report
@@ -18,7 +19,7 @@ from agent2.reports.monitor_pages import write_monitor_report
 
 def watched(tmp_path, rows):
     log = read_log(monitor_builders.write_jsonl(tmp_path / "log.jsonl", rows))
-    return watch(log, MonitorSettings(), ["gsm8k_exact_match"])
+    return watch(Watched(log, MonitorSettings(), ["gsm8k_exact_match"]))
 
 
 def overlaps(figure):
