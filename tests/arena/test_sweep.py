@@ -182,9 +182,9 @@ def test_a_sweep_over_drivers_tells_what_a_driver_is_worth_and_what_it_cost(task
     ]
     assert [(row.llm_calls, row.llm_tokens) for row in rows] == [(1, 110), (1, 110)]
     assert rows[0].llm_dollars == pytest.approx((100 * 2 + 10 * 8) / 1e6)
-    assert [row.is_autonomous for row in rows] == [True, True]
+    assert [row.is_autonomous for row in rows] == [False, False]  # the base model handed back completes nothing
     (pair,) = pair_effects(known_trials(plan, root), final_scores(plan, root))
     assert (pair.axis, pair.fixed, pair.delta_points) == (Axis.DRIVER, "chatty", 0.0)
     (summary, _) = summarise_agents(rows)
-    assert summary.autonomy.value == 1.0
+    assert summary.autonomy.value == 0.0
     assert summary.llm_tokens == 110

@@ -237,10 +237,15 @@ except PermissionError:
 
 def test_the_watch_walks_at_once_when_the_disk_loses_what_is_left(tmp_path):
     watchdog = Watchdog(Limits(disk_gib=0.01), (tmp_path,), memory_is_hard=True)
-    assert watchdog.look(psutil.Process(), 0.0) is None
-    (tmp_path / "big").write_bytes(os.urandom(30_000_000))
-    os.sync()
-    breach = watchdog.look(psutil.Process(), 0.05)  # long before the next walk is due
+    with subprocess.Popen(["sleep", "600"]) as idle:  # a process that holds no deleted files, as this one may
+        try:
+            watched = psutil.Process(idle.pid)
+            assert watchdog.look(watched, 0.0) is None
+            (tmp_path / "big").write_bytes(os.urandom(30_000_000))
+            os.sync()
+            breach = watchdog.look(watched, 0.05)  # long before the next walk is due
+        finally:
+            idle.kill()
     assert breach is not None and breach.limit == "disk"
 
 

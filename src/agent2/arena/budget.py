@@ -32,8 +32,9 @@ def require_room(folder: Path, base: Path | None = None) -> None:
     """
     there = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) / GIB if base is not None else 0.0
-    free, needed = shutil.disk_usage(there).free / GIB, FREE_FLOOR_GIB + LOGS_GIB + COPIES * weights
-    if free < needed:
+    disk = shutil.disk_usage(there)
+    free, needed = disk.free / GIB, FREE_FLOOR_GIB + LOGS_GIB + COPIES * weights
+    if disk.total and free < needed:  # /proc and its like are no disk at all: writing there is refused as bad input
         raise MachineLacks(
             f"{folder}: its disk has {free:.2f} GiB left, {needed:.2f} GiB are needed ({FREE_FLOOR_GIB:g} stay free); "
             "make room there, or name a folder on another disk"

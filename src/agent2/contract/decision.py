@@ -114,7 +114,10 @@ def decide(
     findings = evaluate_gates(metrics, gates, evidence)
     problems = _unique([*_general_problems(metrics, gates, evidence), *(p for f in findings for p in f.problems)])
     lacking = _lacking_for_release(metrics, gates, evidence)
-    release, reasons, change = _release(findings, problems, lacking)
+    floor = tuple(_at_the_floor(primary_of(metrics), evidence))
+    release, reasons, change = _release(findings, problems, floor, lacking)
+    if release == INSUFFICIENT:
+        problems = _unique([*problems, *floor])
     effects = _unique(f.effects.release for f in findings if f.fired and f.effects.release != NO_EFFECT)
     action = max(
         (finding.effects.training for finding in findings if finding.fired),
@@ -142,17 +145,23 @@ def decide(
 
 
 def _release(
-    findings: Sequence[Finding], problems: tuple[str, ...], lacking: tuple[str, ...]
+    findings: Sequence[Finding], problems: tuple[str, ...], floor: tuple[str, ...], lacking: tuple[str, ...]
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The decision, its reasons and what would change it."""
+    """The decision, its reasons and what would change it.
+
+    Bad evidence comes first: a gate that fired on it proves nothing. A primary metric at 0% on both sides is good evidence
+    for a gate that fired, such as one of dangerous actions, and none for a pass.
+    """
     if problems:
-        return INSUFFICIENT, problems, problems
+        return INSUFFICIENT, (*problems, *floor), (*problems, *floor)
     fired = [finding for finding in findings if finding.fired and finding.effects.release != NO_EFFECT]
     if fired:
         worst = max(release_severity(finding.effects.release) for finding in fired)
         deciding = [finding for finding in fired if release_severity(finding.effects.release) == worst]
         reasons = tuple(f"gate {f.gate} ({f.on}): {', '.join(f.inputs)}; {f.rule}; {f.evidence}" for f in deciding)
         return _joined([f.effects.release for f in deciding]), reasons, _changes(fired)
+    if floor:
+        return INSUFFICIENT, floor, floor
     unsure = [finding for finding in findings if finding.state is GateState.INCONCLUSIVE]
     if unsure:
         reasons = tuple(f"gate {f.gate} ({f.on}) is inconclusive: {', '.join(f.inputs)}; {f.evidence}" for f in unsure)
@@ -180,7 +189,6 @@ def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], 
         problems.append("no control group: neither report nor suite names a baseline; name one and evaluate it")
     problems += [f"incomparable: {clause}; evaluate both sides under one protocol" for clause in evidence.incomparable]
     problems += [f"{sentence}; that is a broken checkpoint, not a low score: fix it" for sentence in evidence.broken]
-    problems += _at_the_floor(primary_of(metrics), evidence)
     if evidence.role == "candidate" and not evidence.private_evidence():
         problems.append("a release candidate without private evidence; evaluate test_private on both sides")
     needs = needs_of(gates)

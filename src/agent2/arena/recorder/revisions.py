@@ -7,6 +7,7 @@ a submission arrives. What is changed back within that second is not seen. A rev
 says so (`is_complete`), and names the code that it does not hold (`not_kept`): files that are too large or packed.
 """
 
+import logging
 import os
 import shutil
 import threading
@@ -36,6 +37,9 @@ UNWATCHED_ENDINGS = (*CHECKPOINT_ENDINGS, ".jsonl", ".csv", ".tsv", ".log", ".lo
 """A change of such a file alone is no reason to look at once."""
 BRANCH = b"refs/heads/main"
 AUTHOR = b"agent2 recorder <recorder@localhost>"
+_log = logging.getLogger(__name__)
+POLL_S = 1.0
+"""Between two looks where files cannot be watched."""
 STEP_MS, DEBOUNCE_MS = 50, 400
 """A look is taken when nothing has changed for the first, at the latest after the second."""
 REGULAR_FILE = 0o100644
@@ -196,8 +200,10 @@ class RevisionWatch:
                 if changes:  # looking costs more where there is much to look at: at most a fifth of a core
                     self._halt.wait(min(self._period_s, 4 * spent))
         except Exception as error:  # boundary: too many folders to watch, or names that the watch cannot take
-            self._error = self._error or error
-            while not self._halt.wait(self._period_s):
+            if isinstance(error, ImportError):
+                self._error = self._error or error
+            _log.warning("files are looked at every %g s instead of watched: %s", POLL_S, error)
+            while not self._halt.wait(min(self._period_s, POLL_S)):
                 self._look()
 
     def _look(self) -> float:

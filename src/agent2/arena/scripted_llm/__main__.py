@@ -40,10 +40,12 @@ def _listen(port: int, path: Path | None) -> tuple[socket.socket, str]:
         path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
+        listener.listen()
         return listener, f"unix:{path}"
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
+    listener.listen()  # who reads the address may connect at once
     return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
