@@ -1,10 +1,12 @@
 import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.monitor.readers import read_log
+from agent2.monitor.readers import read_log, read_logs
 from monitor_builders import healthy, write_jsonl
 
 
@@ -127,3 +129,68 @@ def test_a_step_that_no_run_has_is_refused(tmp_path, step):
     path.write_text(f'{{"step": {step}, "reward": 1}}\n')
     with pytest.raises(ConfigError, match="no usable step"):
         read_log(path)
+
+
+def write_events(folder, points, second):
+    """One launch of a run, as a file of its own; its name carries the second of its start."""
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    writer = tensorboard.SummaryWriter(str(folder))
+    for step, value in points:
+        writer.add_scalar("train/reward", value, step)
+    writer.add_scalar("train/train_loss", 9.0, points[-1][0])
+    writer.close()
+    (file,) = [file for file in folder.iterdir() if ".launch" not in file.name]
+    file.rename(folder / f"events.out.tfevents.{second}.host.launch")
+
+
+def test_a_second_launch_in_a_folder_is_not_joined_to_the_first(tmp_path):
+    write_events(tmp_path, [(step, 0.5) for step in range(10, 60, 10)], 1_700_000_000)
+    write_events(tmp_path, [(step, 0.1) for step in range(10, 40, 10)], 1_700_000_100)
+    log = read_log(tmp_path)
+    assert log.series["reward"].values.tolist() == pytest.approx([0.1, 0.1, 0.1])
+    assert any("another launch that begins at step 10" in note for note in log.notes)
+    assert "loss" not in log.series and "train_loss" not in log.series
+
+
+def test_a_launch_that_resumes_goes_on_with_the_series(tmp_path):
+    write_events(tmp_path, [(step, 0.5) for step in (10, 20)], 1_700_000_000)
+    write_events(tmp_path, [(step, 0.6) for step in (30, 40)], 1_700_000_100)
+    log = read_log(tmp_path)
+    assert log.series["reward"].steps.tolist() == [10, 20, 30, 40] and log.notes == ()
+
+
+def test_runs_side_by_side_are_read_one_by_one(tmp_path):
+    for name, value in (("one", 0.1), ("two", 0.2)):
+        (tmp_path / name).mkdir()
+        write_events(tmp_path / name, [(10, value), (20, value)], 1_700_000_000)
+    assert [(log.name, float(log.series["reward"].values[0])) for log in read_logs(tmp_path)] == [
+        ("one", pytest.approx(0.1)),
+        ("two", pytest.approx(0.2)),
+    ]
+    with pytest.raises(ConfigError, match=r"holds 2 runs \(one, two\)"):
+        read_log(tmp_path)
+
+
+def test_a_trackio_database_is_read(tmp_path):
+    path = tmp_path / "project.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT, "
+            "run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT)"
+        )
+        rows = [("a", step, json.dumps({"train/reward": 0.1 * step, "note": "text"})) for step in range(3)]
+        connection.executemany(
+            "INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES ('x', 't', ?, ?, ?)", rows
+        )
+        connection.commit()
+    (log,) = read_logs(path)
+    assert (log.name, log.series["reward"].values.tolist()) == ("a", pytest.approx([0.0, 0.1, 0.2]))
+    (tmp_path / "other.db").write_text("no database")
+    with pytest.raises(ConfigError, match="not a trackio database"):
+        read_logs(tmp_path / "other.db")
+
+
+def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({"step": 1, "reward": 0.5, "sample": "a\u2028b\u0085c"}, ensure_ascii=False) + "\n")
+    assert read_log(path).series["reward"].values.tolist() == [0.5]

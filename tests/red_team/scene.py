@@ -51,7 +51,6 @@ from trial_builders import write_agent, write_task
 LONGEST_S = 300.0
 SMALL = Limits(memory_gib=0.25, processes=64, file_size_gib=0.05, disk_gib=0.1, tmp_gib=0.05, log_mib=1, open_files=128)
 """Small enough that a control which breaks them does this host no harm."""
-GRADING_PORT = 8000
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,9 @@ def set_scene(root: Path) -> Iterator[Scene]:
     config = read_config(paths.trial_json)
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     base = Path(config.base_model)
-    inside = InsidePaths(workspace="/workspace", base_model="/model", agent="/agent", grading_port=GRADING_PORT)
+    with socket.create_server(("127.0.0.1", 0)) as free:  # controls share the host's network, where 8000 may be taken
+        port = free.getsockname()[1]
+    inside = InsidePaths(workspace="/workspace", base_model="/model", agent="/agent", grading_port=port)
     create_workspace(paths.workspace, config, exam.benchmark, inside)
     find_sandbox().prepare_workspace(paths.workspace)
     grader = _grader(config, paths, exam, base)

@@ -149,8 +149,8 @@ def _release(
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """The decision, its reasons and what would change it.
 
-    Bad evidence comes first: a gate that fired on it proves nothing. A primary metric at 0% on both sides is good evidence
-    for a gate that fired, such as one of dangerous actions, and none for a pass.
+    Bad evidence comes first: a gate that fired on it proves nothing. A primary metric at 0% on both sides is good
+    evidence for a gate that fired, such as one of dangerous actions, and none for a pass.
     """
     if problems:
         return INSUFFICIENT, (*problems, *floor), (*problems, *floor)

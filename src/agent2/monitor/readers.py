@@ -5,14 +5,14 @@ The shape is told by the file, not by a flag:
     *.jsonl                     one flat object a line with `step` (ours, W&B's wandb-history.jsonl with `_step`)
     trainer_state.json          transformers and TRL: `log_history`
     *.csv                       W&B's export: a step column and one column for each run and metric
-    *.wandb                     what W&B keeps of an offline run (needs the extra `wandb`)
     *.db                        trackio's SQLite database of a project, one or more runs
     folder with events.out.*    TensorBoard, one run a folder (needs the extra `tensorboard`)
     folder of such folders      one run each
 
 Promises: a line that cannot be read is an error with its number, except a torn last line, which a running trainer
 may leave and which is noted. Two launches in one folder are never one series: where the later one goes on from a step
-that the earlier one had passed, the later one counts, and the notes say so.
+that the earlier one had passed, the later one counts, and the notes say so. Does NOT read W&B's binary `.wandb` files:
+export them first.
 """
 
 import csv
@@ -89,12 +89,10 @@ def _runs(path: Path) -> list[_Run]:
         return [_Run(path.stem, _trainer_state(path))]
     if path.suffix == ".csv":
         return _csv(path)
-    if path.suffix == ".wandb":
-        return [_Run(path.stem, _wandb(path, notes), notes)]
     if path.suffix in (".db", ".sqlite"):
         return _trackio(path)
     raise ConfigError(
-        f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv or .wandb, "
+        f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv, "
         "trackio .db, or a folder of TensorBoard events"
     )
 
@@ -108,9 +106,6 @@ def _folder(path: Path) -> list[_Run]:
     for name in ("train_log.jsonl", "wandb-history.jsonl"):
         if (path / name).is_file():
             return [_Run(path.name, _json_lines(path / name, notes), notes)]
-    binary = sorted(path.glob("**/*.wandb"))
-    if binary:
-        return [run for file in binary for run in _runs(file)]
     states = sorted(path.glob("**/trainer_state.json"), key=lambda state: (len(state.parts), _checkpoint_step(state)))
     if states:
         return [_Run(path.name, _trainer_state(states[-1]))]
@@ -118,8 +113,7 @@ def _folder(path: Path) -> list[_Run]:
     if logs:
         return [_Run(log.parent.name, _json_lines(log, own), own) for log, own in ((log, list[str]()) for log in logs)]
     raise ConfigError(
-        f"{path}: no {_EVENTS}*, train_log.jsonl, wandb-history.jsonl, *.wandb or trainer_state.json in it; "
-        "name the log"
+        f"{path}: no {_EVENTS}*, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; name the log"
     )
 
 
@@ -245,36 +239,6 @@ def _last_launch(
             kept = []
         kept += launch
     return kept
-
-
-def _wandb(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float, str]]:
-    try:  # the extra is needed only for such files
-        from wandb.proto import wandb_internal_pb2
-        from wandb.sdk.internal.datastore import DataStore
-    except ImportError as error:
-        raise ConfigError(f"{path}: reading W&B's offline files needs wandb; {extra_words('wandb')}") from error
-    store = DataStore()
-    try:
-        store.open_for_scan(str(path))
-    except (OSError, AssertionError, Exception) as error:  # a library that raises bare exceptions for a bad header
-        raise ConfigError(f"{path}: not a W&B file ({error}); pass the .wandb file of an offline run") from error
-    number = 0
-    while True:
-        try:
-            data = store.scan_data()
-        except Exception as error:  # a torn end, as a running trainer leaves it; the library raises AssertionError
-            notes.append(f"record {number + 1} is not complete ({type(error).__name__}), the rest is left out")
-            return
-        if data is None:
-            return
-        number += 1
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") != "history":
-            continue
-        row = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
-        row.setdefault("_step", record.history.step.num)
-        yield from _row(row, f"record {number}", path)
 
 
 def _trackio(path: Path) -> list[_Run]:
