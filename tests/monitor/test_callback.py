@@ -15,9 +15,9 @@ from monitor.test_verdict import RULES, SCORE
 pytestmark = pytest.mark.slow
 
 
-def starts_with_one(completions, answers):
-    """A reward with a loophole: the answer does not matter."""
-    return [float(completion.startswith("1")) for completion in completions]
+def starts_with_a_letter(completions, answers):
+    """A reward with a loophole: the answer does not matter. One of ten first tokens wins, so most groups differ."""
+    return [float(completion[:1].islower()) for completion in completions]
 
 
 def run(tmp_path, callback, learning_rate=5e-3, steps=80):
@@ -26,7 +26,7 @@ def run(tmp_path, callback, learning_rate=5e-3, steps=80):
         steps=steps, prompts_per_step=8, learning_rate=learning_rate, max_completion_tokens=3, log_every_steps=1
     )
     out = tmp_path / "run" / "model"
-    report = train_grpo(base, make_rows(), starts_with_one, out, settings, GrpoHooks(callbacks=[callback]))
+    report = train_grpo(base, make_rows(), starts_with_a_letter, out, settings, GrpoHooks(callbacks=[callback]))
     return base, report
 
 
@@ -36,7 +36,7 @@ def digest(folder):
 
 def test_a_real_run_whose_entropy_collapses_is_paused_and_can_go_on_from_where_it_stopped(tmp_path):
     callback = MonitorCallback(LiveMonitor(RULES), tmp_path)
-    base, report = run(tmp_path, callback)
+    base, report = run(tmp_path, callback, learning_rate=2e-2)
     assert report.steps < 80
     assert callback.stopped_by is not None and callback.stopped_by.action is TrainingAction.PAUSE
     record = json.loads((tmp_path / PAUSE_NAME).read_text())

@@ -33,7 +33,7 @@ MAX_SHARED = 0.20
 beyond this knowing the generator is worth more than a small gain."""
 MAX_CHANCE = 0.5
 """A task on which guessing among options is right more often than this leaves too little to measure."""
-CHANCE_SE = 3.0
+CHANCE_SE = 5.0
 """Standard errors by which a random player may be above chance."""
 
 
