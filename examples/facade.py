@@ -17,7 +17,7 @@ from pathlib import Path
 from agent2.training.sft import SftSettings, train_sft
 
 base, data, output = (Path(os.environ[name]) for name in ("MODEL_PATH", "DATA_PATH", "OUTPUT_DIR"))
-rows = [json.loads(line) for line in (data / "train.jsonl").read_text().splitlines()]
+rows = [json.loads(line) for line in (data / "train.jsonl").open(encoding="utf-8")]
 report = train_sft(base, rows, output / "model", SftSettings(epochs=2))
 print(f"{report.steps} steps in {report.seconds:.0f} s")
 """

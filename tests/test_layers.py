@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "agent2"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"records"},
+    {"records", "files"},
     {"config", "installation", "stats", "sandbox"},
     {"cards", "models", "environments"},
     {"scorers"},

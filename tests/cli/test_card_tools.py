@@ -75,3 +75,15 @@ def test_a_wrong_import_is_bad_input(tmp_path, monkeypatch, arguments, said):
     monkeypatch.chdir(tmp_path)
     result = invoke("import", *arguments)
     assert isinstance(result.exception, Agent2Error) and said in str(result.exception)
+
+
+def test_an_import_tells_what_is_missing_and_why(tmp_path):
+    samples = [
+        {"id": name, "epoch": 1, "input": "?", "target": "4", "scores": {"grader": {"value": value}}}
+        for name, value in {"a": "C", "b": float("nan"), "c": float("nan")}.items()
+    ]
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps({"eval": {"task": "sums", "model": "m"}, "samples": samples}))
+    result = invoke("import", log, tmp_path / "card")
+    assert result.exit_code == 0 and "grader: 1.0000" in result.output
+    assert "missing: 2 x grader is nan, not a number" in result.output

@@ -21,7 +21,8 @@ def participate(tmp_path, monkeypatch):
         assignment = {"environment": environment, "benchmark": benchmark, "scoring": SCORING}
         (tmp_path / "assignment.json").write_text(json.dumps(assignment))
         for split in ("train", "dev"):
-            (tmp_path / "data" / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)  # as the workspace has them
+            (tmp_path / "data" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
         monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
         for name in ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR"):
             monkeypatch.setenv(name, str(tmp_path))
@@ -94,3 +95,8 @@ def test_an_effort_that_is_no_number_above_zero_is_refused(participate, monkeypa
     monkeypatch.setenv("AGENT2_EFFORT", text)
     with pytest.raises(ConfigError, match="AGENT2_EFFORT"):
         participate("household", "household", rows(1))
+
+
+def test_a_row_with_a_line_separator_in_its_text_is_one_row(participate):
+    row = {"id": "a", "prompt": "one\u2028two\u0085three", "answer": "1"}
+    assert participate("arithmetic", "question", [row]).train == [row]

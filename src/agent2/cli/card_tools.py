@@ -1,5 +1,6 @@
 """`agent2 cards replay`, `compare` and `import`: reading a card closely, and cards from other harnesses' logs."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +63,10 @@ def compare(
 def import_log(
     log: Annotated[Path, typer.Argument(help="inspect-ai .json/.eval, or lm-eval samples_*.jsonl.")],
     out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
-    metric: Annotated[str | None, typer.Option(help="Scorer or metric that counts; default: the first.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Scorer or metric that counts, or SCORER/KEY of one that gives several; default: the first."),
+    ] = None,
     filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter that counts.")] = None,
     split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
 ) -> None:
@@ -84,6 +88,9 @@ def import_log(
     summary = write_foreign(foreign, out, Split(split))
     value = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
     typer.echo(f"{foreign.scorer}: {value} over {summary.n_items} items, {summary.n_missing} rollouts missing")
+    reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
+    for reason, n in reasons.most_common(SHOWN):
+        typer.echo(f"missing: {n} x {reason}")
     for line in read_header(out).lock["assumed"]:
         typer.echo(f"assumed: {line}")
     print_path("card", out)

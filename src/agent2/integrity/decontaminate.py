@@ -119,7 +119,7 @@ def write_clean(data: Path, dirty: frozenset[str], out: Path) -> int:
         raise ConfigError(f"{out}: is the data itself; name another file")
     n_left_out = 0
     with data.open("rb") as source, out.open("wb") as target:
-        for number, line in enumerate(source.read().splitlines(keepends=True), start=1):
+        for number, line in enumerate(source, start=1):  # of a binary file: ends at a line feed, as in `texts`
             if f"{data.name}:{number}" in dirty:
                 n_left_out += 1
             else:

@@ -31,6 +31,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 import zstandard
 
+from agent2.files import numbered_lines
 from agent2.records import JsonValue
 
 BLOCK_CHARS = 1 << 20
@@ -200,12 +201,11 @@ def _rows(suffix: str, data: bytes, text_of: TextOf) -> Iterator[tuple[int, str]
 
 def _json_lines(data: bytes, text_of: TextOf) -> Iterator[tuple[int, str]]:
     decode = msgspec.json.Decoder().decode
-    for number, line in enumerate(data.splitlines(), start=1):
-        if line.strip():
-            try:
-                yield number, text_of(decode(line))
-            except (msgspec.DecodeError, RecursionError):
-                yield number, line.decode(errors="replace")
+    for number, line in numbered_lines(data):
+        try:
+            yield number, text_of(decode(line))
+        except (msgspec.DecodeError, RecursionError):
+            yield number, line.decode(errors="replace")
 
 
 def _json(data: bytes, text_of: TextOf) -> Iterator[tuple[int, str]]:

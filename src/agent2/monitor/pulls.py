@@ -18,6 +18,7 @@ from scipy import stats
 
 from agent2.cards.reader import CARD_FILE, iter_rollouts
 from agent2.errors import ConfigError, NotEnoughData
+from agent2.files import numbered_lines
 from agent2.records import derive_seed
 
 MIN_ROLLOUTS = 20
@@ -110,10 +111,10 @@ def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
 
 def _from_lines(path: Path) -> Iterator[RewardedRollout]:
     try:
-        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # a text may hold U+2028
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a card or a file of JSON lines") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in numbered_lines(text):
         try:
             row = json.loads(line)
             numbers = (row["reward"], row["score"])

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from agent2.errors import ConfigError, SubmissionError
+from agent2.files import numbered_lines
 from agent2.records import SamplingSettings
 from agent2.training.chat_model import AnswerTask, ChatModel
 from agent2.training.reference import evaluate_model
@@ -71,7 +72,7 @@ class Participant:
         """
         self.output.mkdir(parents=True, exist_ok=True)
         path = self.output / EVALUATION_LOG
-        number = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        number = sum(1 for _ in numbered_lines(path.read_text(encoding="utf-8"))) if path.exists() else 0
         line = {"step": number, "t": round(time.time(), 3), "checkpoint": str(checkpoint), **values}
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
@@ -136,7 +137,7 @@ def _effort() -> float:
 
 
 def _rows(path: Path) -> list[Row]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for _, line in numbered_lines(path.read_text(encoding="utf-8"))]
 
 
 def evaluation_words(participant: Participant, when: Sequence[str]) -> str:

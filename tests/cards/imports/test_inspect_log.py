@@ -1,5 +1,6 @@
 import copy
 import json
+import math
 import sys
 
 import pytest
@@ -143,7 +144,7 @@ def test_other_generation_settings_are_another_protocol(tmp_path):
     [
         ("{", "is no JSON"),
         ("{}", "no `eval` part"),
-        ('{"eval": {"packages": {}}, "samples": []}', "no sample has a score"),
+        ('{"eval": {"packages": {}}, "samples": []}', "holds no samples"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path, text, said):
@@ -170,3 +171,67 @@ def test_a_folder_with_a_card_is_not_written_again(tmp_path):
     write_foreign(log, tmp_path / "card", Split.DEV)
     with pytest.raises(CardError, match="holds a card already"):
         write_foreign(log, tmp_path / "card", Split.DEV)
+
+
+def graded(name, value):
+    return sample(name, 1, "4", "C", scores={"grader": {"value": value}})
+
+
+@pytest.mark.parametrize(
+    ("logged", "value"),
+    [("yes", 1), ("True", 1), ("NO", 0), ("false", 0), ("0.7", 0.7), ("1e-1", 0.1), (True, 1), ("P", 0.5), ("N", 0)],
+)
+def test_a_verdict_in_words_reads_as_inspect_reads_it(tmp_path, logged, value):
+    (record,) = read_inspect(write(tmp_path, LOG | {"samples": [graded("a", logged)]})).rollouts
+    assert record.score.value == value
+
+
+@pytest.mark.parametrize(
+    ("logged", "said"),
+    [
+        (math.nan, "grader is nan, not a number"),
+        (math.inf, "grader is inf"),
+        ("nan", "'nan'"),
+        ("maybe", "'maybe'"),
+        (None, "None"),
+        ([1, 0], "a list of 2"),
+    ],
+)
+def test_a_score_that_is_no_number_is_missing_and_the_others_stay(tmp_path, logged, said):
+    log = read_inspect(write(tmp_path, LOG | {"samples": [graded("a", "C"), graded("b", logged)]}))
+    summary = write_foreign(log, tmp_path / "card", Split.DEV)
+    assert (summary.value, summary.n_missing) == (1.0, 1)
+    broken = log.rollouts[1].score
+    assert broken.value is None and broken.fault is Fault.JUDGE and said in broken.reason
+
+
+def test_a_scorer_of_several_measures_is_imported_by_key(tmp_path):
+    values = [{"exact": "C", "f1": 0.5}, {"exact": "I", "f1": math.nan}, math.nan]
+    path = write(tmp_path, LOG | {"samples": [graded(name, value) for name, value in zip("abc", values, strict=True)]})
+    with pytest.raises(ConfigError, match=r"several measures.*--metric: grader/exact, grader/f1"):
+        read_inspect(path)
+    with pytest.raises(ConfigError, match="did you mean 'grader/f1'"):
+        read_inspect(path, "grader/f2")
+    exact = [record.score for record in read_inspect(path, "grader/exact").rollouts]
+    assert [score.value for score in exact] == [1, 0, None]
+    assert [dict(score.views) for score in exact] == [{"grader/f1": 0.5}, {"grader/f1": None}, {"grader": None}]
+    assert exact[2].reason == "grader is nan without grader/exact"
+    assert [record.score.value for record in read_inspect(path, "grader/f1").rollouts] == [0.5, None, None]
+
+
+def test_a_scorer_with_one_key_needs_no_choice(tmp_path):
+    path = write(tmp_path, LOG | {"samples": [graded("a", {"exact": True})]})
+    assert [read_inspect(path, name).rollouts[0].score.value for name in (None, "grader", "grader/exact")] == [1] * 3
+
+
+def test_a_log_that_nobody_scored_is_read_with_all_scores_missing(tmp_path):
+    stated = {"scores": [{"name": "includes", "scorer": "includes", "metrics": {}}]}
+    log = read_inspect(write(tmp_path, LOG | {"results": stated, "samples": [sample("a", 1, "4", "C", scores={})]}))
+    summary = write_foreign(log, tmp_path / "card", Split.DEV)
+    assert (log.scorer, summary.value, summary.n_missing) == ("includes", None, 1)
+
+
+def test_the_one_score_of_an_old_log_is_read(tmp_path):
+    old = sample("a", 1, "4", "C", score={"value": "C"})
+    del old["scores"]
+    assert read_inspect(write(tmp_path, LOG | {"samples": [old]})).rollouts[0].score.value == 1

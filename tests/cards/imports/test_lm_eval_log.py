@@ -107,3 +107,40 @@ def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, said):
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
         read_lm_eval(path)
+
+
+def test_line_separators_inside_an_answer_do_not_end_its_line(tmp_path):
+    text = "a\u2028b\u0085c\u2029d\x0be\x0cf\x1cg"
+    path = write(tmp_path, [row(0, text, 1.0), row(1, "5", 0.0)])
+    rows = [json.dumps(row(0, text, 1.0), ensure_ascii=False), json.dumps(row(1, "5", 0.0))]
+    path.write_text("\r\n".join(rows) + "\r\n\r\n", encoding="utf-8", newline="")
+    assert [record.rollout.turns[0].action for record in read_lm_eval(path).rollouts] == [text, "5"]
+
+
+def test_a_score_that_is_nan_is_missing_and_the_others_stay(tmp_path):
+    rows = [row(0, "4", float("nan"), acc=float("inf"), metrics=["exact_match", "acc"]), row(1, "4", 1.0)]
+    log = read_lm_eval(write(tmp_path, rows))
+    summary = write_foreign(log, tmp_path / "card", Split.DEV)
+    assert (summary.value, summary.n_missing) == (1.0, 1)
+    score = log.rollouts[0].score
+    assert score.fault is Fault.JUDGE and score.reason == "exact_match is nan, not a number from 0 to 1"
+    assert score.views == {"acc@strict-match": None}
+
+
+CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "2+2?"}]}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "prompt"),
+    [
+        ([json.dumps(CHAT)], [("system", "be brief"), ("user", "2+2?")]),
+        (json.dumps(CHAT), [("system", "be brief"), ("user", "2+2?")]),
+        (CHAT, [("system", "be brief"), ("user", "2+2?")]),
+        ("[INST] 2+2? [/INST]", [("user", "[INST] 2+2? [/INST]")]),
+        ('["role"]', [("user", '["role"]')]),
+        (["2+2 ="], [("user", "2+2 =")]),
+    ],
+)
+def test_a_chat_prompt_is_read_as_its_messages(tmp_path, asked, prompt):
+    log = read_lm_eval(write(tmp_path, [row(0, "4", 1.0, arguments={"gen_args_0": {"arg_0": asked, "arg_1": {}}})]))
+    assert [(message.role, message.content) for message in log.rollouts[0].rollout.prompt] == prompt

@@ -22,6 +22,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.files import read_beneath
 from agent2.arena.systems.spec import TranscriptFormat, TranscriptSpec
 from agent2.errors import Agent2Error
+from agent2.files import numbered_lines
 from agent2.records import JsonValue
 
 MAX_COMMANDS = 10_000
@@ -100,7 +101,7 @@ def _documents(data: bytes) -> Iterator[JsonValue]:
     elif whole is not None:
         yield whole
     else:
-        yield from (value for line in data.splitlines() if (value := _decoded(line)) is not None)
+        yield from (value for _, line in numbered_lines(data) if (value := _decoded(line)) is not None)
 
 
 def _decoded(data: bytes) -> JsonValue:

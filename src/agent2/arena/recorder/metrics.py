@@ -16,6 +16,7 @@ import msgspec
 from agent2.arena.eventlog import write_events
 from agent2.arena.evidence import MetricPoint
 from agent2.arena.recorder.files import FoundFile, walk_files
+from agent2.files import numbered_lines
 from agent2.records import JsonValue
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -66,7 +67,7 @@ def _rows(found: FoundFile) -> Iterator[dict[str, JsonValue]]:
         if isinstance(history, list):
             yield from (row for row in history if isinstance(row, dict))
     elif name.endswith(".jsonl"):
-        yield from (row for line in found.data.splitlines() if isinstance(row := _decode(line), dict))
+        yield from (row for _, line in numbered_lines(found.data) if isinstance(row := _decode(line), dict))
 
 
 def _decode(data: bytes) -> JsonValue:

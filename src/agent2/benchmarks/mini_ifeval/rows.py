@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agent2.errors import ConfigError
+from agent2.files import numbered_lines
 from agent2.records import Item, JsonValue, Split
 from agent2.scorers.constraints.instructions import read_instructions
 
@@ -22,10 +23,10 @@ class _Row(msgspec.Struct, frozen=True):
 def read_ifeval_rows(path: Path, split: Split = Split.DEV) -> list[Item]:
     """The items of a file, in its order. Raises ConfigError, naming the line, for one that cannot be used."""
     try:
-        lines = path.read_bytes().splitlines()
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); give IFEval's input_data.jsonl") from error
-    return [_item(line, f"{path}:{number}", split) for number, line in enumerate(lines, start=1) if line.strip()]
+    return [_item(line, f"{path}:{number}", split) for number, line in numbered_lines(data)]
 
 
 def _item(line: bytes, where: str, split: Split) -> Item:

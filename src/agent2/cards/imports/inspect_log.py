@@ -1,18 +1,21 @@
 """Reads a log of inspect-ai: its JSON form directly, its `.eval` form through inspect-ai itself (extra `inspect`).
 
-An epoch is an attempt; a sample that ended with an error is a failed rollout with a missing score; verdicts read as
-inspect-ai reads them (C 1, P 0.5, I and N 0). The first scorer becomes the score unless another is named; the
-others become views. Does NOT keep images, tool definitions or events.
+An epoch is an attempt; a sample that ended with an error is a failed rollout with a missing score. Verdicts are read as
+inspect-ai's `value_to_float` reads them (C, yes, true 1; P 0.5; I, N, no, false 0; "0.7" 0.7), but what it turns into 0
+with a warning, and NaN, is a missing score with its reason. A scorer that gives several measures counts as one scorer
+each, named `scorer/key`. The first scorer becomes the score unless another is named; the others become views.
+Does NOT keep images, tool definitions or events.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent2.cards.imports.writing import ForeignLog, unit_score
-from agent2.errors import ConfigError, Fault, unknown_name
+from agent2.cards.imports.writing import ForeignLog, finite_or_none, unit_score
+from agent2.errors import ConfigError, Fault, shown, unknown_name
 from agent2.installation import extra_words
 from agent2.records import (
     Message,
@@ -26,24 +29,25 @@ from agent2.records import (
 )
 
 LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
+WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+UNSCORED = "unscored"
+"""Scorer of a log that names none."""
 _STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
 
 
 def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
-    """The evaluation in a log file. metric: name of the scorer that counts; None: the first.
+    """The evaluation in a log file. metric: the scorer that counts, or `scorer/key` of several; None: the first.
 
-    Raises ConfigError if the file is no such log, is incomplete, or for an unknown metric.
+    A log whose samples nobody scored is read: all its scores are missing. Raises ConfigError if the file is no such
+    log, is incomplete, for an unknown metric, and for a scorer of several measures if none of them is chosen.
     """
     log = _load(path)
     try:
         spec, samples = log["eval"], log.get("samples") or []
         version = spec.get("packages", {}).get("inspect_ai", "of unknown version")
-        names = _scorers(samples)
-        chosen = metric or (names[0] if names else None)
-        if chosen is None:
-            raise ConfigError(f"{path}: no sample has a score; the run ended as {log.get('status')!r}")
-        if chosen not in names:
-            raise unknown_name("metric", chosen, names, f"{path}: --metric")
+        if not samples:
+            raise ConfigError(f"{path}: holds no samples; the run ended as {log.get('status')!r}")
+        chosen = _chosen(samples, log, metric, str(path))
         return ForeignLog(
             harness=f"inspect-ai {version}",
             task=f"{spec['task']}-v{spec.get('task_version', 0)}",
@@ -52,7 +56,7 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
             questions=sorted({(str(s["id"]), json.dumps([s["input"], s["target"]], sort_keys=True)) for s in samples}),
             rollouts=[_record(sample, chosen, f"{path}: sample {sample['id']!r}") for sample in samples],
             settings=spec.get("model_generate_config", {}),
-            attempts=max((int(sample["epoch"]) for sample in samples), default=1),
+            attempts=max(int(sample["epoch"]) for sample in samples),
             lock={
                 "status": log.get("status"),
                 "created": spec.get("created"),
@@ -90,9 +94,44 @@ def _through_inspect(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _scorers(samples: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of scorers, in the order in which samples first show them."""
-    return list(dict.fromkeys(name for sample in samples for name in (sample.get("scores") or {})))
+def _chosen(samples: Sequence[Mapping[str, Any]], log: Mapping[str, Any], metric: str | None, where: str) -> str:
+    """Name of the measure that becomes the score."""
+    scorers = {name: list[str]() for sample in samples for name in _scores(sample)}
+    for sample in samples:
+        for name, one in _scores(sample).items():
+            if isinstance(one.get("value"), dict):
+                scorers[name] += [f"{name}/{key}" for key in one["value"] if f"{name}/{key}" not in scorers[name]]
+    stated = [one.get("name") for one in (log.get("results") or {}).get("scores") or []]
+    first = next(iter(scorers), None) or next(iter(stated), None) or UNSCORED
+    names = [measure for name, measures in scorers.items() for measure in measures or [name]] or [first]
+    asked = metric or first
+    measures = scorers.get(asked) or [asked]
+    if len(measures) > 1:
+        raise ConfigError(
+            f"{where}: scorer {asked!r} gives several measures; choose one with --metric: {', '.join(measures)}"
+        )
+    if measures[0] not in names:
+        raise unknown_name("metric", asked, names, f"{where}: --metric")
+    return measures[0]
+
+
+def _scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Scores of a sample by scorer; logs before inspect-ai 0.3.6 have one without a name."""
+    scores = sample.get("scores")
+    if scores is None and isinstance(sample.get("score"), dict):
+        return {"score": sample["score"]}
+    return scores or {}
+
+
+def _measures(sample: Mapping[str, Any]) -> dict[str, object]:
+    """What scorers said of a sample, as logged; a mapping is one measure for each key."""
+    said: dict[str, object] = {}
+    for name, one in _scores(sample).items():
+        value = one.get("value")
+        said.update(
+            {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        )
+    return said
 
 
 def _record(sample: Mapping[str, Any], metric: str, where: str) -> ScoredRollout:
@@ -137,16 +176,20 @@ def _stop_of(sample: Mapping[str, Any]) -> StopReason:
 
 
 def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
-    scores = sample.get("scores") or {}
-    views = {name: _number(one.get("value")) for name, one in scores.items() if name != metric}
+    said = _measures(sample)
+    views = {name: _number(value) for name, value in said.items() if name != metric}
     if sample.get("error"):
         reason = _first_line(sample["error"].get("message", "")) or "the sample ended with an error"
         return Score(None, reason, Fault.INFRASTRUCTURE, views)
-    value = _number(scores[metric].get("value")) if metric in scores else None
+    if metric not in said:
+        whole = next((name for name in said if metric.startswith(f"{name}/")), None)
+        reason = f"{whole} is {_shown(said[whole])} without {metric}" if whole else f"the log has no score of {metric}"
+        return Score(None, reason, Fault.JUDGE, views)
+    value = _number(said[metric])
     if value is None:
-        return Score(None, f"scorer {metric} gave no number", Fault.JUDGE, views)
-    explanation = _first_line(scores[metric].get("explanation") or "")
-    answer = scores[metric].get("answer")
+        return Score(None, f"{metric} is {_shown(said[metric])}, not a number", Fault.JUDGE, views)
+    one = next(one for name, one in _scores(sample).items() if metric == name or metric.startswith(f"{name}/"))
+    explanation, answer = _first_line(one.get("explanation") or ""), one.get("answer")
     extracted = answer if isinstance(answer, str) else None
     return Score(
         unit_score(value, metric, where), explanation or f"{metric} as logged", None, views, extracted=extracted
@@ -154,10 +197,23 @@ def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
 
 
 def _number(value: object) -> float | None:
-    """A verdict as a number; None for one that is a text, a list or a mapping."""
+    """A verdict as a number, by the words of inspect-ai's `value_to_float`; None where that finds none, and for NaN."""
     if isinstance(value, str):
-        return LETTERS.get(value)
-    return float(value) if isinstance(value, int | float) else None
+        word = LETTERS.get(value, WORDS.get(value.lower()))
+        if word is not None:
+            return word
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite_or_none(value) if isinstance(value, int | float) else None
+
+
+def _shown(value: object) -> str:
+    """A verdict that is no number, for a reason."""
+    if isinstance(value, list | dict):
+        return f"a {'list' if isinstance(value, list) else 'mapping'} of {len(value)}"
+    return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
 def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:

@@ -5,14 +5,17 @@ One line is one item under one filter: the chosen filter gives the score, other 
 missing score that says so. Does NOT know tokens or seconds: lm-eval does not log them.
 """
 
+import contextlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent2.cards.imports.writing import ForeignLog, unit_score
+from agent2.cards.imports.writing import ForeignLog, finite_or_none, unit_score
 from agent2.errors import ConfigError, Fault, unknown_name
+from agent2.files import numbered_lines
 from agent2.records import Message, Rollout, RolloutStatus, Score, ScoredRollout, StopReason, Turn, Usage
 
 _NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")
@@ -62,13 +65,11 @@ def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, line in numbered_lines(text):
         try:
             row = json.loads(line)
         except ValueError as error:
@@ -116,7 +117,7 @@ def _records(
 ) -> list[ScoredRollout]:
     row = next((one for one in group if str(one.get("filter", "none")) == filter_name), group[0])
     views = {
-        f"{name}@{one.get('filter', 'none')}": float(one[name])
+        f"{name}@{one.get('filter', 'none')}": finite_or_none(one[name])
         for one in group
         for name in one.get("metrics", [])
         if isinstance(one.get(name), int | float) and (name, str(one.get("filter", "none"))) != (metric, filter_name)
@@ -147,12 +148,36 @@ def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> R
         attempt=attempt,
         seed=0,
         status=RolloutStatus.COMPLETED,
-        prompt=[Message("user", str(_first_request(row).get("arg_0", "")))],
+        prompt=_prompt(_first_request(row).get("arg_0", "")),
         turns=[Turn(text, None, StopReason.END, 0, 0)],
         answer=answer,
         state={"target": row.get("target")},
         usage=Usage(),
     )
+
+
+def _prompt(asked: Any) -> list[Message]:
+    """The messages of a chat, which lm-eval logs as JSON in a string in a list; another prompt as one user message."""
+    asked = asked[0] if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], str) else asked
+    chat = asked
+    if isinstance(asked, str) and asked.startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):  # a prompt may begin with a bracket
+            chat = json.loads(asked)
+    if isinstance(chat, list) and chat and all(_is_message(one) for one in chat):
+        return [Message(one["role"], _words(one["content"])) for one in chat]
+    return [Message("user", asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False))]
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str | list)
+
+
+def _words(content: str | list[Any]) -> str:
+    """The text of a message; parts that are no text by their kind only."""
+    if isinstance(content, str):
+        return content
+    parts = (part if isinstance(part, dict) else {"text": str(part)} for part in content)
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
 
 
 def _score(
@@ -161,4 +186,6 @@ def _score(
     value = row.get(metric)
     if not isinstance(value, int | float) or str(row.get("filter", "none")) != filter_name:
         return Score(None, f"the log has no {metric} under filter {filter_name}", Fault.JUDGE, views)
+    if not math.isfinite(value):
+        return Score(None, f"{metric} is {value}, not a number from 0 to 1", Fault.JUDGE, views)
     return Score(unit_score(float(value), metric, where), f"{metric} as logged, filter {filter_name}", None, views)

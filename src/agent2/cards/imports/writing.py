@@ -4,6 +4,7 @@ Promises: nothing is made up. What the foreign log does not state and our header
 under `assumed`; a sample without a verdict is a missing score with the reason that the log gives.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,9 +57,14 @@ def write_foreign(log: ForeignLog, out: Path, split: Split) -> CardSummary:
         return writer.close()
 
 
+def finite_or_none(value: float) -> float | None:
+    """The value as it was logged; None (missing) for NaN and infinities, which say that nothing could be computed."""
+    return float(value) if math.isfinite(value) else None
+
+
 def unit_score(value: float, metric: str, where: str) -> float:
     """The value, if it is a score. Raises ConfigError for one outside 0 to 1."""
-    if not 0.0 <= value <= 1.0:  # NaN included
+    if not 0.0 <= value <= 1.0:
         raise ConfigError(
             f"{where}: metric {metric!r} is {value:g}, scores lie between 0 and 1; choose another --metric"
         )
