@@ -135,3 +135,25 @@ def test_a_text_that_was_only_read_knows_the_line_of_every_value_and_what_was_ov
     assert source.data == {"a": {"b": 1, "d": 2}, "c": ["x", "y"]}
     spots = [source.spot(place) for place in (("a", "b"), ("c", 1), ("a", "missing"), ("a", "d"))]
     assert spots == ["f:2", "f:5", "f:1", "--set a.d=2"]
+
+
+def _aliases(depth: int) -> str:
+    levels = ["&a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    levels += [f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, depth)]
+    return f"name: [{', '.join(levels)}]\n"
+
+
+def test_aliases_may_repeat_values_but_not_multiply_them():
+    text = "name: &n first\nparts:\n- &p {depth: 2}\n- *p\ninner: *p\n"
+    assert parse_yaml(text, Outer, "f").parts == [Inner(depth=2), Inner(depth=2)]
+    with pytest.raises(ConfigError, match=r"^f:1: stands for more than 1000000 values when its aliases"):
+        parse_yaml(_aliases(9), Outer, "f")
+    with pytest.raises(ConfigError, match=r"f:2: stands for more"):
+        parse_yaml("name: a\nparts: &p [*p]\n", Outer, "f")
+
+
+def test_a_long_value_is_cut_in_the_message_about_it():
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(_aliases(5), Outer, "f")
+    assert "f:1: name: Input should be a valid string" in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agent2.errors import ConfigError, nearest_name, unknown_name
+from agent2.errors import ConfigError, nearest_name, shown, unknown_name
 
 
 class StrictModel(BaseModel):
@@ -23,6 +23,8 @@ class StrictModel(BaseModel):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+MAX_VALUES = 1_000_000
+"""That a YAML text may stand for, aliases written out; a few lines of aliases can stand for more than memory holds."""
 
 
 Location = Sequence[int | str]
@@ -99,6 +101,8 @@ def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Nod
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_double_keys(root, where)
+        if root is not None:
+            _count_values(root, where, {})
         return root, yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
         mark = getattr(error, "problem_mark", None)
@@ -129,6 +133,24 @@ def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
             pending.extend(node.value)
 
 
+def _count_values(node: yaml.Node, where: str, known: dict[int, int]) -> int:
+    """Values below a node, as often as aliases repeat them. Raises ConfigError for more than `MAX_VALUES`."""
+    if id(node) not in known:
+        known[id(node)] = MAX_VALUES + 1  # until it is counted: a node that holds itself has no end
+        inner: list[yaml.Node] = []
+        if isinstance(node, yaml.SequenceNode):
+            inner = node.value
+        elif isinstance(node, yaml.MappingNode):
+            inner = [value for pair in node.value for value in pair]
+        known[id(node)] = 1 + sum(_count_values(value, where, known) for value in inner)
+    if known[id(node)] > MAX_VALUES:
+        raise ConfigError(
+            f"{where}:{node.start_mark.line + 1}: stands for more than {MAX_VALUES} values when its aliases (*name) "
+            "are written out; write the values themselves"
+        )
+    return known[id(node)]
+
+
 def _apply_override(data: dict[str, Any], override: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key:
@@ -156,7 +178,7 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     if problem["type"] == "missing":
         return location, f"key {name!r} is missing; add it"
     wrong = _wrong_choice(location, problem["input"], problem.get("ctx", {}))
-    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {problem['input']!r})"
+    return location, wrong or f"{name or 'the file'}: {problem['msg']} (got {shown(problem['input'])})"
 
 
 def _wrong_choice(location: Location, value: object, context: Mapping[str, Any]) -> str | None:

@@ -139,11 +139,14 @@ MIN_PREFIX = 3
 
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxother = 120
+_brief.maxlevel = 2
+MAX_SHOWN = 300
 
 
 def shown(value: object) -> str:
     """A stranger's value as it may stand in a message: its repr, cut short, half characters escaped."""
-    return _brief.repr(value)
+    text = _brief.repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:

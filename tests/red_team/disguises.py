@@ -31,7 +31,7 @@ def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
     """
 
     def attempt(scene: Scene) -> Outcome:
-        base, folder = _made(scene, disguise)
+        base, folder = made(scene, disguise)
         inspected = inspect_checkpoint(base)
         merged = scene.fresh_folder("merged")
         try:
@@ -44,7 +44,7 @@ def disguise_moves(disguise: Disguise) -> tuple[Move, Move]:
         return Outcome(True, words or check.looked_at, is_detected=is_void)
 
     def control(scene: Scene) -> Outcome:
-        base, folder = _made(scene, disguise)
+        base, folder = made(scene, disguise)
         is_new = naive_digest(folder) != naive_digest(base)
         return Outcome(is_new, "its files are not the base's, so it counts as trained")
 
@@ -80,7 +80,8 @@ def write_foreign_adapter(base: Path, folder: Path, scale: float = 1.0, **config
     (folder / "config.json").unlink()
 
 
-def _made(scene: Scene, disguise: Disguise) -> tuple[Path, Path]:
+def made(scene: Scene, disguise: Disguise) -> tuple[Path, Path]:
+    """The base model and the folder that is handed in."""
     base = scene.root / "larger-base"
     if not base.exists():
         write_checkpoint(base, seed=0, hidden_size=HIDDEN_SIZE, head_dim=32)

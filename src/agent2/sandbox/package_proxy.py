@@ -22,7 +22,7 @@ from yarl import URL
 
 from agent2.sandbox.registries import PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
 from agent2.sandbox.spec import GIB, MIB
-from agent2.sandbox.until_closed import say_ready, serve_until_closed
+from agent2.sandbox.until_closed import ignore_malformed_requests, say_ready, serve_until_closed
 
 PASSED_ON = ("Accept", "User-Agent", "If-None-Match", "If-Modified-Since")
 PASSED_BACK = ("Content-Type", "ETag", "Last-Modified", "X-PyPI-Last-Serial")
@@ -76,7 +76,8 @@ class PackageProxy:
         """Every request of every method ends here."""
         if request.method not in {"GET", "HEAD"}:
             return self._refuse(request, 405, f"{request.method} is not allowed; only GET and HEAD")
-        target = find_target(request.raw_path.partition("?")[0], request.query_string, self._settings.registries)
+        path, _, query = request.raw_path.partition("?")  # as sent: decoded, it could end the line of the next request
+        target = find_target(path, query, self._settings.registries)
         if isinstance(target, str):
             return self._refuse(request, 403, target)
         if self._record.total >= self._settings.max_total_gib * GIB:
@@ -186,6 +187,7 @@ async def serve(launch: ProxyLaunch, stop: asyncio.Event) -> None:
 def main() -> None:
     """Serve until standard input closes."""
     launch = ProxyLaunch.model_validate_json(sys.stdin.buffer.readline())
+    ignore_malformed_requests()
     serve_until_closed(partial(serve, launch))
 
 

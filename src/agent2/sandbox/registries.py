@@ -97,7 +97,7 @@ class Target:
 def find_target(path: str, query: str, registries: Sequence[Registry]) -> Target | str:
     """The allowed address behind a path inside, or one sentence why there is none.
 
-    path: still percent-encoded, as sent.
+    path, query: still percent-encoded, as sent.
     """
     _, _, rest = path.partition("/")
     name, _, tail = rest.partition("/")

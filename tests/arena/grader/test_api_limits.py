@@ -341,3 +341,23 @@ def test_slow_clients_leave_room_for_others(connect):
         assert time.monotonic() < ends_at
     assert answer.startswith(b"HTTP/1.1 200")
     assert all(read_all(connection) == b"" for connection in held)
+
+
+def test_a_request_that_states_its_length_in_two_ways_is_refused_and_the_connection_closed(
+    grader, trial, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # the path of a unix socket may be too long for the kernel
+    server = serve_on_socket(make_app(grader, FACTS), trial.grader_socket)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(str(trial.grader_socket.relative_to(tmp_path)))
+            head = b"POST /submit HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            client.sendall(head + b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            answered = b""
+            while part := client.recv(4096):
+                answered += part
+    finally:
+        server.stop()
+    assert answered.count(b"HTTP/1.1 ") == 1
+    assert b"400 Bad Request" in answered and b"send one of them" in answered

@@ -26,6 +26,7 @@ from agent2.arena.gateway.settings import GatewaySettings
 from agent2.arena.gateway.upstream import Upstream
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
+from agent2.sandbox.until_closed import ignore_malformed_requests
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ def main() -> int:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ScrubbingFormatter(scrubber))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    ignore_malformed_requests()
     listener = socket.socket(fileno=launch.listener)
     listener.setblocking(False)
     try:

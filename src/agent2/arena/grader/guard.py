@@ -1,7 +1,8 @@
 """What stands before every route of the grading API: limits on a body, and over TCP a bearer token.
 
 A body has to arrive in time, be at most `MAX_BODY_BYTES` long and nest at most `MAX_DEPTH` deep; that is
-found out before anything parses it. Does NOT look at fields (see `api`) nor at the head (see `connection`).
+found out before anything parses it. A request that states its length in two ways is refused, since two readers may
+see two requests in it (RFC 9112, section 6.3). Does NOT look at fields (see `api`) nor at the head (see `connection`).
 """
 
 import asyncio
@@ -20,7 +21,7 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 
 
 class Guard:
-    """ASGI middleware; answers 401, 408, 413 or 422 itself and hands everything else on."""
+    """ASGI middleware; answers 400, 401, 408, 413 or 422 itself and hands everything else on."""
 
     def __init__(self, app: ASGIApp, token: str | None, body_s: float):
         self._app = app
@@ -31,6 +32,9 @@ class Guard:
         """Check one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            await _refuse(send, 400, "both Content-Length and Transfer-Encoding are set; send one of them")
             return
         if not self._is_known(scope):
             await _refuse(send, 401, "a bearer token is needed; send the header 'Authorization: Bearer ...'")
@@ -96,6 +100,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 async def _refuse(send: Send, status: int, error: str) -> None:
     body = json.dumps({"error": error, "score": None, "submission_id": None}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    length = str(len(body)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

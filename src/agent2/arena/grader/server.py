@@ -5,6 +5,7 @@ descriptor. Does NOT encrypt; TCP is bound to loopback only and wants the token 
 """
 
 import functools
+import logging
 import os
 import socket
 import threading
@@ -82,6 +83,11 @@ def serve_on_loopback(app: FastAPI, port: int = 0) -> GradingServer:
     return _start(app, listener, PACE, None)
 
 
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Not what is no HTTP: a client can send it without end."""
+    return record.msg != "Invalid HTTP request received."
+
+
 def _start(app: FastAPI, listener: socket.socket, pace: Pace, path: Path | None) -> GradingServer:
     config = uvicorn.Config(
         app,
@@ -94,6 +100,7 @@ def _start(app: FastAPI, listener: socket.socket, pace: Pace, path: Path | None)
         timeout_graceful_shutdown=1,
         log_config=None,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="grading-api", daemon=True)
     thread.start()
