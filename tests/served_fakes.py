@@ -27,6 +27,8 @@ class Reply:
     cut_after: int | None = None
     """So many bytes of the body are sent, then the connection is closed."""
     delay_s: float = 0.0
+    piece_s: float = 0.0
+    """Above 0: the body is sent in pieces of ten bytes, so long apart."""
 
 
 def chat(text: Any, finish: str = "stop", **more: Any) -> Reply:
@@ -87,6 +89,12 @@ def endpoint(reply: Callable[[dict[str, Any], int], Reply]) -> Iterator[Served]:
                 self.send_header(name, value)
             self.send_header("content-length", str(len(answer.body)))
             self.end_headers()
+            for start in range(0, len(answer.body), 10) if answer.piece_s else ():
+                self.wfile.write(answer.body[start : start + 10])
+                self.wfile.flush()
+                threading.Event().wait(answer.piece_s)
+            if answer.piece_s:
+                return
             self.wfile.write(answer.body if answer.cut_after is None else answer.body[: answer.cut_after])
             self.close_connection = answer.cut_after is not None
 

@@ -40,6 +40,8 @@ class YamlText:
     data: dict[str, Any]
     root: yaml.Node | None
     overrides: Sequence[str] = ()
+    flag: str = "--set"
+    """Where the overrides were given."""
 
     def spot(self, location: Location) -> str:
         """`file:line` of the deepest part of a location that is there, or the override that set it."""
@@ -47,7 +49,7 @@ class YamlText:
         for override in self.overrides:
             key = override.partition("=")[0]
             if name == key or name.startswith(f"{key}."):
-                return f"--set {override}"
+                return f"{self.flag} {override}"
         line = _line_of(self.root, location)
         return f"{self.where}:{line}" if line else self.where
 
@@ -61,9 +63,11 @@ def load_yaml(path: Path, model: type[ModelT], overrides: Sequence[str] = ()) ->
     return _validated(read_yaml(path, overrides), model)
 
 
-def parse_yaml(text: str, model: type[ModelT], where: str, overrides: Sequence[str] = ()) -> ModelT:
-    """Like `load_yaml` for text that is in memory already; `where` names it in errors."""
-    return _validated(read_yaml_text(text, where, overrides), model)
+def parse_yaml(
+    text: str, model: type[ModelT], where: str, overrides: Sequence[str] = (), flag: str = "--set"
+) -> ModelT:
+    """Like `load_yaml` for text that is in memory already; `where` names it in errors, `flag` its overrides."""
+    return _validated(read_yaml_text(text, where, overrides, flag), model)
 
 
 def read_yaml(path: Path, overrides: Sequence[str] = ()) -> YamlText:
@@ -77,15 +81,15 @@ def read_yaml(path: Path, overrides: Sequence[str] = ()) -> YamlText:
     return read_yaml_text(text, str(path), overrides)
 
 
-def read_yaml_text(text: str, where: str, overrides: Sequence[str] = ()) -> YamlText:
+def read_yaml_text(text: str, where: str, overrides: Sequence[str] = (), flag: str = "--set") -> YamlText:
     """Like `read_yaml` for text that is in memory already."""
     root, data = _read(text, where)
     data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{where}: holds a {type(data).__name__}, a mapping of keys is needed")
     for override in overrides:
-        _apply_override(data, override)
-    return YamlText(where, data, root, tuple(overrides))
+        _apply_override(data, override, flag)
+    return YamlText(where, data, root, tuple(overrides), flag)
 
 
 def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
@@ -151,16 +155,16 @@ def _count_values(node: yaml.Node, where: str, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _apply_override(data: dict[str, Any], override: str) -> None:
+def _apply_override(data: dict[str, Any], override: str, flag: str) -> None:
     key, separator, value = override.partition("=")
     if not separator or not key:
-        raise ConfigError(f"--set {override!r}: write it as a.b=value")
+        raise ConfigError(f"{flag} {override!r}: write it as a.b=value")
     *parents, last = key.split(".")
     for parent in parents:
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
-            raise ConfigError(f"--set {override!r}: {parent!r} is no mapping; name a key inside one")
-    data[last] = _read(value, f"--set {override!r}", is_override=True)[1]
+            raise ConfigError(f"{flag} {override!r}: {parent!r} is no mapping; name a key inside one")
+    data[last] = _read(value, f"{flag} {override!r}", is_override=True)[1]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:

@@ -102,6 +102,12 @@ class SamplerFailed(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
+class EndpointFailed(Agent2Error):
+    """A served model cannot be reached or has stopped answering; the evaluation ends and can be resumed."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
 class NotEnoughData(Agent2Error):
     """A statistic was asked of fewer observations than its definition needs."""
 

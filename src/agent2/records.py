@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -126,6 +126,19 @@ class Sampler(Protocol):
 
     def close(self) -> None:
         """Release what is held; may be called twice."""
+
+
+@runtime_checkable
+class ToolSampler(Protocol):
+    """A sampler that can offer an episode's tools beside the prompt and returns a call as the text that worlds read."""
+
+    takes_tools: bool
+    """Whether it was asked to."""
+
+    def submit(
+        self, request_id: int, prompt: Prompt, settings: SamplingSettings, tools: Sequence[Mapping[str, JsonValue]] = ()
+    ) -> None:
+        """Queue one request. tools: as chat-completion servers take them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from agent2.arena.base_models import ensure_base_model
-from agent2.cards.reader import read_header
+from agent2.cards.reader import read_header, read_totals
 from agent2.cli import main
 from agent2.installation import access_log
 from agent2.models.sources import PLAIN_DIGEST
+from served_fakes import chat, endpoint, error
 
 PLAYERS = """
 import os, time
@@ -251,3 +253,57 @@ def test_a_model_without_a_chat_template_is_refused_at_the_start_and_played_plai
     agent2("eval", SUITE, "--checkpoint", sides[3], "--baseline", sides[3], *SMALL, "--out", "chat")
     other = read_header(workplace / "chat" / "cards" / "checkpoint" / "mini_math-dev")
     assert other.protocol.digest != header.protocol.digest  # scores of the two formats are not compared
+
+
+def served(reply):
+    """Both sides behind one endpoint; the checkpoint's name decides."""
+    return endpoint(lambda body, number: reply(body, number))
+
+
+def sides(url):
+    return ("--checkpoint", f"{url}#new", "--baseline", f"{url}#old")
+
+
+def test_an_endpoint_that_cannot_be_reached_is_exit_code_4(agent2):
+    with served(lambda body, number: chat("A")) as gone:
+        url = gone.url
+    code, _, err = agent2("eval", SUITE, *sides(url), *SMALL)
+    assert code == 4 and "no connection: ConnectError" in err and "check that the server runs" in err
+
+
+def test_an_endpoint_that_refuses_the_key_is_bad_input(agent2):
+    with served(lambda body, number: error(401, "no such key")) as refusing:
+        code, _, err = agent2("eval", SUITE, *sides(refusing.url), *SMALL)
+    assert code == 2 and "no such key" in err
+
+
+def test_an_endpoint_that_hangs_in_the_middle_ends_with_4_and_the_same_command_resumes(agent2, workplace):
+    hangs = True
+
+    def reply(body, number):
+        return replace(chat("A"), delay_s=300.0 if hangs and number >= 20 else 0.0)
+
+    with served(reply) as serving:
+        command = ("eval", SUITE, *sides(serving.url), *SMALL, "--endpoint", "timeout_s=3", "--out", "e")
+        code, _, err = agent2(*command)
+        assert code == 4 and "requests in a row got no answer" in err and "run the same command again" in err
+        asked = len(serving.bodies)
+        assert asked <= 20 + 4 * 16  # not a try for each of 600 items
+        hangs = False
+        code, out, _ = agent2(*command)
+    assert code in (0, 1) and "release decision" in out
+    assert json.loads((workplace / "e" / "report.json").read_text())["release_decision"]
+
+
+def test_options_that_change_what_a_model_sees_are_on_the_card_and_in_the_report(agent2, workplace):
+    thinking = ("--endpoint", "extra_body.chat_template_kwargs.enable_thinking=false", "--endpoint", "concurrency=4")
+    with served(lambda body, number: chat(None)) as serving:
+        code, _, err = agent2("eval", SUITE, *sides(serving.url), *SMALL, *thinking, "--out", "e")
+    assert code == 1, err
+    assert all(body["chat_template_kwargs"] == {"enable_thinking": False} for body in serving.bodies)
+    assert serving.most_at_once <= 4
+    (card,) = (workplace / "e").glob("cards/checkpoint/mini_math*")
+    header = read_header(card)
+    assert header.protocol.chat_template_digest.startswith("by the server, asked with ")
+    assert read_totals(card).n_missing == 0  # an answer without text is an empty answer
+    assert "enable_thinking" in (workplace / "e" / "report.html").read_text()

@@ -54,8 +54,13 @@ def test_usage_that_is_none_is_no_fault(usage):
     assert read(answer("4", usage=usage)) == Completion("4")
 
 
-def test_an_empty_answer_is_an_answer():
-    assert read(answer("")) == Completion("")
+@pytest.mark.parametrize("text", ["", None])
+def test_an_empty_answer_is_an_answer(text):
+    assert read(answer(text)) == Completion("")
+
+
+def test_the_words_of_a_refusal_are_the_answer():
+    assert read(answer(choice={"message": {"content": None, "refusal": "I won't."}})) == Completion("I won't.")
 
 
 def test_a_budget_used_up_by_hidden_reasoning_is_an_empty_answer_cut_by_length():
@@ -75,7 +80,6 @@ def test_a_budget_used_up_by_hidden_reasoning_is_an_empty_answer_cut_by_length()
         b'{"choices": "no"}',
         b"[" * 100_000,
         b"\xff\xfe",
-        answer(None),
         answer(7),
         answer("4", None),
         answer("4", "who knows"),
@@ -130,3 +134,48 @@ def test_a_prompt_beyond_the_context_is_the_models_fault_as_with_the_hf_sampler(
 )
 def test_retry_after_is_a_number_or_a_date(value, seconds):
     assert read(b"{}", 429, retry_after=value).wait_s == seconds
+
+
+TOOLS = [{"type": "function", "function": {"name": "a", "parameters": {}}}]
+
+
+def native(name, arguments):
+    return {"id": "x", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def called(*calls, **more):
+    message = {"content": None, "tool_calls": list(calls)}
+    return answer(choice={"message": message, "finish_reason": "tool_calls", **more})
+
+
+def test_native_calls_become_the_text_that_worlds_read():
+    one = read_answer(200, {}, called(native("a", '{"n": 1}')), NOW, takes_calls=True)
+    assert one == Completion('{"name": "a", "arguments": {"n": 1}}')
+    two = read_answer(200, {}, called(native("a", ""), native("b", {"n": 1})), NOW, takes_calls=True)
+    assert json.loads(two.text) == [{"name": "a", "arguments": {}}, {"name": "b", "arguments": {"n": 1}}]
+    cut = read_answer(200, {}, called(native("a", '{"n"'), finish_reason="length"), NOW, takes_calls=True)
+    assert (cut.text, cut.stop_reason) == ('{"name": "a", "arguments": {"n"}', StopReason.LENGTH)
+
+
+@pytest.mark.parametrize("broken", [[{}], [7], "no", [{"function": {}}]])
+def test_native_calls_that_are_none_are_no_completion(broken):
+    content = answer(choice={"message": {"content": None, "tool_calls": broken}, "finish_reason": "tool_calls"})
+    assert isinstance(read_answer(200, {}, content, NOW, takes_calls=True), Problem)
+
+
+@pytest.mark.parametrize(
+    ("observation", "results"),
+    [('[{"result": 1}, {"error": "no"}]', ['{"result": 1}', '{"error": "no"}']), ("over", ["over", ""])],
+)
+def test_calls_of_earlier_turns_are_sent_back_natively_with_their_results(observation, results):
+    calls = '[{"name": "a", "arguments": {"n": 1}}, {"name": "b", "arguments": {}}]'
+    messages = [*HELLO, Message("assistant", calls), Message("user", observation), Message("assistant", "{no call}")]
+    body = request_body("m", messages, SamplingSettings(), Dialect(), TOOLS)
+    assistant, first, second, last = body["messages"][2:]
+    assert [one["function"] for one in assistant["tool_calls"]] == [
+        {"name": "a", "arguments": '{"n": 1}'},
+        {"name": "b", "arguments": "{}"},
+    ]
+    assert [one["id"] for one in assistant["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
+    assert [first["content"], second["content"]] == results
+    assert last == {"role": "assistant", "content": "{no call}"} and body["tools"] == TOOLS

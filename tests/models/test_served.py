@@ -1,3 +1,5 @@
+import json
+import re
 import socket
 import subprocess
 import sys
@@ -6,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.benchmarks import load_benchmark
 from agent2.environments.question import QuestionEnvironment
-from agent2.errors import ConfigError, Fault, SamplerFailed
+from agent2.errors import ConfigError, EndpointFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
-from agent2.models.served import Endpoint, ServedSampler, public_url
+from agent2.models.served import Endpoint, ServedSampler, public_url, read_endpoint_options
 from agent2.records import Item, Message, SamplingSettings, Score, Split, StopReason
 from model_builders import make_model
 from served_fakes import Reply, chat, endpoint, error, transformers_serve
@@ -109,14 +112,14 @@ def test_a_server_that_asks_to_wait_too_long_is_given_up():
 def test_a_silent_server_is_a_fault_after_the_time_limit():
     with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
         (answer,) = ask(opened(served.url, timeout_s=2.0, max_tries=1), "q")
-    assert answer.fault is Fault.INFRASTRUCTURE and "ReadTimeout" in answer.reason
+    assert answer.fault is Fault.INFRASTRUCTURE and "no whole answer within 2 s (ReadTimeout" in answer.reason
 
 
 def test_opening_says_what_is_wrong_with_the_address():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with pytest.raises(ConfigError, match=r"#m: no whole answer: ConnectError.*check that the server runs"):
+    with pytest.raises(EndpointFailed, match=r"#m: no connection: ConnectError.*check that the server runs"):
         opened(url, max_tries=1)
 
 
@@ -266,3 +269,143 @@ def test_a_real_server_gives_what_the_model_gives_in_process(tmp_path):
     assert [one.n_tokens for one in found] == [len(one.token_ids) for one in expected]
     assert all(one.fault is None for one in drawn)
     assert served.describe()["server"] == "uvicorn"
+
+
+def test_an_answer_that_trickles_in_is_late_too():
+    """Each piece comes in time, the whole does not."""
+    with endpoint(after_probe(replace(chat("x" * 400), piece_s=0.3))) as served:
+        (answer,) = ask(opened(served.url, timeout_s=1.0), "q")
+    assert answer.fault is Fault.INFRASTRUCTURE and "no whole answer within 1 s" in answer.reason
+    assert len(served.bodies) == 2
+
+
+def test_a_request_that_timed_out_is_not_tried_again():
+    with endpoint(after_probe(replace(chat("late"), delay_s=60.0))) as served:
+        ask(opened(served.url, timeout_s=0.5, max_tries=4), "q")
+    assert len(served.bodies) == 2
+
+
+def test_an_endpoint_that_hangs_is_gone_after_a_few_requests():
+    with endpoint(after_probe(replace(chat("late"), delay_s=600.0))) as served:
+        sampler = opened(served.url, timeout_s=0.5, max_in_flight=2)
+        with pytest.raises(EndpointFailed, match=r"3 requests in a row got no answer.*timeout_s=SECONDS"):
+            ask(sampler, *"abcdefgh")
+        assert len(served.bodies) <= 6
+        with pytest.raises(EndpointFailed):
+            sampler.submit(99, [Message("user", "q")], SamplingSettings())
+
+
+def test_an_endpoint_that_went_away_is_gone_after_a_few_requests():
+    with endpoint(echo) as served:
+        sampler = opened(served.url, max_in_flight=2, max_tries=2)
+    with pytest.raises(EndpointFailed, match="3 requests in a row got no answer"):
+        ask(sampler, *"abcdefgh")
+
+
+def test_some_slow_requests_among_others_do_not_end_the_evaluation():
+    def reply(body, number):
+        return replace(chat("ok"), delay_s=30.0 if body["messages"][-1]["content"] == "slow" else 0.2)
+
+    with endpoint(reply) as served:
+        answers = ask(opened(served.url, timeout_s=2.0, max_in_flight=8), *["slow"] * 4, *["q"] * 60)
+    assert [one.fault for one in answers] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
+
+
+def test_the_time_for_an_answer_grows_with_its_length():
+    sampler = ServedSampler.__new__(ServedSampler)
+    sampler._endpoint = Endpoint("http://127.0.0.1:1/v1", "m")
+    assert [sampler._limit_s(SamplingSettings(max_tokens=n)) for n in (1, 4096)] == [60.1, pytest.approx(469.6)]
+
+
+def test_opening_an_endpoint_that_hangs_does_not_try_again():
+    with endpoint(lambda body, number: replace(chat("late"), delay_s=600.0)) as served:
+        with pytest.raises(EndpointFailed, match=r"no whole answer within 0\.5 s"):
+            opened(served.url, timeout_s=0.5)
+        assert len(served.bodies) == 1
+
+
+def test_extra_fields_are_sent_and_ours_stay():
+    extra = {"chat_template_kwargs": {"enable_thinking": False}, "top_k": 5}
+    with endpoint(echo) as served:
+        sampler = opened(served.url, extra_body=extra)
+        ask(sampler, "q")
+    assert all(
+        body["top_k"] == 5 and body["chat_template_kwargs"] == {"enable_thinking": False} for body in served.bodies
+    )
+    assert served.bodies[-1]["max_tokens"] == 8
+    assert sampler.describe()["extra_body"] == extra
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("concurency=3", "--endpoint concurency=3: unknown key 'concurency'; did you mean 'concurrency'"),
+        ("timeout_s=0", "--endpoint timeout_s=0: timeout_s"),
+        ("timeout_s", "--endpoint 'timeout_s': write it as a.b=value"),
+        ("extra_body.temperature=1", "temperature: set by the suite's protocol"),
+    ],
+)
+def test_a_wrong_endpoint_option_is_named(given, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_endpoint_options([given])
+
+
+def test_endpoint_options_are_read_from_words():
+    options = read_endpoint_options(["timeout_s=30", "concurrency=2", "extra_body.a.b=[1, x]", "native_tools=true"])
+    assert (options.timeout_s, options.concurrency, options.native_tools) == (30, 2, True)
+    assert options.extra_body == {"a": {"b": [1, "x"]}}
+
+
+def call(name, arguments, number="c1"):
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calling(*calls):
+    message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
+    return Reply(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).encode())
+
+
+def play_tools(reply, **changes):
+    """One item of mini_apis, played in its own world."""
+    benchmark = load_benchmark("mini_apis")
+    (item,) = benchmark.items(Split.DEV, 1, None)
+    with endpoint(reply) as served:
+        sampler = opened(served.url, **changes)
+        settings = PlaySettings(SamplingSettings(max_tokens=64), benchmark.max_turns)
+        (played,) = play([Attempt(item, 0, 0)], sampler, benchmark.environment, benchmark.scorer(), settings)
+    return item, played, served.bodies
+
+
+def test_tools_of_a_world_are_offered_and_called_natively():
+    def reply(body, number):
+        if number in (0, 3):
+            return chat("hello")
+        tool = body["tools"][0]["function"]
+        kinds = {name: kind["type"] for name, kind in tool["parameters"]["properties"].items()}
+        arguments = json.dumps({name: "a" if kind == "string" else 1 for name, kind in kinds.items()})
+        return calling(call(tool["name"], arguments if number == 1 else "{"))
+
+    item, played, (_, first, second, third) = play_tools(reply, native_tools=True)
+    assert first["tools"][0]["type"] == "function" and first["messages"][0]["content"] == item.prompt
+    assert played.rollout.fault is None and played.rollout.answer == "hello"
+    taken, malformed = played.rollout.state["tool_calls"]
+    assert taken["name"] == first["tools"][0]["function"]["name"] and taken["error"] in (None, "tool")
+    assert malformed["error"] == "malformed_call"
+    _, assistant, result = second["messages"]
+    assert assistant["tool_calls"][0]["function"]["name"] == taken["name"]
+    assert (result["role"], result["tool_call_id"]) == ("tool", assistant["tool_calls"][0]["id"])
+    # What could not be read is sent back as the text that it was.
+    assert [message["role"] for message in third["messages"]] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_tools_are_not_offered_unless_asked_for():
+    _, played, bodies = play_tools(lambda body, number: chat("no"))
+    assert played.rollout.answer == "no" and not any("tools" in body for body in bodies)
+
+
+def test_a_server_that_takes_no_tools_is_refused_at_once():
+    def reply(body, number):
+        return error(400, "enable-auto-tool-choice") if "tools" in body else chat("ok")
+
+    with endpoint(reply) as served, pytest.raises(ConfigError, match="enable-auto-tool-choice"):
+        opened(served.url, native_tools=True)

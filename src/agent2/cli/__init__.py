@@ -40,8 +40,8 @@ EXIT_INTERRUPTED = 130
 EXIT_NOBODY_READS = 141
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a gate or check said no; 2 bad input; 3 a bug of agent2 (the trace is in a file that is "
-    "named); 4 the machine failed, or lacks what is needed (disk, memory, sandbox, GPU): fix it, then repeat or "
-    "resume; 130 interrupted."
+    "named); 4 the machine failed, or lacks what is needed (disk, memory, sandbox, GPU), or an endpoint does not "
+    "answer: fix it, then repeat or resume; 130 interrupted."
 )
 
 app = typer.Typer(

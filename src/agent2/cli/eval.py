@@ -40,12 +40,23 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     plain: Annotated[
         bool, typer.Option("--plain", help='Prompts as "User: ... Assistant:": for models without a chat template.')
     ] = False,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How endpoints are asked: timeout_s=SECONDS of one answer, concurrency=16, max_tries=4, "
+            "native_tools=true, extra_body.KEY=VALUE of each request, such as "
+            "extra_body.chat_template_kwargs.enable_thinking=false."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Draws derive from it.")] = 0,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="Replace a value of the suite: a.b=value.")
     ] = None,
 ) -> None:
-    """Evaluate a checkpoint and its baseline on a suite; exit 0 only for `release` and `candidate`, else 1."""
+    """Evaluate a checkpoint and its baseline on a suite; exit 0 only for `release` and `candidate`, else 1.
+
+    An endpoint that cannot be reached or stops answering ends it with 4; the same command resumes it.
+    """
     from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
@@ -54,6 +65,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.evaluation.outcome import read_outcome, require_about
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.evaluation.suite_run import run_suite
+    from agent2.models.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, told_apart
     from agent2.records import Split
     from agent2.reports.eval_pages import write_eval_report
@@ -63,7 +75,12 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     due, played = _member(EvaluationRole, role, "role"), _member(Split, split, "split") if split is not None else None
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES, "--dtype")
-    settings = LoadSettings(dtype=dtype, context_length=contract.protocol.context_length, is_plain=plain)
+    settings = LoadSettings(
+        dtype=dtype,
+        context_length=contract.protocol.context_length,
+        is_plain=plain,
+        endpoint=read_endpoint_options(endpoint or ()),
+    )
     with progress_bar() as steps:
         control, tested = told_apart(
             _source(baseline or contract.baseline, "--baseline", contract, settings, steps),

@@ -16,7 +16,7 @@ but `EnvironmentFailed`), which stop the evaluation.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -38,6 +38,7 @@ from agent2.records import (
     Scorer,
     Step,
     StopReason,
+    ToolSampler,
     Turn,
     Usage,
     derive_seed,
@@ -238,7 +239,11 @@ class _Engine:
         settings, left = self._settings.sampling, self._tokens_left(episode)
         most = settings.max_tokens if left is None else min(settings.max_tokens, left)
         try:
-            self._sampler.submit(request_id, prompt, replace(settings, seed=seed, max_tokens=most))
+            drawn = replace(settings, seed=seed, max_tokens=most)
+            if isinstance(self._sampler, ToolSampler) and self._sampler.takes_tools:
+                self._sampler.submit(request_id, prompt, drawn, _offered_tools(episode.environment))
+            else:
+                self._sampler.submit(request_id, prompt, drawn)
         except SamplerFailed as error:
             return self._fault(episode, error.fault, str(error))
         self.in_flight[request_id] = episode
@@ -299,6 +304,12 @@ class _Engine:
             reason=reason,
             retries=episode.retries,
         )
+
+
+def _offered_tools(environment: Environment) -> Sequence[Mapping[str, JsonValue]]:
+    """Schemas of the tools of a world that has some."""
+    offered: Callable[[], Sequence[Mapping[str, JsonValue]]] | None = getattr(environment, "offered_tools", None)
+    return offered() if offered is not None else ()
 
 
 def _status_of(step: Step) -> RolloutStatus:

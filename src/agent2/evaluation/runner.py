@@ -174,7 +174,7 @@ def _unless_all_are_lost(records: Iterator[ScoredRollout], limit: int) -> Iterat
 def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:
     return SamplerFailed(
         f"{len(lost)} rollouts in a row were lost, the last one because: {lost[-1].rollout.reason}; they are not on "
-        "the card: mend the cause and run the same command again"
+        "the card: fix the cause and run the same command again"
     )
 
 

@@ -1,10 +1,14 @@
 """Chat completions on the wire: what is sent to an OpenAI-compatible endpoint, and how its answer is read.
 
 Promises: an answer either becomes a completion or a `Problem` that says who failed and whether another try can
-help; nothing that a server sends, however broken, becomes an empty answer of the model. Knows no sockets.
+help; nothing broken that a server sends becomes an empty answer of the model. Knows no sockets.
 
-Does NOT cover: streaming, tool calls that a server takes out of the text (a problem that says what to change),
-several choices an answer, log-probabilities where the server's and ours would mean different distributions.
+Tools that are offered natively travel as the protocol's own `tools` and `tool_calls`; on our side a call stays the text
+that worlds read, `{"name": ..., "arguments": {...}}`, so that a card says the same whichever way was used.
+
+Does NOT cover: streaming, tool calls that a server takes out of the text without being asked to (a problem that says
+what to change), words beside a native call (they are dropped), several choices an answer,
+log-probabilities where the server's and ours would mean different distributions.
 """
 
 import email.utils
@@ -13,6 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
 from agent2.errors import Fault, shown
@@ -22,6 +27,7 @@ PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 52
 """HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
 """Seeds are cut to what every server takes."""
+_CALLED = {"tool_calls": StopReason.END, "function_call": StopReason.END}
 STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH, "eos": StopReason.END}
 CONTEXT_WORDS = ("context_length_exceeded", "maximum context length", "context window", "max_model_len")
 """How servers say that a prompt does not fit the model."""
@@ -48,6 +54,15 @@ DIALECTS = (
 """In the order in which they are tried."""
 
 
+class Silence(StrEnum):
+    """How a server gave no HTTP answer at all."""
+
+    UNREACHABLE = "unreachable"
+    """Nobody took the connection."""
+    TIMEOUT = "timeout"
+    """The connection was taken, and no whole answer came in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Why there is no completion."""
@@ -58,15 +73,22 @@ class Problem:
     """Another try can help."""
     wait_s: float | None = None
     """How long the server asks to wait before it."""
+    silence: Silence | None = None
+    """Set exactly when nothing that the server said is at fault, since it said nothing."""
 
 
 def request_body(
-    model: str, messages: Sequence[Message], settings: SamplingSettings, dialect: Dialect
+    model: str,
+    messages: Sequence[Message],
+    settings: SamplingSettings,
+    dialect: Dialect,
+    tools: Sequence[Mapping[str, JsonValue]] = (),
 ) -> dict[str, JsonValue]:
-    """The JSON body of one request."""
+    """The JSON body of one request. tools: what is offered natively; earlier calls are then sent natively too."""
+    plain = [{"role": message.role, "content": message.content} for message in messages]
     body: dict[str, JsonValue] = {
         "model": model,
-        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "messages": _with_native_calls(messages) if tools else plain,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         dialect.limit_name: settings.max_tokens,
@@ -75,7 +97,68 @@ def request_body(
         body["seed"] = settings.seed & ((1 << SEED_BITS) - 1)
     if dialect.logprobs and means_the_same(settings):
         body["logprobs"] = True
+    if tools:
+        body["tools"] = [dict(tool) for tool in tools]
     return body
+
+
+def _with_native_calls(messages: Sequence[Message]) -> list[dict[str, JsonValue]]:
+    """The messages with our calls and their results in the protocol's own form."""
+    sent: list[dict[str, JsonValue]] = []
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        calls = _calls_in(message.content) if message.role == "assistant" else []
+        if calls:
+            waiting = [f"call_{number}_{place}" for place in range(len(calls))]
+            native = [
+                {"id": name, "type": "function", "function": {**call, "arguments": json.dumps(call["arguments"])}}
+                for name, call in zip(waiting, calls, strict=True)
+            ]
+            sent.append({"role": "assistant", "content": None, "tool_calls": native})
+        elif waiting and message.role == "user":
+            results = _results_in(message.content, len(waiting))
+            sent += [
+                {"role": "tool", "tool_call_id": name, "content": result}
+                for name, result in zip(waiting, results, strict=True)
+            ]
+            waiting = []
+        else:
+            sent.append({"role": message.role, "content": message.content})
+    return sent
+
+
+def _calls_in(text: str) -> list[dict[str, Any]]:
+    """The calls that a message of the model holds in our form; none if it is anything else."""
+    try:
+        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return []
+    entries: list[Any] = value if isinstance(value, list) else [value]
+    calls = [one for one in entries if isinstance(one, dict) and set(one) == {"name", "arguments"}]
+    return calls if len(calls) == len(entries) else []
+
+
+def _results_in(text: str, n: int) -> list[str]:
+    """The world's answer to each of n calls; where it cannot be divided, the whole for the first."""
+    if n > 1:
+        try:
+            parts = json.loads(text)
+        except (ValueError, RecursionError):
+            parts = None
+        if isinstance(parts, list) and len(parts) == n:
+            return [json.dumps(part) for part in parts]
+    return [text, *[""] * (n - 1)]
+
+
+def _text_of_calls(calls: Sequence[Any]) -> str:
+    """Native calls as the text that worlds read; arguments that are no JSON stay as they are, a malformed call."""
+    texts = []
+    for call in calls:
+        function = call["function"]
+        name, arguments = function["name"], function.get("arguments") or "{}"
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        texts.append(f'{{"name": {json.dumps(name)}, "arguments": {written}}}')
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def means_the_same(settings: SamplingSettings) -> bool:
@@ -87,11 +170,17 @@ def means_the_same(settings: SamplingSettings) -> bool:
 
 
 def read_answer(
-    status: int, headers: Mapping[str, str], content: bytes, now: datetime | None = None
+    status: int,
+    headers: Mapping[str, str],
+    content: bytes,
+    now: datetime | None = None,
+    *,
+    takes_calls: bool = False,
 ) -> Completion | Problem:
     """The completion in an HTTP answer, or what is wrong with it.
 
-    headers: names in lower case. now: to which a date in Retry-After is compared; None: the present.
+    headers: names in lower case. takes_calls: tools were offered, so a native call is an answer.
+    now: to which a date in Retry-After is compared; None: the present.
     """
     if status != 200:
         return _refusal(status, headers, content, now or datetime.now(UTC))
@@ -99,22 +188,27 @@ def read_answer(
         answer = json.loads(content)
         choice = answer["choices"][0]
         message = choice["message"]
-        text, finish = message.get("content"), choice.get("finish_reason")
+        text, finish, calls = message.get("content"), choice.get("finish_reason"), message.get("tool_calls")
+        if calls and takes_calls:
+            text = _text_of_calls(calls)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return _malformed(f"{type(error).__name__} in {shown(content[:200])}")
-    if message.get("tool_calls"):
+    if calls and not takes_calls:
         return Problem(
-            "the server took a tool call out of the text; start it without a tool-call parser",
+            "the server took a tool call out of the text; start it without a tool-call parser, or offer tools natively "
+            "where the benchmark has some (--endpoint native_tools=true)",
             Fault.INFRASTRUCTURE,
             may_pass=False,
         )
     if finish == "content_filter":
         return Problem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
-    if text is None and finish == "length":
-        text = ""  # all of the budget went into reasoning that is not part of the answer
-    if not isinstance(text, str) or finish not in STOP_REASONS:
+    stops = {**STOP_REASONS, **_CALLED} if calls else STOP_REASONS
+    if text is None and finish in STOP_REASONS:
+        # No words: reasoning that is not part of the answer took all, the model ended at once, or it refused.
+        text = message.get("refusal") or ""
+    if not isinstance(text, str) or finish not in stops:
         return _malformed(f"content {shown(text)}, finish_reason {shown(finish)}")
-    completion = Completion(text, stop_reason=STOP_REASONS[finish], logprobs=_logprobs(choice))
+    completion = Completion(text, stop_reason=stops[finish], logprobs=_logprobs(choice))
     return _with_usage(completion, answer.get("usage"))
 
 

@@ -3,7 +3,8 @@
 One thread for each request in flight, all on one connection pool. A state that may pass (busy, restarting, a cut
 connection, an answer that is none) is tried again as the fault table allows for the infrastructure, waiting as
 long as the server asks; what is left becomes a completion with a fault. Nobody's answer was seen then, so it is
-a missing score, never a zero.
+a missing score, never a zero. A request that got no answer in time is not tried again, and after a few silent requests
+in a row the endpoint counts as gone: `collect` raises, and nothing of it is put on a card.
 
 Promises: each submitted request is answered exactly once, also after `close`; keys are sent to the endpoint and
 appear nowhere else. Opening asks the endpoint for one token, so that a wrong address, key or model name is an
@@ -18,14 +19,18 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
+from pydantic import Field, field_validator
 
-from agent2.errors import FAULT_POLICY, ConfigError, Fault, SamplerFailed
-from agent2.models.chat_wire import DIALECTS, Dialect, Problem, read_answer, request_body
+from agent2.config import StrictModel, parse_yaml
+from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed
+from agent2.models.chat_wire import DIALECTS, Dialect, Problem, Silence, read_answer, request_body
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 logger = logging.getLogger(__name__)
@@ -33,6 +38,53 @@ logger = logging.getLogger(__name__)
 KEY_VARIABLE = "AGENT2_API_KEY"
 """Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+CONNECT_S = 5.0
+"""A server that does not take a connection in this time is not there."""
+BASE_S, S_PER_TOKEN = 60.0, 0.1
+"""Time for one request where none is given: some, and more for each token that may be written."""
+SILENT_IN_A_ROW = 3
+"""So many requests without any HTTP answer, and nothing else in between, mean that the endpoint is gone."""
+_OURS = frozenset(
+    {
+        *("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
+        *("n", "stream", "logprobs", "tools", "functions"),
+    }
+)
+"""Fields that the evaluation decides."""
+_PROBE_TOOL = {"type": "function", "function": {"name": "noop", "parameters": {"type": "object", "properties": {}}}}
+
+
+class EndpointOptions(StrictModel):
+    """What a user may say about an endpoint: `agent2 eval --endpoint KEY=VALUE`."""
+
+    timeout_s: float | None = Field(default=None, gt=0)
+    """For one whole answer; None: 60 s, and 0.1 s for each token that may be written."""
+    concurrency: int = Field(default=16, ge=1, le=1024)
+    """Requests at once."""
+    max_tries: int = Field(default=4, ge=1)
+    """Of a request that meets a state that may pass."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of each request, such as `chat_template_kwargs`; part of what makes two scores comparable."""
+    native_tools: bool = False
+    """Offer a world's tools as the protocol's `tools`; likewise."""
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_ours_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(_OURS & value.keys()):
+            raise ValueError(f"{', '.join(taken)}: set by the suite's protocol; change it there")
+        return value
+
+    @property
+    def rendering(self) -> dict[str, JsonValue]:
+        """The options that change what the model sees, where they are not the usual ones."""
+        asked = {"extra_body": self.extra_body, "native_tools": self.native_tools}
+        return {name: value for name, value in asked.items() if value}
+
+
+def read_endpoint_options(given: Sequence[str]) -> EndpointOptions:
+    """Options from `KEY=VALUE` words; values are YAML. Raises ConfigError for an unknown key or a wrong value."""
+    return parse_yaml("", EndpointOptions, "--endpoint", given, "--endpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +95,14 @@ class Endpoint:
     """Up to and including the version: "http://127.0.0.1:8000/v1"."""
     model: str
     max_in_flight: int = 16
-    timeout_s: float = 300.0
-    """Without a byte from the server, for one try."""
+    timeout_s: float | None = None
+    """For one whole answer; None: by the number of tokens that may be written. Also the time for all tries of a request
+    together, the waits between them left out, after which no further one begins."""
     max_tries: int = 4
+    extra_body: Mapping[str, JsonValue] = field(default_factory=dict)
+    """Sent with every request beside our own fields."""
+    native_tools: bool = False
+    """Offer the tools of a world natively."""
     first_wait_s: float = 0.5
     """Before the second try; doubles with each further one, unless the server says how long."""
     max_wait_s: float = 60.0
@@ -56,13 +113,17 @@ class ServedSampler:
     """A records.Sampler over an endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Open an endpoint. Raises ConfigError if it cannot be reached, refuses, or does not know the model."""
+        """Open an endpoint.
+
+        Raises EndpointFailed if it cannot be reached or does not answer, ConfigError if it refuses or does not know the
+        model.
+        """
         _check(endpoint)
         self.capacity = endpoint.max_in_flight
+        self.takes_tools = endpoint.native_tools
         self._endpoint = endpoint
         self._client = httpx.Client(
             headers=_headers(),
-            timeout=httpx.Timeout(endpoint.timeout_s, connect=min(10.0, endpoint.timeout_s)),
             limits=httpx.Limits(max_connections=endpoint.max_in_flight),
             trust_env=urlsplit(endpoint.url).hostname not in LOOPBACK,  # no proxy stands before this machine itself
         )
@@ -70,17 +131,28 @@ class ServedSampler:
         self._done: queue.SimpleQueue[tuple[int, Completion]] = queue.SimpleQueue()
         self._in_flight: set[int] = set()
         self._server = ""
+        self._lock = threading.Lock()
+        self._n_silent, self._heard_at = 0, time.monotonic()
+        self._gone: EndpointFailed | None = None
         try:
             self._dialect = self._find_dialect()
         except BaseException:
             self._client.close()
             raise
-        self._waiting: queue.SimpleQueue[tuple[int, Sequence[Message], SamplingSettings] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         for number in range(endpoint.max_in_flight):  # daemons: a server that never answers must not hold the exit up
             threading.Thread(target=self._work, name=f"served-{number}", daemon=True).start()
 
-    def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
-        """Queue one request. Raises SamplerFailed for an id in flight, for token ids and when closed."""
+    def submit(
+        self, request_id: int, prompt: Prompt, settings: SamplingSettings, tools: Sequence[Mapping[str, JsonValue]] = ()
+    ) -> None:
+        """Queue one request. tools: offered natively.
+
+        Raises SamplerFailed for an id in flight, for token ids and when closed, EndpointFailed when the endpoint is
+        gone.
+        """
+        if self._gone is not None:
+            raise self._gone
         if self._closing.is_set():
             raise SamplerFailed(f"request {request_id}: the sampler of {self._endpoint.url} is closed; make a new one")
         if request_id in self._in_flight:
@@ -89,13 +161,18 @@ class ServedSampler:
         if len(messages) != len(prompt):
             raise SamplerFailed("a served sampler sends messages, not token ids; submit a chat")
         self._in_flight.add(request_id)
-        self._waiting.put((request_id, messages, settings))
+        self._waiting.put(_Request(request_id, messages, settings, tools))
 
     def collect(self) -> list[tuple[int, Completion]]:
-        """Block until at least one request is done; return all that are. Empty only when none is in flight."""
+        """Block until at least one request is done; return all that are. Empty only when none is in flight.
+
+        Raises EndpointFailed when the endpoint has stopped answering: what is in flight is lost then.
+        """
         if not self._in_flight:
             return []
         done = [self._done.get()]
+        if self._gone is not None:
+            raise self._gone
         while not self._done.empty():
             done.append(self._done.get())
         self._in_flight.difference_update(request_id for request_id, _ in done)
@@ -109,6 +186,9 @@ class ServedSampler:
             "endpoint": public_url(self._endpoint.url),
             "server": self._server,
             "max_in_flight": self.capacity,
+            "timeout_s": self._endpoint.timeout_s,
+            "extra_body": dict(self._endpoint.extra_body),
+            "native_tools": self._endpoint.native_tools,
             "limit_name": self._dialect.limit_name,
             "logprobs_offered": self._dialect.logprobs,
             "seed_sent": self._dialect.seed,
@@ -126,42 +206,74 @@ class ServedSampler:
     def _find_dialect(self) -> Dialect:
         """Ask for one token in each dialect until one is understood."""
         problem = None
+        probe = _Request(
+            0, [Message("user", "Hello")], SamplingSettings(max_tokens=1), [_PROBE_TOOL][: self.takes_tools]
+        )
         for dialect in DIALECTS:
-            answer = self._ask([Message("user", "Hello")], SamplingSettings(max_tokens=1), dialect)
+            answer = self._ask(probe, dialect)
             if isinstance(answer, Completion):
                 return replace(dialect, logprobs=answer.logprobs is not None)
             problem = problem or answer
             if answer.may_pass or "HTTP 4" not in answer.reason:
                 break  # another dialect would change nothing
+        said = f"{self._name()}: {problem.reason if problem else 'no answer'}; check that"
+        if problem is not None and problem.may_pass:
+            advice = f"the server runs and the address is right, {_LONGER} if it loads the model on its first request"
+            raise EndpointFailed(f"{said} {advice}")
         raise ConfigError(
-            f"{public_url(self._endpoint.url)}#{self._endpoint.model}: {problem.reason if problem else 'no answer'}; "
-            f"check that the server runs, the address ends in /v1, the model's name is the server's and {KEY_VARIABLE} "
-            "holds its key if it needs one"
+            f"{said} the address ends in /v1, the model's name is the server's, {KEY_VARIABLE} holds its key if it "
+            "needs one, and it knows the fields that --endpoint adds"
         )
+
+    def _name(self) -> str:
+        return f"{public_url(self._endpoint.url)}#{self._endpoint.model}"
 
     def _work(self) -> None:
         """One thread: answer what waits, until the sampler is closed."""
-        while (job := self._waiting.get()) is not None and not self._closing.is_set():
-            self._answer(*job)
+        while (request := self._waiting.get()) is not None and not self._closing.is_set():
+            self._answer(request)
 
-    def _answer(self, request_id: int, messages: Sequence[Message], settings: SamplingSettings) -> None:
+    def _answer(self, request: "_Request") -> None:
         try:
-            answer = self._ask(messages, settings, self._dialect)
+            answer = self._ask(request, self._dialect)
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
-            logger.exception("request %d to %s failed", request_id, self._endpoint.model)
+            logger.exception("request %d to %s failed", request.id, self._endpoint.model)
             answer = Problem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
-        self._done.put((request_id, answer if isinstance(answer, Completion) else _fault(answer)))
+        self._heed(answer, self._limit_s(request.settings))
+        self._done.put((request.id, answer if isinstance(answer, Completion) else _fault(answer)))
 
-    def _ask(self, messages: Sequence[Message], settings: SamplingSettings, dialect: Dialect) -> Completion | Problem:
-        """Try until there is an answer, a problem that does not pass, or no try is left."""
-        endpoint = self._endpoint
-        body = request_body(endpoint.model, messages, settings, dialect)
+    def _heed(self, answer: Completion | Problem, limit_s: float) -> None:
+        """Count requests without any answer; a few in a row mean that the endpoint is gone."""
+        with self._lock:
+            if isinstance(answer, Completion) or answer.silence is None:
+                self._n_silent, self._heard_at = 0, time.monotonic()
+                return
+            self._n_silent += 1
+            # Some of many slow answers may be late at once while others come; nobody's may come for the whole time.
+            is_silent = answer.silence is Silence.UNREACHABLE or time.monotonic() - self._heard_at >= limit_s
+            if self._n_silent >= SILENT_IN_A_ROW and is_silent and not self._closing.is_set():
+                self._gone = self._gone or EndpointFailed(
+                    f"{self._name()}: {self._n_silent} requests in a row got no answer, the last one because: "
+                    f"{answer.reason}; check the server, {_LONGER} if it is only slow, and run the same command again: "
+                    "what was played is kept"
+                )
+
+    def _limit_s(self, settings: SamplingSettings) -> float:
+        return self._endpoint.timeout_s or BASE_S + S_PER_TOKEN * settings.max_tokens
+
+    def _ask(self, request: "_Request", dialect: Dialect) -> Completion | Problem:
+        """Try until there is an answer, a problem that does not pass, or no try or time is left."""
+        endpoint, limit_s, spent_s = self._endpoint, self._limit_s(request.settings), 0.0
+        ours = request_body(endpoint.model, request.messages, request.settings, dialect, request.tools)
         wait_s = endpoint.first_wait_s
         for n_tries in range(1, endpoint.max_tries + 1):
-            answer = self._try_once(body)
+            started = time.monotonic()
+            answer = self._try_once({**endpoint.extra_body, **ours}, limit_s)
             if isinstance(answer, Completion):
                 return answer
+            spent_s += time.monotonic() - started
             is_over = n_tries == endpoint.max_tries or not answer.may_pass or not FAULT_POLICY[answer.fault].retry
+            is_over = is_over or answer.silence is Silence.TIMEOUT or spent_s >= limit_s
             asked_s = answer.wait_s if answer.wait_s is not None else wait_s
             if is_over or asked_s > endpoint.max_wait_s:
                 return _told(answer, n_tries, None if is_over else asked_s)
@@ -171,15 +283,39 @@ class ServedSampler:
             wait_s *= 2
         raise AssertionError("unreachable: the last try returns")
 
-    def _try_once(self, body: dict[str, JsonValue]) -> Completion | Problem:
+    def _try_once(self, body: dict[str, JsonValue], limit_s: float) -> Completion | Problem:
+        url, ends = f"{self._endpoint.url.rstrip('/')}/chat/completions", time.monotonic() + limit_s
+        patience, content = httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)), bytearray()
+        late = f"no whole answer within {limit_s:g} s"
         try:
-            response = self._client.post(f"{self._endpoint.url.rstrip('/')}/chat/completions", json=body)
+            with self._client.stream("POST", url, json=body, timeout=patience) as response:
+                for piece in response.iter_bytes():
+                    content += piece
+                    if time.monotonic() > ends:  # httpx limits the wait for each piece, not for all of them
+                        return Problem(late, Fault.INFRASTRUCTURE, may_pass=True, silence=Silence.TIMEOUT)
         except httpx.HTTPError as error:
-            what = str(error) or "no details"
-            return Problem(f"no whole answer: {type(error).__name__}: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+            what = f"{type(error).__name__}: {str(error) or 'no details'}"
+            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                return Problem(f"no connection: {what}", Fault.INFRASTRUCTURE, True, silence=Silence.UNREACHABLE)
+            if isinstance(error, httpx.TimeoutException):
+                return Problem(f"{late} ({what})", Fault.INFRASTRUCTURE, True, silence=Silence.TIMEOUT)
+            return Problem(f"no whole answer: {what}", Fault.INFRASTRUCTURE, may_pass=True)
         self._server = response.headers.get("server", "")
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return read_answer(response.status_code, headers, response.content)
+        return read_answer(response.status_code, headers, bytes(content), takes_calls="tools" in body)
+
+
+_LONGER = "give it longer with --endpoint timeout_s=SECONDS"
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request that waits for a thread."""
+
+    id: int
+    messages: Sequence[Message]
+    settings: SamplingSettings
+    tools: Sequence[Mapping[str, JsonValue]]
 
 
 def public_url(url: str) -> str:
@@ -219,7 +355,7 @@ def _told(problem: Problem, n_tries: int, asked_s: float | None) -> Problem:
     """The problem with what was done about it."""
     more = f"; the server asks to wait {asked_s:g} s, too long" if asked_s is not None else ""
     tries = f" (after {n_tries} tries)" if n_tries > 1 else ""
-    return Problem(f"{problem.reason}{tries}{more}", problem.fault, problem.may_pass)
+    return replace(problem, reason=f"{problem.reason}{tries}{more}")
 
 
 def _fault(problem: Problem) -> Completion:

@@ -15,8 +15,9 @@ Does NOT merge adapters (an adapter is refused), and runs the code of a scripted
 import hashlib
 import importlib
 import importlib.util
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
@@ -24,7 +25,7 @@ from typing import cast
 from agent2.errors import CheckpointError, ConfigError
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
 from agent2.models.scripted import Reply, ScriptedSampler
-from agent2.models.served import Endpoint, ServedSampler, public_url
+from agent2.models.served import Endpoint, EndpointOptions, ServedSampler, public_url
 from agent2.records import Sampler, digest_of
 
 BY_SERVER = "by the server"
@@ -62,7 +63,9 @@ class LoadSettings:
     device: str | None = None
     """Of a model in this process; None: CUDA where there is one, else the CPU."""
     max_in_flight: int | None = None
-    """Requests at once; None: 64 in this process, 16 to an endpoint."""
+    """Requests at once to a model in this process; None: 64."""
+    endpoint: EndpointOptions = field(default_factory=EndpointOptions)
+    """How an endpoint is asked."""
     context_length: int | None = None
     """Most tokens of prompt and completion together; None: the model's own limit."""
     is_plain: bool = False
@@ -154,7 +157,16 @@ def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
     shown_url = public_url(url)
     if not model:
         raise ConfigError(f"checkpoint {shown_url}: name the model after a #: {shown_url}#MODEL")
-    endpoint = Endpoint(url, model, max_in_flight=settings.max_in_flight or 16)
+    options = settings.endpoint
+    endpoint = Endpoint(
+        url,
+        model,
+        max_in_flight=options.concurrency,
+        timeout_s=options.timeout_s,
+        max_tries=options.max_tries,
+        extra_body=options.extra_body,
+        native_tools=options.native_tools,
+    )
     caveats = [
         f"{model} is served at {shown_url}: which weights, chat template and precision answer is the server's word, "
         "and so is whether it draws by the seed that it is sent"
@@ -164,12 +176,16 @@ def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
             f"{model}: that prompt and completion together have at most {settings.context_length} tokens is for the "
             "server to keep; it is not checked here"
         )
+    rendering = BY_SERVER
+    if options.rendering:
+        caveats.append(f"{model} was asked with {json.dumps(options.rendering, sort_keys=True)} beside the protocol")
+        rendering = f"{BY_SERVER}, asked with {digest_of(options.rendering)[:16]}"
     return CheckpointSource(
         spec=f"{shown_url}#{model}",
         kind=SourceKind.SERVED,
         name=model.rstrip("/").rpartition("/")[2] or model,
         digest=digest_of([SourceKind.SERVED, shown_url, model]),
-        chat_template_digest=BY_SERVER,
+        chat_template_digest=rendering,
         dtype=BY_SERVER,
         opener=lambda: ServedSampler(endpoint),
         caveats=tuple(caveats),

@@ -64,6 +64,13 @@ class ToolSpec:
         """`distance(start,end)`: how a prompt shows the tool."""
         return f"{self.name}({','.join(parameter.name for parameter in self.parameters)})"
 
+    def schema(self) -> dict[str, JsonValue]:
+        """The tool as chat-completion servers take it: a function with a JSON schema of its arguments."""
+        properties: dict[str, JsonValue] = {one.name: {"type": one.kind} for one in self.parameters}
+        required = [one.name for one in self.parameters if one.default is None]
+        parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return {"type": "function", "function": {"name": self.name, "parameters": parameters}}
+
     def problem_with(self, arguments: Mapping[str, JsonValue]) -> str | None:
         """Why these arguments cannot be taken, in a few words; None if they can."""
         known = {parameter.name: parameter for parameter in self.parameters}

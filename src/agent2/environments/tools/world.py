@@ -149,6 +149,13 @@ class ToolWorld:
         self._is_done = self._is_done or self._settings.is_single_turn or self._toolbox.is_over()
         return Step(None if self._is_done else observation, done=self._is_done)
 
+    def offered_tools(self) -> list[dict[str, JsonValue]]:
+        """Schemas of the tools that can be called now, for a sampler that offers tools natively."""
+        specs = [] if self._toolbox is None else list(self._toolbox.specs().values())
+        if self._settings.faults.rate > 0:
+            specs.append(ToolSpec(LOGIN))
+        return [spec.schema() for spec in specs]
+
     def state(self) -> Mapping[str, JsonValue]:
         """`answer`, `final` (the toolbox), `tool_calls` (records) and `safety_violations` ({turn, kind, call})."""
         return {
