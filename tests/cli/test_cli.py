@@ -15,8 +15,10 @@ import pytest
 from agent2.arena.base_models import BASE_MODELS
 from agent2.cards.writer import CardWriter
 from agent2.cli import main
+from agent2.cli.show import resumed_by_repeating
 from agent2.errors import ConfigError, SandboxError
 from card_builders import make_header, make_record
+from gateway_fakes import wait_for
 from grading_builders import write_checkpoint
 from trial_builders import write_agent, write_task
 
@@ -272,3 +274,34 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
     again = agent2("run", "--resume", "out of order/t", "--no-restart", home=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "interrupted" in again.stdout
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_says_how_to_resume(tmp_path):
+    agent = write_agent(tmp_path / "sleeper", "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(500)")
+    file = tmp_path / "two words.yaml"
+    file.write_text(f"name: naps\ntasks: [{write_task(tmp_path)}]\nagents: [{agent}]\nseeds: [0, 1]\n")
+    program = subprocess.Popen(
+        [sys.executable, "-m", "agent2", "sweep", file.name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"AGENT2_HOME": str(tmp_path / "agent2")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    wait_for(lambda: list(tmp_path.glob("sweeps/naps/trials/*/workspace/begun")))
+    program.send_signal(signal.SIGINT)
+    _, said = program.communicate(timeout=240)
+    assert program.returncode == 130
+    assert "what is finished is kept; resume with the same command: agent2 sweep 'two words.yaml'" in said
+    assert "Traceback" not in said
+    assert [path.parent.name for path in tmp_path.rglob("trial.json")] == ["arithmetic-sleeper-s0"]  # no further one
+    assert "resume with: agent2 run --resume" in next(tmp_path.rglob("*-s0.log")).read_text()
+
+
+def test_an_interrupted_evaluation_says_how_to_resume(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/agent2", "eval", "suite", "--checkpoint", "a model"])
+    with pytest.raises(KeyboardInterrupt), resumed_by_repeating():
+        raise KeyboardInterrupt
+    assert "resume with the same command: agent2 eval suite --checkpoint 'a model'" in capsys.readouterr().err

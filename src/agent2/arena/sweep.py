@@ -10,10 +10,12 @@ A sweep that was killed goes on where it was: finished trials are kept, an open 
 is ever run twice under one name. A trial that cannot be run is reported and does not stop the others.
 """
 
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -47,6 +49,8 @@ from agent2.stats.comparisons import judge
 PLAN_FILE = "sweep.json"
 REPORT_FILE = "report.html"
 """Written last; a finished trial without it was cut short just before."""
+OWN_INTERRUPT_S = 3.0
+"""Ctrl-C in a terminal reaches the trials as well, a signal to the sweep does not: they get it after so long."""
 
 
 def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
@@ -95,15 +99,28 @@ def known_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
 
 
 def _run_all(spec: SweepSpec, planned: Sequence[PlannedTrial], root: Path, steps: Steps) -> list[str]:
-    """Run what is not finished; one sentence for each trial that could not be run."""
+    """Run what is not finished; one sentence for each trial that could not be run.
+
+    An interrupt starts no further trial, and ends those that are running as it ends a trial that is run alone.
+    """
     failures: list[str] = []
+    running: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(spec.parallel) as pool:
-        waiting = {pool.submit(_run_one, spec, trial, root): trial for trial in planned}
-        for done, future in enumerate(as_completed(waiting), start=1):
-            steps("trials", done, len(planned))
-            problem = future.result()
-            if problem:
-                failures.append(f"{waiting[future].trial_id}: {problem}")
+        waiting = {pool.submit(_run_one, spec, trial, root, running): trial for trial in planned}
+        try:
+            for done, future in enumerate(as_completed(waiting), start=1):
+                steps("trials", done, len(planned))
+                problem = future.result()
+                if problem:
+                    failures.append(f"{waiting[future].trial_id}: {problem}")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for trial in running:
+                with suppress(subprocess.TimeoutExpired):
+                    trial.wait(OWN_INTERRUPT_S)
+                    continue
+                trial.send_signal(signal.SIGINT)
+            raise
     return failures
 
 
@@ -209,8 +226,10 @@ def _claim(root: Path, spec: SweepSpec) -> None:
     write_json(path, spec.model_dump(mode="json"))
 
 
-def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
-    """Run or resume one trial; a sentence if it could not be finished."""
+def _run_one(
+    spec: SweepSpec, planned: PlannedTrial, root: Path, running: list["subprocess.Popen[bytes]"]
+) -> str | None:
+    """Run or resume one trial, whose process is in `running` meanwhile; a sentence if it could not be finished."""
     paths = _paths(root, planned)
     if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
         return None
@@ -223,7 +242,10 @@ def _run_one(spec: SweepSpec, planned: PlannedTrial, root: Path) -> str | None:
         command += [word for override in (*spec.set, *planned.overrides) for word in ("--set", override)]
     log = root / "logs" / f"{planned.trial_id}.log"
     with log.open("ab") as output:
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+        ended = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        running.append(ended)
+        ended.wait()
+        running.remove(ended)
     if ended.returncode == 0:
         return None
     last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
