@@ -1,10 +1,13 @@
 import random
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from agent2.integrity.finding import Effect
-from agent2.integrity.leaks import LeakScan, asked_of, exceedance, leak_check
+from agent2.integrity.leaks import LeakScan, asked_of, chance_of_hidden, exceedance, leak_check
 from agent2.integrity.texts import Reading
 from integrity_builders import make_items, make_units
 
@@ -117,3 +120,19 @@ def test_clean_data_are_rarely_flagged():
             effect is Effect.VOID for _, effect in findings(rows, both[:60], both[60:], with_retrieval=False)
         )
     assert n_flagged == 0
+
+
+def test_the_chance_of_so_many_hidden_items_is_fishers_one_sided_test():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n, m = (int(one) for one in rng.integers(1, 400, 2))
+        drawn = int(rng.integers(1, n + m + 1))
+        k = int(rng.integers(max(0, drawn - m), min(n, drawn) + 1))
+        table = [[k, n - k], [drawn - k, m - drawn + k]]
+        expected = stats.fisher_exact(table, alternative="greater").pvalue
+        assert chance_of_hidden(k, drawn, n, m) == pytest.approx(expected, rel=1e-8, abs=1e-300)
+
+
+def test_the_audit_starts_without_scipys_statistics():
+    loaded = "import sys, agent2.arena.audit_child; print('scipy.stats' in sys.modules, 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "False False\n"

@@ -12,11 +12,9 @@ Without a control (a published test set has none) fixed shares decide, and retri
 and places, never texts. Does NOT see leaks in files that were deleted before the agent's phase ended, or never written.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-from scipy import stats
 
 from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Proof, Severity, proof
 from agent2.integrity.ngrams import N_WORDS, NgramIndex
@@ -158,8 +156,7 @@ class LeakScan:
             return None
         n_control, m = len(met) - len(hidden), len(of) - n
         if m:
-            table = np.array([[len(hidden), n - len(hidden)], [n_control, m - n_control]])
-            p = float(stats.fisher_exact(table, alternative="greater").pvalue)
+            p = chance_of_hidden(len(hidden), len(met), n, m)
             is_flagged = p < FLAG_P or (is_telling and not n_control and any(o.share >= HALF for o in hidden))
             effect = Effect.VOID if p < VOID_P else Effect.FLAG if is_flagged else Effect.NOTE
             than = f"{n_control} of {m} items that nobody was asked do too (p = {p:.2g})"
@@ -230,4 +227,19 @@ def exceedance(hidden: Sequence[float], control: Sequence[float]) -> tuple[int, 
     highest = max(control)
     k = sum(score > highest for score in hidden)
     n, m = len(hidden), len(control)
-    return k, float(stats.hypergeom.pmf(k, n + m, n, k)) if k else 1.0
+    return k, chance_of_hidden(k, k, n, m)
+
+
+def chance_of_hidden(k: int, drawn: int, n: int, m: int) -> float:
+    """Chance that at least k of the items drawn are hidden ones, if n hidden and m control items are alike.
+
+    The hypergeometric tail, which is Fisher's exact test, one-sided. Not scipy's: importing scipy.stats costs an audit
+    more than all that it looks at.
+    """
+
+    def log_ways(of: int, take: int) -> float:
+        return math.lgamma(of + 1) - math.lgamma(take + 1) - math.lgamma(of - take + 1)
+
+    possible = range(max(k, drawn - m), min(n, drawn) + 1)
+    whole = log_ways(n + m, drawn)
+    return min(1.0, math.fsum(math.exp(log_ways(n, i) + log_ways(m, drawn - i) - whole) for i in possible))

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
 from agent2.records import Rollout
-from agent2.stats.comparisons import mcnemar_p
 
 MIN_BRANCHES = 3
 BRANCH_SHARE = 0.5
@@ -117,8 +116,12 @@ def signature_check(final: Iterable[Rollout], base: Iterable[Rollout], subject: 
     findings = []
     for own, reference in zip(after, before, strict=True):
         new, gone = own.items - reference.items, reference.items - own.items
-        p = mcnemar_p(len(new), len(gone)) if new or gone else 1.0
-        if len(new) >= FEWEST and len(new) > len(gone) and p < RISE_P:
+        if len(new) < FEWEST or len(new) <= len(gone):
+            continue
+        from agent2.stats.comparisons import mcnemar_p  # scipy.stats, a second of processor time that few audits need
+
+        p = mcnemar_p(len(new), len(gone))
+        if p < RISE_P:
             words = (
                 f"{own.name}: on {len(own.items)} of {own.n_items} items, the base model on {len(reference.items)} "
                 f"(p = {p:.2g})"
