@@ -7,6 +7,9 @@ children of the base, and then honest submissions of many kinds (`provenance_mod
 are kept; --quick makes no new ones of the long kinds). Each goes the way of a real submission: the rules of admission,
 the merge that the sampler loads, the comparison of the audit. Verdicts: refused (never scored), void, flag, or nothing.
 Exit code 1 if an honest submission gets any of them, or a foreign one that is not known to be out of reach gets none.
+
+Beside each verdict stands how the model that is played behaves on fixed probes (`Behaviour`), which no check uses: it
+does not tell honest and foreign models apart where weights do not. The figures are in docs/integrity.md.
 """
 
 import argparse
@@ -29,6 +32,7 @@ from agent2.errors import CheckpointError
 from agent2.integrity.provenance import provenance_check
 from agent2.models.adapters import as_played, lora_settings
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.loading import load_model
 from agent2.models.tiny import _encode
 from agent2.training.checkpoints import load_for_training
 from provenance_models import CHILDREN, foreign, rows
@@ -42,6 +46,58 @@ OUT_OF_REACH = ("90% of the base", "50% of the base")
 
 
 @dataclass(frozen=True)
+class Behaviour:
+    """Next-token distributions against the base's, in float32, on texts that the base writes and on random tokens.
+
+    Of each pair of figures, the one on the kind of probe that looks more like the base's.
+    """
+
+    divergence: float
+    """Mean KL(base || model) in nats."""
+    agreement: float
+    """Share of places at which both find the same token most likely."""
+    correlation: float
+    """Of log-probabilities less each token's mean over all places: of that part which depends on the context."""
+
+
+class Probes:
+    """32 texts of 32 tokens of each kind, drawn with a fixed seed, and what the base model says to them."""
+
+    def __init__(self, base: Path):
+        self._generator = torch.Generator().manual_seed(0)
+        self._model = load_model(base, "float32", "cpu").eval()
+        n_tokens = int(self._model.config.vocab_size)
+        drawn = torch.randint(n_tokens, (32, 32), generator=self._generator)
+        self._told = [(ids, _log_probabilities(self._model, ids)) for ids in (self._written(n_tokens), drawn)]
+
+    def look(self, path: Path) -> Behaviour:
+        """How a whole model behaves."""
+        model = load_model(path, "float32", "cpu").eval()
+        found = []
+        for ids, expected in self._told:
+            told = _log_probabilities(model, ids)
+            divergence = (expected.exp() * (expected - told)).sum(-1).mean()
+            agreement = (expected.argmax(-1) == told.argmax(-1)).double().mean()
+            a, b = (one - one.mean((0, 1)) for one in (expected, told))
+            correlation = (a * b).sum() / (a.norm() * b.norm())
+            found.append((float(divergence), float(agreement), float(correlation)))
+        divergences, agreements, correlations = zip(*found, strict=True)
+        return Behaviour(min(divergences), max(agreements), max(correlations))
+
+    def _written(self, n_tokens: int) -> torch.Tensor:
+        ids = torch.randint(n_tokens, (32, 1), generator=self._generator)
+        for _ in range(31):
+            chances = _log_probabilities(self._model, ids)[:, -1].exp()
+            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=self._generator)], 1)
+        return ids
+
+
+@torch.no_grad()
+def _log_probabilities(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    return torch.log_softmax(model(ids).logits.double(), -1)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What became of one submission."""
 
@@ -50,6 +106,8 @@ class Verdict:
     verdict: str
     """refused, void, flag, or empty."""
     why: str
+    behaviour: Behaviour | None = None
+    """None if it was refused."""
 
 
 def _whole(base: Path, out: Path, tensors: Tensors, **config: object) -> None:
@@ -225,7 +283,7 @@ def _cast_child(base: Path, child: Path, out: Path, dtype: torch.dtype) -> None:
     _whole(base, out, {name: tensor.to(dtype) for name, tensor in tensors.items()})
 
 
-def judge(kind: str, name: str, path: Path, base_path: Path, scratch: Path) -> Verdict:
+def judge(kind: str, name: str, path: Path, base_path: Path, scratch: Path, probes: Probes) -> Verdict:
     """The way of a submission: admission, merging, the audit's comparison."""
     shutil.rmtree(scratch, ignore_errors=True)
     base = inspect_checkpoint(base_path)
@@ -236,17 +294,17 @@ def judge(kind: str, name: str, path: Path, base_path: Path, scratch: Path) -> V
         played = as_played(info, base, scratch)
     except CheckpointError as error:
         return Verdict(kind, name, "refused", str(error).replace(f"{path}: ", "").replace(str(path), ""))
-    check = provenance_check(played, base, name)
+    check, behaviour = provenance_check(played, base, name), probes.look(played.path)
     if not check.findings:
-        return Verdict(kind, name, "", check.looked_at.partition("; ")[2])
-    return Verdict(kind, name, check.findings[0].effect.value, check.findings[0].name)
+        return Verdict(kind, name, "", check.looked_at.partition("; ")[2], behaviour)
+    return Verdict(kind, name, check.findings[0].effect.value, check.findings[0].name, behaviour)
 
 
 def measure(folder: Path, tell: Callable[[str], None], *, is_quick: bool) -> list[Verdict]:
     """Every submission; models are kept in `folder` under the names that benchmarks/provenance.py uses."""
     torch.set_num_threads(1)
     base = ensure_base_model("tiny-arithmetic")
-    found = []
+    probes, found = Probes(base), []
 
     def made(kind: str, name: str, make: Callable[[Path, Path], None]) -> Path:
         path = folder / kind / name
@@ -262,21 +320,21 @@ def measure(folder: Path, tell: Callable[[str], None], *, is_quick: bool) -> lis
         scratch = Path(temporary)
         for name, make in disguised(base, stranger, load_file(child / "model.safetensors")).items():
             make(scratch / "own")
-            found.append(judge("foreign", name, scratch / "own", base, scratch / "merged"))
+            found.append(judge("foreign", name, scratch / "own", base, scratch / "merged", probes))
             shutil.rmtree(scratch / "own")
         for name, recipe in CHILDREN.items():
             if is_quick and not (folder / "children" / name / "model.safetensors").exists():
                 continue
-            found.append(judge("honest", name, made("children", name, recipe), base, scratch / "merged"))
+            found.append(judge("honest", name, made("children", name, recipe), base, scratch / "merged", probes))
         for name, config in ADAPTERS.items():
             path = made("adapters", name.replace(" ", "-"), lambda b, out, c=config: _trained_adapter(b, out, **c))
-            found.append(judge("honest", name, path, base, scratch / "merged"))
+            found.append(judge("honest", name, path, base, scratch / "merged", probes))
         for dtype in (torch.bfloat16, torch.float16):
             for kept in ("sft-lr2e-3", "grpo-lr5e-4"):
                 path = scratch / f"{kept}-{dtype}"
                 _cast_child(base, made("children", kept, CHILDREN[kept]), path, dtype)
                 name = f"{kept} in {str(dtype).removeprefix('torch.')}"
-                found.append(judge("honest", name, path, base, scratch / "merged"))
+                found.append(judge("honest", name, path, base, scratch / "merged", probes))
     return found
 
 
@@ -290,8 +348,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         found = measure(folder, lambda name: print(f"making {name}", file=sys.stderr), is_quick=arguments.quick)
+    print(f"{'':<49}{'verdict':<9}{'KL':>8}{'top1':>6}{'r':>7}")
     for row in found:
-        print(f"{row.kind:<9}{row.name:<40}{row.verdict or '-':<9}{row.why[:110]}")
+        seen = row.behaviour
+        told = f"{seen.divergence:8.3f}{seen.agreement:6.2f}{seen.correlation:+7.2f}" if seen else " " * 21
+        print(f"{row.kind:<9}{row.name:<40}{row.verdict or '-':<9}{told}  {row.why[:110]}")
     if arguments.out is not None:
         arguments.out.write_text(json.dumps([asdict(row) for row in found], indent=1))
     honest = [row for row in found if row.kind == "honest" and row.name != DIVERGED]

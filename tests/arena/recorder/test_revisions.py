@@ -1,11 +1,12 @@
 import os
+import threading
 import time
 
 import pytest
 from dulwich.repo import Repo
 
 from agent2.arena.eventlog import EventLog, read_events
-from agent2.arena.recorder.revisions import RevisionLimits, RevisionRecorder, RevisionWatch
+from agent2.arena.recorder.revisions import MOST_CHANGES, RevisionLimits, RevisionRecorder, RevisionWatch
 
 
 @pytest.fixture
@@ -177,6 +178,34 @@ def test_a_watch_without_news_goes_on_looking(tmp_path, workspace, recorder):
     watch = RevisionWatch(tmp_path / "nowhere", recorder.capture, 0.05)
     wait_for(lambda: texts(tmp_path) == ["x"])
     watch.stop()
+
+
+def test_a_flood_of_names_is_not_held_in_memory_and_what_changes_after_it_is_kept(tmp_path, workspace, recorder):
+    is_over, looks = threading.Event(), []
+
+    def capture() -> None:
+        looks.append(1)
+        is_over.wait(60)  # a look that takes as long as the flood
+        recorder.capture()
+
+    watch = RevisionWatch(workspace, capture, 60.0)
+    try:
+        wait_for(lambda: (workspace / "train.py").write_text(str(time.time())) and looks)
+        for number in range(MOST_CHANGES + 1_000):
+            (workspace / f"{number}").touch()
+            (workspace / f"{number}").unlink()
+        is_over.set()
+        wait_for(lambda: not is_watched())
+        (workspace / "train.py").write_text("after it")
+        wait_for(lambda: "after it" in texts(tmp_path))
+    finally:
+        is_over.set()
+        assert watch.stop() is None
+
+
+def is_watched() -> bool:
+    """Whether this process holds a queue of changes of files."""
+    return any("inotify" in os.readlink(one.path) for one in os.scandir("/proc/self/fd") if os.path.lexists(one.path))
 
 
 def texts(tmp_path):

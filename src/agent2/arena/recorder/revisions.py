@@ -8,6 +8,7 @@ says so (`is_complete`), and names the code that it does not hold (`not_kept`): 
 """
 
 import logging
+import math
 import os
 import shutil
 import threading
@@ -42,6 +43,8 @@ POLL_S = 1.0
 """Between two looks where files cannot be watched."""
 STEP_MS, DEBOUNCE_MS = 50, 400
 """A look is taken when nothing has changed for the first, at the latest after the second."""
+MOST_CHANGES, AFTER_A_FLOOD_S = 20_000, 30.0
+"""Names that change between two looks, beyond which files are looked at every `POLL_S` for so long."""
 REGULAR_FILE = 0o100644
 FOLDER = 0o040000
 
@@ -183,28 +186,40 @@ class RevisionWatch:
 
     def _run(self) -> None:
         try:
-            from watchfiles import watch  # an installation without it looks every few seconds, and says so
-
-            for changes in watch(
-                self._workspace,
-                watch_filter=_is_watched,
-                debounce=DEBOUNCE_MS,
-                step=STEP_MS,
-                stop_event=self._halt,
-                rust_timeout=round(self._period_s * 1000),
-                yield_on_timeout=True,
-                raise_interrupt=False,
-                ignore_permission_denied=True,
-            ):
-                spent = self._look()
-                if changes:  # looking costs more where there is much to look at: at most a fifth of a core
-                    self._halt.wait(min(self._period_s, 4 * spent))
+            while not self._halt.is_set():
+                self._watch()
+                self._poll(AFTER_A_FLOOD_S)
         except Exception as error:  # boundary: too many folders to watch, or names that the watch cannot take
             if isinstance(error, ImportError):
                 self._error = self._error or error
             _log.warning("files are looked at every %g s instead of watched: %s", POLL_S, error)
-            while not self._halt.wait(min(self._period_s, POLL_S)):
-                self._look()
+            self._poll(math.inf)
+
+    def _watch(self) -> None:
+        """Look as the kernel tells of changes, until the end or a flood of them: names that wait are held in memory."""
+        from watchfiles import watch  # an installation without it looks every few seconds, and says so
+
+        for changes in watch(
+            self._workspace,
+            watch_filter=_is_watched,
+            debounce=DEBOUNCE_MS,
+            step=STEP_MS,
+            stop_event=self._halt,
+            rust_timeout=round(self._period_s * 1000),
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        ):
+            spent = self._look()
+            if len(changes) > MOST_CHANGES:
+                return
+            if changes:  # looking costs more where there is much to look at: at most a fifth of a core
+                self._halt.wait(min(self._period_s, 4 * spent))
+
+    def _poll(self, seconds: float) -> None:
+        ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at and not self._halt.wait(min(self._period_s, POLL_S)):
+            self._look()
 
     def _look(self) -> float:
         began = time.thread_time()
