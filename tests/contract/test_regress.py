@@ -1,3 +1,6 @@
+import re
+
+import msgspec
 import pytest
 
 from agent2.cards.writer import CardWriter
@@ -5,6 +8,7 @@ from agent2.contract.card_sets import find_cards
 from agent2.contract.protocol import IncomparableError
 from agent2.contract.regress import regress
 from agent2.errors import CardError
+from agent2.records import Split
 from card_builders import make_header, make_record
 from contract_card_builders import make_scored, verdicts, write_card
 
@@ -83,3 +87,24 @@ def test_five_of_five_attempts_that_become_three_are_seen_and_one_lost_attempt_i
     assert [item.item_id for item in found.lost] == ["c"]
     assert not found.is_within(1)
     assert found.is_within(2)
+
+
+@pytest.mark.parametrize("split", [Split.TEST_PUBLIC, Split.TEST_PRIVATE])
+def test_answers_to_hidden_items_are_withheld_and_said_to_be(tmp_path, split):
+    def side(name, pattern):
+        return card_set(tmp_path, name, verdicts(pattern), split=split)
+
+    found = regress(side("old", "1101"), side("new", "001"))
+    changed = [*found.lost, *found.won, *found.unknown]
+    assert [item.item_id for item in changed] == ["item-000", "item-001", "item-002", "item-003"]
+    assert {(item.old_answer, item.new_answer) for item in changed} == {(None, None)}
+    assert f"fake-v1 / {split.value}" in found.withheld
+    assert not re.search(rb"answer [01]", msgspec.json.encode(found))
+
+
+def test_nothing_is_withheld_of_visible_items(tmp_path):
+    found = regress(
+        card_set(tmp_path, "old", verdicts("1"), split=Split.DEV),
+        card_set(tmp_path, "new", verdicts("0"), split=Split.DEV),
+    )
+    assert found.withheld == "" and found.lost[0].old_answer == "answer 1"

@@ -6,6 +6,7 @@ from agent2.contract.expand import expand
 from agent2.contract.suite_files import FOLDER, load_suite
 from agent2.contract.suite_rules import remarks
 from agent2.errors import ConfigError
+from suite_fakes import make_suite
 
 
 def suite(text):
@@ -32,10 +33,37 @@ def test_a_weaker_scorer_than_possible_is_remarked_on():
 
 
 @pytest.mark.parametrize(("spot_check", "remarked"), [("true", False), ("false", True)])
-def test_a_judge_without_spot_checks_is_remarked_on(spot_check, remarked):
+def test_a_candidate_without_spot_checks_is_remarked_on(spot_check, remarked):
     text = "datasets:\n- {name: gsm8k, scorer: {name: j, tier: judge}}\n"
     text += f"cadence: {{candidate: {{spot_check: {spot_check}}}}}\n"
-    assert any("need spot checks by people" in sentence for sentence in remarks(suite(text))) is remarked
+    told = "a release needs a person's spot check all the same, above all of what a judge says (gsm8k)"
+    assert any(told in sentence for sentence in remarks(suite(text))) is remarked
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("dev: {split: dev, n_items: 100}", "dev: {split: dev, n_items: 100, spot_check: true}"),
+            "cadence.dev asks for",
+        ),
+        (
+            (
+                "nightly: {split: test_public, n_items: 100}",
+                "nightly: {split: test_public, n_items: 1, spot_check: true}",
+            ),
+            "cadence.nightly asks for a spot check, and nothing but a release waits for one",
+        ),
+        (("{name: sums, split: test_public", "{name: sums, split: dev"), "names dev, and the nightly report plays"),
+        (
+            ("doubles, role:", "doubles, split: dev, role:"),
+            "a metric is measured on the split that the evaluation's role",
+        ),
+    ],
+)
+def test_what_nothing_would_hold_is_refused_with_its_line(tmp_path, change, said):
+    with pytest.raises(ConfigError, match=rf"quiz_regression.yaml:\d+: .*{said}"):
+        make_suite(tmp_path, change)
 
 
 def test_a_control_group_that_is_named_later_is_remarked_on():

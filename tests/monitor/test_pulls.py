@@ -5,7 +5,8 @@ import pytest
 
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.monitor.pulls import RewardedRollout, pull, read_rewarded
+from agent2.monitor.pulls import WITHHELD, RewardedRollout, pull, read_rewarded
+from agent2.records import Split
 from card_builders import make_header, make_record
 
 
@@ -60,3 +61,14 @@ def test_json_lines_are_read_and_a_bad_line_is_named(tmp_path):
     path.write_text(json.dumps(good) + "\n{}\n")
     with pytest.raises(ConfigError, match="jsonl:2"):
         read_rewarded(path)
+
+
+def test_what_was_written_on_hidden_items_is_withheld(tmp_path):
+    header = make_header()
+    hidden = replace(header, protocol=replace(header.protocol, split=Split.TEST_PRIVATE))
+    with CardWriter(tmp_path / "card", hidden) as writer:
+        record = make_record("i0", value=0.0, text="the question again")
+        writer.append(replace(record, score=replace(record.score, views={"reward": 1.0})))
+        writer.close()
+    (found,) = read_rewarded(tmp_path / "card")
+    assert (found.id, found.reward) == ("i0", 1.0) and found.text == WITHHELD

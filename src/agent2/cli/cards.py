@@ -142,11 +142,18 @@ def export(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
 ) -> None:
-    """Write a card's rollouts with all their turns, in the format that the file's suffix names."""
+    """Write a card's rollouts with all their turns, in the format that the file's suffix names; of hidden items too."""
     from agent2.cards.export import export_rollouts
+    from agent2.cards.reader import read_header
     from agent2.cli.show import print_path
+    from agent2.records import HIDDEN_SPLITS
 
     n_rollouts = export_rollouts(card, out)
+    split = read_header(card).protocol.split
+    if split in HIDDEN_SPLITS:
+        typer.echo(
+            f"{out} holds hidden items ({split.value}) in full: keep it out of prompts and training data", err=True
+        )
     print_path(f"{n_rollouts} rollouts", out)
 
 

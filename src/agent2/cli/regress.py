@@ -9,15 +9,21 @@ if TYPE_CHECKING:
     from agent2.contract.regress import ChangedItem
 
 MAX_CELL = 60
+WITHHELD = "(withheld)"
 
 
 def regress(
     old: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
     new: Annotated[Path | None, typer.Argument(help="The same; none: the two sides of the evaluation OLD.")] = None,
     allowed: Annotated[int, typer.Option("--allow", min=0, help="Most items that may be lost or weakened.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON, answers in full.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, answers in full; of hidden items none.")
+    ] = False,
 ) -> None:
-    """List items lost, weakened and won by id, with both answers; exit 1 if more were lost or weakened than allowed."""
+    """List items lost, weakened and won by id, with both answers; exit 1 if more were lost or weakened than allowed.
+
+    Answers to hidden items are withheld.
+    """
     import msgspec
 
     from agent2.cli.show import print_table
@@ -49,6 +55,8 @@ def regress(
             f"({found.n_passed_before} passed before; {len(found.unknown)} of them have no score now); "
             f"{allowed} may be lost"
         )
+        if found.withheld:
+            typer.echo(f"withheld: {found.withheld}")
     if not found.is_within(allowed):
         raise typer.Exit(1)
 
@@ -58,5 +66,6 @@ def _row(item: "ChangedItem") -> list[str]:
 
     new = "missing" if item.new_score is None else f"{item.new_score:g}"
     score = f"{item.old_score:g} -> {new}"
-    answers = [clean(" ".join(text.split()), MAX_CELL) for text in (item.old_answer, item.new_answer)]
+    texts = [WITHHELD if text is None else text for text in (item.old_answer, item.new_answer)]
+    answers = [clean(" ".join(text.split()), MAX_CELL) for text in texts]
     return [item.benchmark, clean(item.item_id), score, *answers]

@@ -1,8 +1,9 @@
-"""Items lost, weakened and won between two checkpoints, by id, with both answers.
+"""Items lost, weakened and won between two checkpoints, by id, with both answers where the items may be seen.
 
 Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
 kept nor lost but unknown, and counts against the allowance; so does one that still passes with far fewer of its
-attempts (5 of 5 before, 3 of 5 now). Items that only one side has are counted.
+attempts (5 of 5 before, 3 of 5 now). Items that only one side has are counted. Answers to hidden items are withheld: a
+result is passed on and printed, and an answer can give its item away.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.cards.aggregate import counted_value
-from agent2.cards.card import ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.contract.card_sets import CardSet, common_cards
-from agent2.records import ScoredRollout
+from agent2.records import HIDDEN_SPLITS, ScoredRollout
 
 PASSES_AT = 0.5
 """An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
@@ -31,9 +31,10 @@ class ChangedItem:
     item_id: str
     old_score: float
     new_score: float | None
-    old_answer: str
-    """Of the attempt that shows the verdict best: one that passed where the item passed, else one that failed."""
-    new_answer: str
+    old_answer: str | None
+    """Of the attempt that shows the verdict best: one that passed where the item passed, else one that failed; None:
+    withheld, since the item is hidden."""
+    new_answer: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Regression:
     """Items with a score on both sides."""
     n_only_one_side: int
     """Items that one side was never asked."""
+    withheld: str = ""
+    """What was left out, and why; empty: nothing."""
 
     def is_within(self, allowed: int) -> bool:
         """Whether no more items were lost, were weakened or became unknown than allowed."""
@@ -64,13 +67,16 @@ class Regression:
 class _Item:
     scores: list[float]
     answers: list[tuple[float | None, str]]
+    is_hidden: bool
 
     @property
     def score(self) -> float | None:
         return sum(self.scores) / len(self.scores) if self.scores else None
 
-    def answer(self, passes_at: float) -> str:
-        """The answer of an attempt on the same side of the threshold as the item."""
+    def answer(self, passes_at: float) -> str | None:
+        """The answer of an attempt on the same side of the threshold as the item; None for a hidden item."""
+        if self.is_hidden:
+            return None
         score = self.score
         if score is not None:
             for value, text in self.answers:
@@ -115,7 +121,17 @@ def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regress
         passed_before += len(gone)
         unknown += gone
     changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened))
-    return Regression(old.name, new.name, *changes, passed_before, compared, one_sided)
+    hidden = [key for key in common_cards(old, new) if old.headers[key].protocol.split in HIDDEN_SPLITS]
+    return Regression(old.name, new.name, *changes, passed_before, compared, one_sided, _withheld(hidden))
+
+
+def _withheld(hidden: Sequence[str]) -> str:
+    if not hidden:
+        return ""
+    return (
+        f"answers to the items of {', '.join(hidden)}: they are hidden, and an answer can give its item away; "
+        "the cards have them (agent2 cards show CARD --id ITEM)"
+    )
 
 
 def _never_asked(
@@ -126,16 +142,26 @@ def _never_asked(
     for item_id in sorted(before.keys() - after.keys()):
         score = before[item_id].score
         if score is not None and score >= passes_at:
-            gone.append(ChangedItem(key, item_id, score, None, before[item_id].answer(passes_at), ""))
+            gone.append(
+                ChangedItem(
+                    key,
+                    item_id,
+                    score,
+                    None,
+                    before[item_id].answer(passes_at),
+                    None if before[item_id].is_hidden else "",
+                )
+            )
     return gone
 
 
 def _items(card: Path) -> dict[str, _Item]:
     read_summary(card)  # refuses an unfinished card
-    rule: ReportingRule = read_header(card).reporting
+    header = read_header(card)
+    rule, is_hidden = header.reporting, header.protocol.split in HIDDEN_SPLITS
     found: dict[str, _Item] = {}
     for record in sorted(iter_rollouts(card), key=lambda record: record.rollout.attempt):
-        item = found.setdefault(record.rollout.item_id, _Item([], []))
+        item = found.setdefault(record.rollout.item_id, _Item([], [], is_hidden))
         value = counted_value(record, rule)
         if value is not None:
             item.scores.append(value)

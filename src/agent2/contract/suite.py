@@ -69,7 +69,7 @@ class SuiteBenchmark(StrictModel):
     version: str | None = None
     """Null: the installed one, which is on the card."""
     split: Split
-    """Played when a role names no other; the split of the nightly report."""
+    """The split of the nightly report, as in `cadence.nightly`."""
     metric: str
     """Name of the metric of this suite that is the benchmark's main one; prerequisites read it."""
     n_items: int | None = Field(ge=1)

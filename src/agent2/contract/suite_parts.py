@@ -180,7 +180,8 @@ class RoleRule(StrictModel):
     n_items: int | None = Field(ge=1)
     """Of each benchmark; null: as many as the benchmark's own entry says."""
     spot_check: bool = False
-    """People look at a sample of the rollouts before anything follows."""
+    """People judge a sample of the rollouts before a release: for `candidate` only, where gate `release_evidence` holds
+    it."""
 
 
 class Cadence(StrictModel):

@@ -53,10 +53,9 @@ def remarks(suite: Suite) -> list[str]:
     if suite.control_group.checkpoint is None:
         found.append("the control group is named when the suite is run (--baseline)")
     judged = [entry.name for entry in suite.benchmarks if entry.scorer.tier is ScorerTier.JUDGE]
-    if judged and not suite.cadence.candidate.spot_check:
-        found.append(
-            f"{', '.join(judged)}: a judge's verdicts need spot checks by people (cadence.candidate.spot_check)"
-        )
+    if not suite.cadence.candidate.spot_check:
+        of = f", above all of what a judge says ({', '.join(judged)})" if judged else ""
+        found.append(f"cadence.candidate.spot_check is false; a release needs a person's spot check all the same{of}")
     if suite.protocol.judge is not None and not judged:
         found.append("protocol.judge is not used: no benchmark is scored by a judge")
     unknown = [entry.scorer.name for entry in suite.benchmarks if declared(entry.scorer.name) is None]
@@ -252,9 +251,38 @@ def _check_success(suite: Suite, spot: Spot) -> None:
             )
 
 
+def _check_spot_checks(suite: Suite, spot: Spot) -> None:
+    """Only a release rests on what people saw; elsewhere nothing would wait for them."""
+    for role in (EvaluationRole.DEV, EvaluationRole.NIGHTLY):
+        if suite.role_rule(role).spot_check:
+            raise ConfigError(
+                f"{spot(('cadence', role.value, 'spot_check'))}: cadence.{role.value} asks for a spot check, and "
+                "nothing but a release waits for one; remove it (cadence.candidate has it)"
+            )
+
+
+def _check_played_splits(suite: Suite, spot: Spot) -> None:
+    """What a benchmark or a metric says of its split is what is played: the role decides, for all of them alike."""
+    nightly = suite.cadence.nightly.split
+    for place, entry in enumerate(suite.benchmarks):
+        if entry.split is not nightly:
+            raise ConfigError(
+                f"{spot(('benchmarks', place, 'split'))}: benchmark {entry.name!r} names {entry.split.value}, and the "
+                f"nightly report plays {nightly.value} (cadence.nightly.split); change one of them"
+            )
+    for place, metric in enumerate(suite.metrics):
+        if metric.split is not None:
+            raise ConfigError(
+                f"{spot(('metrics', place, 'split'))}: metric {metric.name!r} names {metric.split}; a metric is measured "
+                "on the split that the evaluation's role plays: remove the key"
+            )
+
+
 def _check_roles(suite: Suite, spot: Spot) -> None:
     """Gates read known metrics, and a metric whose role is to be a gate is read by one."""
     _check_visibility(suite, spot)
+    _check_spot_checks(suite, spot)
+    _check_played_splits(suite, spot)
     known = metrics_by_name(suite.metrics)
     read: set[str] = set()
     for location, name in _names_in_gates(suite):

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from agent2.cards.reader import CARD_FILE, iter_rollouts
+from agent2.cards.reader import CARD_FILE, iter_rollouts, read_header
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.files import numbered_lines
-from agent2.records import derive_seed
+from agent2.records import HIDDEN_SPLITS, derive_seed
 
 MIN_ROLLOUTS = 20
 """Fewer say nothing about a top share."""
+WITHHELD = "(withheld: the item is hidden; agent2 cards show CARD --id ITEM shows it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class RewardedRollout:
     reward: float
     score: float
     text: str
-    """The model's messages."""
+    """The model's messages; `WITHHELD` for a hidden item, since reports are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,11 @@ def read_rewarded(path: Path, view: str = "reward") -> list[RewardedRollout]:
 
 
 def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
+    is_hidden = read_header(path).protocol.split in HIDDEN_SPLITS
     for record in iter_rollouts(path):
         reward, score = record.score.views.get(view), record.score.value
         if reward is not None and score is not None:
-            text = "\n".join(turn.action for turn in record.rollout.turns)
+            text = WITHHELD if is_hidden else "\n".join(turn.action for turn in record.rollout.turns)
             yield RewardedRollout(record.rollout.item_id, record.rollout.attempt, reward, score, text)
 
 

@@ -330,7 +330,7 @@ def _items(one: BenchmarkOutcome) -> ItemsView:
     )
 
 
-def _item(one: BenchmarkOutcome, item_id: str, answers: tuple[str, str]) -> ItemView:
+def _item(one: BenchmarkOutcome, item_id: str, answers: tuple[str | None, str | None]) -> ItemView:
     """answers: of the baseline and of the checkpoint; shown only where the item's text may be."""
     text = one.texts.get(item_id)
     if text is None:
