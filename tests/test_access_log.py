@@ -1,14 +1,17 @@
 import json
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from agent2 import installation
-from agent2.benchmarks import load_benchmark
+from agent2 import benchmarks, installation
+from agent2.benchmarks import guarded, load_benchmark
 from agent2.cli import app
 from agent2.errors import ConfigError
 from agent2.installation import Access, access_log, check_access_log, log_access
-from agent2.records import Split
+from agent2.records import Item, Split
 
 
 @pytest.fixture(autouse=True)
@@ -96,3 +99,53 @@ def test_the_command_lists_entries_and_says_when_the_chain_is_broken():
     access_log().write_bytes(lines[0].replace(b"mini_math", b"mini_meth") + lines[1])
     broken = runner.invoke(app, ["access"])
     assert broken.exit_code == 1 and "does not follow the line before it" in broken.stdout.replace("\n", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetful:
+    """A third party's benchmark that knows nothing of the log."""
+
+    name: str = "forgetful"
+
+    def items(self, split, n, secret):
+        """Some."""
+        return [Item(f"{split}-{k}", split, "?") for k in range(n)]
+
+
+class Older:
+    name = "older"
+
+    def items(self, split, n, secret):
+        return [Item(f"{split}-{k}", split, "?") for k in range(n)]
+
+
+@pytest.mark.parametrize("make", [Forgetful, Older])
+def test_a_benchmark_of_a_third_party_cannot_forget_the_entry(make, monkeypatch):
+    monkeypatch.setitem(sys.modules, "somebody", SimpleNamespace(make=make))
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", {"theirs": "somebody:make"})
+    benchmark = load_benchmark("theirs")
+    assert isinstance(benchmark, make) and benchmark.name == make().name
+    benchmark.items(Split.TEST_PUBLIC, 2, installation.secret())
+    benchmark.items(Split.TEST_PRIVATE, 2, b"another secret, nobody's")
+    assert not access_log().exists()
+    assert len(benchmark.items(Split.TEST_PRIVATE, 3, installation.secret())) == 3
+    (entry,) = entries()
+    assert (entry["suite"], entry["role"]) == (benchmark.name, "library")
+    access_log().unlink()
+    access_log().mkdir()
+    with pytest.raises(ConfigError, match="private items need their access log"):
+        benchmark.items(Split.TEST_PRIVATE, 1, installation.secret())
+
+
+def test_guarding_twice_leaves_one_entry_and_other_objects_alone():
+    benchmark = guarded(guarded(Older()))
+    benchmark.items(Split.TEST_PRIVATE, 1, installation.secret())
+    assert len(entries()) == 1
+    Older().items(Split.TEST_PRIVATE, 1, installation.secret())
+    assert len(entries()) == 1
+
+
+def test_what_asks_inside_an_entry_of_its_own_adds_none():
+    with installation.with_entry():
+        guarded(Older()).items(Split.TEST_PRIVATE, 1, installation.secret())
+    assert not access_log().exists()

@@ -12,8 +12,8 @@ hidden items. Does not protect against a reader with the rights of the user who 
 
 The access log has one JSON line for each request for private items, also for one that was refused. Lines are only ever
 appended, fsynced before the items are made, and each holds the digest of the line before it, so that a line that was
-changed, taken out or put in shows (`check_access_log`). Packaged benchmarks make an entry themselves when a program
-asks them for private items with this installation's secret (`guard_private`). It is a file of the user who runs agent2,
+changed, taken out or put in shows (`check_access_log`). A benchmark makes an entry itself when a program asks it for
+private items with this installation's secret (`agent2.benchmarks.guarded`). It is a file of the user who runs agent2,
 who can write the whole chain anew or cut its end off; organisers who need more send copies elsewhere.
 """
 
@@ -199,7 +199,7 @@ def with_entry() -> Iterator[None]:
 
 
 def guard_private(benchmark: str, n: int, key: bytes | None) -> None:
-    """Leave an entry before a benchmark gives out n private items to a program; its `items` calls this.
+    """Leave an entry before a benchmark gives out n private items to a program (`agent2.benchmarks.guarded`).
 
     key: what the items are drawn with; those of another secret than this installation's are nobody's secret.
     Raises ConfigError if the log cannot be written: then nothing may be given out.

@@ -4,12 +4,16 @@
 """
 
 import importlib
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from agent2.errors import ConfigError, unknown_name
-from agent2.records import Benchmark
+from agent2.installation import guard_private, with_entry
+from agent2.records import Benchmark, Item, Split
+
+BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
 
 BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -36,7 +40,7 @@ READS_FILES = frozenset({"alfworld", "alfworld_chat"})
 
 
 def load_benchmark(name: str, data: Path | None = None) -> Benchmark:
-    """A fresh benchmark by name.
+    """A fresh benchmark by name; its private items are guarded (`guarded`).
 
     data: folder of its official data, for one that reads files; None: where its own downloader puts them.
     Raises ConfigError, with the nearest name, for one that is not in the table, and for data that it does not take.
@@ -50,4 +54,42 @@ def load_benchmark(name: str, data: Path | None = None) -> Benchmark:
         )
     module, _, attribute = BENCHMARKS[name].partition(":")
     factory = getattr(importlib.import_module(module), attribute)
-    return cast(Benchmark, factory(data=data) if name in READS_FILES else factory())
+    return guarded(cast(Benchmark, factory(data=data) if name in READS_FILES else factory()))
+
+
+def guarded(benchmark: BenchmarkT) -> BenchmarkT:
+    """The same benchmark; whoever asks it for private items leaves an entry in the access log first.
+
+    For a benchmark that did not come from `load_benchmark`. The evaluations and trials of this package make entries of
+    their own, and none comes twice. Raises ConfigError for an object whose class cannot be extended.
+    """
+    kind = type(benchmark)
+    if not getattr(kind, "is_guarded", False):
+        try:
+            object.__setattr__(benchmark, "__class__", _guarded_class(kind))  # frozen ones too
+        except TypeError as error:
+            raise ConfigError(f"benchmark {benchmark.name}: {error}; make it an ordinary Python class") from error
+    return benchmark
+
+
+@cache
+def _guarded_class(kind: type[Any]) -> type[Any]:
+    """A subclass, so that a benchmark stays what it is to isinstance and in every attribute."""
+
+    def items(self: Any, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        if split is Split.TEST_PRIVATE:
+            guard_private(self.name, n, secret)
+        with with_entry():
+            found: list[Item] = super(made, self).items(split, n, secret)
+            return found
+
+    items.__doc__ = kind.items.__doc__
+    names = {
+        "items": items,
+        "is_guarded": True,
+        "__slots__": (),
+        "__module__": kind.__module__,
+        "__doc__": kind.__doc__,
+    }
+    made = type(kind.__name__, (kind,), names)
+    return made

@@ -273,8 +273,8 @@ def _check_played_splits(suite: Suite, spot: Spot) -> None:
     for place, metric in enumerate(suite.metrics):
         if metric.split is not None:
             raise ConfigError(
-                f"{spot(('metrics', place, 'split'))}: metric {metric.name!r} names {metric.split}; a metric is measured "
-                "on the split that the evaluation's role plays: remove the key"
+                f"{spot(('metrics', place, 'split'))}: metric {metric.name!r} names {metric.split}; a metric is "
+                "measured on the split that the evaluation's role plays: remove the key"
             )
 
 

@@ -22,7 +22,6 @@ from agent2.benchmarks.arithmetic.rewards import verify
 from agent2.benchmarks.arithmetic.splits import distinct_expressions, item_id
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.installation import guard_private
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
 from agent2.scorers.rational import RationalScorer, format_rational
 
@@ -52,8 +51,6 @@ class Arithmetic:
 
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
-        if split is Split.TEST_PRIVATE:
-            guard_private(self.name, n, secret)
         expressions = list(islice(distinct_expressions(split, self.difficulty, secret), n))
         if len(expressions) < n:
             raise ConfigError(
