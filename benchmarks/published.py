@@ -2,10 +2,11 @@
 
     python benchmarks/published.py DATA [--only NAME ...] [--games N]
 
-DATA is a folder of official files, one subfolder a source (`gsm8k/`, `mmlu_pro/`, `ifeval/`, ...). Each row
-recomputes a published number with the scorers, statistics and readers of agent2. What cannot be recomputed yet, or
-whose files are not there, is listed with the reason. Exit code 1 if a number is further from its expectation than its
-tolerance.
+DATA is a folder of official files, one subfolder a source (`gsm8k/`, `mmlu_pro/`, `ifeval/`, ...); the table of its
+README.md says which. Each line recomputes a published number with the scorers, statistics and readers of agent2; a
+second table has one line for each row of that README, with what of it is not served and why. Exit code 1 if a number is
+further from its expectation than is explained, or could not be computed. `.eval` logs of inspect-ai need the extra
+`inspect`.
 
 The data are never part of the project; nothing here trains on or prompts with them.
 """
@@ -21,18 +22,21 @@ import tarfile
 import tempfile
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 
 from agent2.benchmarks.alfworld.benchmark import AlfworldChat
 from agent2.benchmarks.alfworld.prompts import published_examples
 from agent2.benchmarks.mini_ifeval.rows import read_ifeval_rows
 from agent2.cards.imports.inspect_log import read_inspect
 from agent2.errors import Agent2Error
+from agent2.files import numbered_lines
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.choice import ChoiceScorer, last_letter
 from agent2.scorers.constraints.instructions import read_instructions
@@ -46,6 +50,7 @@ from agent2.stats.preferences import win_rate
 from agent2.stats.selection import best_of_n, majority_at_k
 
 RNG_SEED = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,13 @@ class Row:
 
     @property
     def is_met(self) -> bool:
-        """Whether ours is the expected number."""
+        """Whether ours is the expected number; NaN is not."""
         return abs(self.ours - self.expected) <= self.tolerance + 1e-9
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """Rows of a JSONL file; U+2028 and the like do not end a line."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    return [json.loads(line) for _, line in numbered_lines(path.read_text(encoding="utf-8"))]
 
 
 def rollout(answer: str | None) -> Rollout:
@@ -142,7 +147,7 @@ def mmlu_pro(data: Path) -> Iterator[Row]:
         rows = json.loads(opened.read(opened.namelist()[0]))
     scorer, generator = ChoiceScorer(), random.Random(12345)
     n_right = n_filled = n_same = n_misread = 0
-    for row in rows:
+    for row in shown(rows, "mmlu_pro"):
         options = row["options"]
         item = Item("i", Split.DEV, "?", row["answer"], {"options": options})
         score = scorer.score(item, rollout(row["generated_text"]))
@@ -255,23 +260,38 @@ def open_rl_benchmark(data: Path) -> Iterator[Row]:
 
 
 def inspect_logs(data: Path) -> Iterator[Row]:
-    """Every log is read, and the mean of its scores is the one that it states."""
+    """Every log is read, and the mean of its scores and its standard error are those that it states."""
+    n_read, n_logs, why = 0, 0, ""
     for path in sorted([*data.glob("*.json"), *data.glob("*.eval")]):
+        if path.suffix == ".json" and isinstance(json.loads(path.read_text(encoding="utf-8")), list):
+            NOT_SERVED[f"inspect_logs/{path.name}"] = "cases of a LaTeX scorer, no log; no scorer here judges LaTeX"
+            continue
+        n_logs += 1
         try:
             log = read_inspect(path)
         except Agent2Error as error:
-            NOT_SERVED[f"inspect_logs/{path.name}"] = str(error).removeprefix(f"{path}: ").partition(";")[0]
+            why = f"{path.name}: {str(error).removeprefix(f'{path}: ').partition(';')[0]}"
+            if "needs inspect-ai" in why:
+                n_logs -= 1
+                NOT_SERVED["inspect_logs/*.eval"] = "reading .eval needs inspect-ai (the extra `inspect`)"
             continue
+        n_read += 1
         values = [one.score.value for one in log.rollouts if one.score.value is not None]
         stated = _stated(path, log.scorer)
-        if stated is None or not values:
-            NOT_SERVED[f"inspect_logs/{path.name}"] = f"is read; the log states no accuracy of {log.scorer}"
-            continue
-        yield Row(f"{path.name}: {log.scorer}", stated, float(np.mean(values)), 1e-6)
+        if not values:
+            words = f"read as {len(log.rollouts)} missing scores: nobody scored its samples"
+            NOT_SERVED[f"inspect_logs/{path.name}, mean"] = words
+        elif "accuracy" in stated or "mean" in stated:
+            mean = stated.get("accuracy", stated.get("mean", math.nan))
+            yield Row(f"{path.name}: {log.scorer}", mean, float(np.mean(values)), 1e-6)
+            if stated.get("stderr"):
+                error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+                yield Row(f"{path.name}: standard error", stated["stderr"], error, 1e-6)
+    yield Row("logs read", n_logs, n_read, 0, why)
 
 
-def _stated(path: Path, scorer: str) -> float | None:
-    """The accuracy or mean that a log states for a scorer."""
+def _stated(path: Path, scorer: str) -> dict[str, float]:
+    """The metrics that a log states for a scorer."""
     if path.suffix == ".json":
         log = json.loads(path.read_text(encoding="utf-8"))
     else:
@@ -279,10 +299,8 @@ def _stated(path: Path, scorer: str) -> float | None:
             log = json.loads(opened.read("header.json"))
     for score in (log.get("results") or {}).get("scores", []):
         if score["name"] == scorer or score.get("scorer") == scorer:
-            for name in ("accuracy", "mean"):
-                if name in score["metrics"]:
-                    return float(score["metrics"][name]["value"])
-    return None
+            return {name: float(one["value"]) for name, one in score["metrics"].items()}
+    return {}
 
 
 def react(data: Path) -> Iterator[Row]:
@@ -299,7 +317,7 @@ def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
         for split, name, there in ((Split.TEST_PRIVATE, "valid_unseen", 134), (Split.TEST_PUBLIC, "valid_seen", 140)):
             n = min(n_games or there, there)
             won = 0
-            for item in benchmark.items(split, n, b"published"):
+            for item in shown(benchmark.items(split, n, b"published"), f"alfworld {name}"):
                 game = Path(folder) / "json_2.1.1" / str(item.payload["trial"]) / "game.tw-pddl"
                 world = benchmark.environment()
                 world.reset(item, 0)
@@ -307,7 +325,12 @@ def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
                     if world.act(command).done:
                         break
                 won += world.state()["won"] is True
-            yield Row(f"{name}: games that their walkthrough wins, of the first {n}", n, won)
+            yield Row(f"{name}: games that their walkthrough wins, of the first {n} of {there}", n, won)
+
+
+def shown(work: Sequence[T], what: str) -> Iterable[T]:
+    """The work, with a progress bar on stderr where that is a terminal."""
+    return track(work, what, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
 SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
@@ -325,13 +348,16 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "inspect_logs": inspect_logs,
     "react": react,
 }
+ARCHIVE = "alfworld_official.tar.gz"
 NOT_SERVED = {
-    "humaneval, mbpp": "no packaged scorer runs Python programs against tests",
+    "humaneval": "no packaged scorer runs Python programs against tests",
+    "mbpp": "no packaged scorer runs Python programs against tests",
     "math (MATH test, MATH-500, AIME24, AMC23 as questions)": "no scorer judges LaTeX expressions for equality",
     "bbh (21 tasks)": "their outputs are not published, only the metrics",
     "ifeval/m_ifeval": "no verdicts are published for these outputs",
     "ifbench": "its instruction types are not IFEval's; no scorer checks them",
-    "truthfulqa, mt_bench": "questions without outputs to score; no reader yet",
+    "truthfulqa": "questions without outputs to score; no reader yet",
+    "mt_bench": "no reader of its questions, references and single scores yet",
     "bfcl": "`function_calls` compares with one gold call, BFCL lists acceptable values for each argument",
     "alpaca_eval, length-controlled": "no length-controlled win rate yet",
     "llmbar, kappa": "Cohen's kappa is not among the statistics",
@@ -340,42 +366,75 @@ NOT_SERVED = {
 }
 
 
+def readme_rows(data: Path) -> list[str]:
+    """Folders that the table of DATA/README.md names, in its order; all that is served without one."""
+    readme = data / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    named = [
+        cell.strip() for line in text.split("\n") if line.startswith("|") for cell in line.split("|")[1].split(",")
+    ]
+    folders = [
+        name.removesuffix(".tar.gz").removesuffix("_official") for name in named if re.fullmatch(r"[\w.]+", name)
+    ]
+    return [name for name in folders if name != "folder"] or [*SERVED, "alfworld"]
+
+
+def measured(source: str, data: Path, n_games: int) -> Iterator[Row]:
+    """The rows of one source; one that is off for what breaks."""
+    try:
+        if source == "alfworld":
+            yield from alfworld(data / ARCHIVE, n_games)
+        else:
+            yield from SERVED[source](data / source)
+    except Exception as error:  # boundary: one damaged file must not hide the numbers of the others
+        yield Row(f"{type(error).__name__}: {error}", 0, math.nan, 0, "could not be computed")
+
+
+def summary(source: str, rows: Sequence[Row], absent: str) -> str:
+    """The line of one row of DATA/README.md."""
+    reasons = [absent] if absent else []
+    reasons += [f"{name}: {why}" for name, why in NOT_SERVED.items() if re.split(r"[ ,/(]", name)[0] == source]
+    reasons += [why for names, why in NOT_SERVED.items() if source in names.split(", ") and names != source]
+    if not rows and not reasons:
+        reasons = ["nothing here handles it: a new row, or another name"]
+    off = sum(not row.is_met for row in rows)
+    explained = sum(row.is_met and bool(row.note) and abs(row.ours - row.expected) > 1e-6 for row in rows)
+    told = f"{len(rows) - off - explained} equal, {explained} explained, {off} OFF"
+    return f"{source:18} {told if rows else 'not served':32} {'; '.join(dict.fromkeys(reasons))}"
+
+
 def main() -> int:
     """Print the table; 1 if a number is off."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of official files")
     parser.add_argument("--only", nargs="+", choices=[*SERVED, "alfworld"], help="these sources alone")
-    parser.add_argument("--games", type=int, default=10, help="official ALFWorld games of each split; 0: all")
+    parser.add_argument("--games", type=int, default=0, help="official ALFWorld games of each split; 0: all 134 + 140")
     given = parser.parse_args()
     if not given.data.is_dir():
         parser.error(f"{given.data}: not a directory; pass the folder that contains gsm8k/, mmlu_pro/, ...")
+    found: dict[str, list[Row]] = {}
     absent: dict[str, str] = {}
-    n_off = 0
-    sources = {name: (lambda name=name: SERVED[name](given.data / name)) for name in SERVED}
-    archive = given.data / "alfworld_official.tar.gz"
-    sources["alfworld"] = lambda: alfworld(archive, given.games)
     print(f"{'source':18} {'expected':>12} {'ours':>12} {'difference':>11}  what")
-    for name, rows in sources.items():
-        if given.only and name not in given.only:
-            continue
-        place = archive if name == "alfworld" else given.data / name
+    sources = [name for name in readme_rows(given.data) if not given.only or name in given.only]
+    for name in sources:
+        found[name] = []
+        place = given.data / (ARCHIVE if name == "alfworld" else name)
         if not place.exists():
             absent[name] = f"{place} is not there"
-            continue
-        for row in rows():
-            n_off += not row.is_met
-            mark = "" if row.is_met else "  OFF"
-            note = f" ({row.note})" if row.note else ""
-            difference = row.ours - row.expected
-            print(
-                f"{name:18} {row.expected:12.6g} {row.ours:12.6g} {difference:+11.3g}  {row.what}{note}{mark}",
-                flush=True,
-            )
-    if not given.only:
-        print("\nnot served yet:")
-        for name, reason in {**NOT_SERVED, **absent}.items():
-            print(f"  {name}: {reason}")
-    print(f"\n{n_off} numbers are further from their expectation than explained")
+        elif name in SERVED or name == "alfworld":
+            for row in measured(name, given.data, given.games):
+                found[name].append(row)
+                note = f" ({row.note})" if row.note else ""
+                print(
+                    f"{name:18} {row.expected:12.6g} {row.ours:12.6g} {row.ours - row.expected:+11.3g}  "
+                    f"{row.what}{note}{'' if row.is_met else '  OFF'}",
+                    flush=True,
+                )
+    print(f"\n{'row of README':18} {'numbers':32} not served, and why")
+    for name in sources:
+        print(summary(name, found[name], absent.get(name, "")))
+    n_off = sum(not row.is_met for rows in found.values() for row in rows)
+    print(f"\n{n_off} of {sum(map(len, found.values()))} numbers are further from their expectation than explained")
     return 1 if n_off else 0
 
 

@@ -80,7 +80,7 @@ def _guarded_class(kind: type[Any]) -> type[Any]:
         if split is Split.TEST_PRIVATE:
             guard_private(self.name, n, secret)
         with with_entry():
-            found: list[Item] = super(made, self).items(split, n, secret)
+            found: list[Item] = kind.items(self, split, n, secret)
             return found
 
     items.__doc__ = kind.items.__doc__

@@ -1,0 +1,55 @@
+"""`benchmarks/published.py` on small folders in the layout of the published data: what is off is told, exit code 1."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "published.py"
+SOLVED = [4] * 10 + [3] * 4 + [2] * 10 + [1] * 12 + [0] * 14
+"""Successes of four, of 50 tasks: pass^1 to 4 are 0.42, 0.2733, 0.22 and 0.2."""
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "README.md").write_text(
+        "# Data\n\n| folder | what |\n|---|---|\n| tau_bench | x |\n| humaneval, mbpp | y |\n| newcomer | z |\n"
+    )
+    (tmp_path / "tau_bench").mkdir()
+    (tmp_path / "newcomer").mkdir()
+    write(tmp_path, SOLVED)
+    return tmp_path
+
+
+def write(data, solved):
+    rows = [{"task_id": task, "reward": float(n < count)} for task, count in enumerate(solved) for n in range(4)]
+    (data / "tau_bench" / "gpt-4o-airline.json").write_text(json.dumps(rows))
+
+
+def run(data, *arguments):
+    done = subprocess.run([sys.executable, str(SCRIPT), str(data), *arguments], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_numbers_that_are_as_published_exit_with_0_and_every_row_of_the_readme_is_told_of(data):
+    code, out, err = run(data)
+    assert code == 0, err
+    assert "4 equal, 0 explained, 0 OFF" in out and "0 of 4 numbers are further" in out
+    rows = {line.split()[0]: line for line in out[out.index("row of README") :].splitlines() if line}
+    assert "not served" in rows["humaneval"] and "Python programs" in rows["mbpp"]
+    assert "nothing here handles it" in rows["newcomer"]
+
+
+def test_a_number_that_is_off_exits_with_1(data):
+    write(data, [3, *SOLVED[1:]])
+    code, out, _ = run(data)
+    assert code == 1 and "0 equal, 0 explained, 4 OFF" in out
+    assert [line.endswith("  OFF") for line in out.splitlines() if "pass^" in line] == [True] * 4
+
+
+def test_a_source_that_cannot_be_computed_is_off_and_the_others_are_still_told(data):
+    (data / "tau_bench" / "gpt-4o-airline.json").write_text("{")
+    code, out, _ = run(data)
+    assert code == 1 and "JSONDecodeError" in out and "1 OFF" in out
