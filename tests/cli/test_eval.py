@@ -307,3 +307,8 @@ def test_options_that_change_what_a_model_sees_are_on_the_card_and_in_the_report
     assert header.protocol.chat_template_digest.startswith("by the server, asked with ")
     assert read_totals(card).n_missing == 0  # an answer without text is an empty answer
     assert "enable_thinking" in (workplace / "e" / "report.html").read_text()
+
+
+def test_options_for_endpoints_without_an_endpoint_are_refused(agent2):
+    code, _, err = agent2("eval", SUITE, *SIDES, *SMALL, "--endpoint", "timeout_s=3")
+    assert code == 2 and "neither side is an endpoint" in err

@@ -136,6 +136,8 @@ def test_opening_says_what_the_server_refuses():
     [
         ({"url": "127.0.0.1:8000/v1"}, "write http://"),
         ({"model": ""}, "URL#MODEL"),
+        ({"url": "http://a:b@127.0.0.1:99999/v1"}, "address of an endpoint: Port out of range 0-65535; write"),
+        ({"url": "http://[::1/v1"}, "address of an endpoint: Invalid IPv6 URL"),
         ({"max_in_flight": 0}, "at least 1"),
     ],
 )

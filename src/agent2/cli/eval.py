@@ -61,12 +61,12 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.contract.suite_files import load_suite
-    from agent2.errors import unknown_name
+    from agent2.errors import ConfigError, unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.evaluation.suite_run import run_suite
     from agent2.models.served import read_endpoint_options
-    from agent2.models.sources import DTYPES, LoadSettings, told_apart
+    from agent2.models.sources import DTYPES, LoadSettings, SourceKind, told_apart
     from agent2.records import Split
     from agent2.reports.eval_pages import write_eval_report
 
@@ -86,6 +86,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             _source(baseline or contract.baseline, "--baseline", contract, settings, steps),
             _source(checkpoint or contract.model, "--checkpoint", contract, settings, steps),
         )
+        if endpoint and SourceKind.SERVED not in (control.kind, tested.kind):
+            raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); leave the option out")
         if known is not None:
             require_about(known, tested.name)
         request = SuiteRequest(

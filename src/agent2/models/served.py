@@ -218,8 +218,9 @@ class ServedSampler:
                 break  # another dialect would change nothing
         said = f"{self._name()}: {problem.reason if problem else 'no answer'}; check that"
         if problem is not None and problem.may_pass:
-            advice = f"the server runs and the address is right, {_LONGER} if it loads the model on its first request"
-            raise EndpointFailed(f"{said} {advice}")
+            is_slow = problem.silence is Silence.TIMEOUT
+            longer = f", or {_LONGER} if it loads the model on its first request" if is_slow else ""
+            raise EndpointFailed(f"{said} the server runs and the address is right{longer}")
         raise ConfigError(
             f"{said} the address ends in /v1, the model's name is the server's, {KEY_VARIABLE} holds its key if it "
             "needs one, and it knows the fields that --endpoint adds"
@@ -319,14 +320,18 @@ class _Request:
 
 
 def public_url(url: str) -> str:
-    """The address without user name, password and query."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
+    """The address without user name, password and query. Raises ConfigError for one that cannot be taken apart."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:  # the address itself is not shown: it may hold a password
+        raise ConfigError(f"address of an endpoint: {error}; write http://HOST:PORT/v1#MODEL") from error
     host = f"[{host}]" if ":" in host else host
-    return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", ""))
+    return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, "", ""))
 
 
 def _check(endpoint: Endpoint) -> None:
+    public_url(endpoint.url)
     parts = urlsplit(endpoint.url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigError(f"endpoint {public_url(endpoint.url)!r}: write http://HOST:PORT/v1 or https://HOST/v1")
