@@ -17,9 +17,6 @@ from agent2.monitor.signals import Danger, Signal
 from agent2.monitor.trends import median_before_end, reference, robust_spread
 from agent2.monitor.watched import Detector, Watched, change_since_start, last_step, trend_of
 
-NOISE_OF_DIFFERENCES = 0.6745 * 2**0.5
-"""Median absolute difference of two neighbouring values of a Gaussian with standard deviation 1."""
-
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:
     """Reward rises and a benchmark lies below its best for two evaluations in a row, still falling."""
@@ -35,7 +32,7 @@ def reward_benchmark_divergence(watched: Watched) -> Signal | None:
                 max(step, last_step(watched, "reward")),
                 ("reward", name),
                 f"reward rose from {rising.start:.4g} to {rising.end:.4g} while {name} fell from its best "
-                f"{best:.4g} to {now:.4g}, twice in a row more than {watched.settings.benchmark_tolerance:g} below it",
+                f"{best:.4g} to {now:.4g}, twice in a row beyond its noise",
                 "read high-reward samples that the benchmark calls wrong; check reward, verifier and judge",
             )
     return None
@@ -232,15 +229,19 @@ def reward_fall(watched: Watched) -> Signal | None:
     values = series.values
     running = np.array([np.median(values[max(0, i - 2) : i + 1]) for i in range(2, len(values))])
     best = float(running[:-3].max())
-    noise = float(np.median(np.abs(np.diff(values)))) / NOISE_OF_DIFFERENCES
+    noise = float(np.sqrt(np.mean(np.diff(values[:-3]) ** 2) / 2))  # not a median, which is 0 where rewards are rare
     limit = best - max(settings.reward_loss * abs(best), settings.reward_sigmas * noise)
-    if not (best > limit and np.all(values[-3:] < limit)):
+    falling = trend_of(watched, "reward", since_start=True)
+    half = (1 - settings.reward_loss) * falling.start if falling is not None else 0.0
+    if falling is not None and falling.falls(settings.reward_trend_p) and half > 0 and np.all(values[-3:] < half):
+        best, limit = falling.start, half  # a fall that the noise hides from one log to the next
+    elif not (best > limit and np.all(values[-3:] < limit)):
         return None
     return Signal(
         Danger.REWARD_FALL,
         int(series.steps[-1]),
         ("reward",),
-        f"reward is {float(np.median(values[-3:])):.4g}, it was {best:.4g} at its best; the last three logs are below "
+        f"reward is {float(np.median(values[-3:])):.4g}, it was {best:.4g} before; the last three logs are below "
         f"{limit:.4g}",
         "go back to a checkpoint before the fall; lower the learning rate or give the KL term weight",
     )
@@ -263,6 +264,23 @@ def reward_constant(watched: Watched) -> Signal | None:
         ("reward",),
         f"reward was {float(last[-1]):.4g} at each of the last {n_points} logs: no answer is told from another",
         "check that the reward function reads the answer, and that some answers are right and some wrong",
+    )
+
+
+def loss_constant(watched: Watched) -> Signal | None:
+    """The loss of a run without rewards is the same number at every one of the last logs."""
+    series, n_points = watched.log.get("loss"), watched.settings.constant_points
+    if watched.log.get("reward") is not None or series is None or len(series) < n_points:
+        return None
+    now = float(series.values[-1])
+    if np.any(series.values[-n_points:] != now):
+        return None
+    return Signal(
+        Danger.LOSS_CONSTANT,
+        int(series.steps[-1]),
+        ("loss",),
+        f"loss was {now:.4g} at each of the last {n_points} logs",
+        "look for NaN (a Trainer with logging_nan_inf_filter logs 0 in its place), frozen weights, masked labels",
     )
 
 
@@ -311,6 +329,7 @@ DETECTORS: MappingProxyType[Danger, Detector] = MappingProxyType(
         Danger.NOT_FINITE: not_finite,
         Danger.REWARD_FALL: reward_fall,
         Danger.REWARD_CONSTANT: reward_constant,
+        Danger.LOSS_CONSTANT: loss_constant,
         Danger.LOSS_RISE: loss_rise,
         Danger.DEGENERATE_ANSWERS: degenerate_answers,
         Danger.LOOPHOLE: loophole,
@@ -331,6 +350,7 @@ NEEDS: MappingProxyType[Danger, Sequence[str]] = MappingProxyType(
         Danger.NOT_FINITE: (),
         Danger.REWARD_FALL: ("reward",),
         Danger.REWARD_CONSTANT: ("reward",),
+        Danger.LOSS_CONSTANT: ("loss",),
         Danger.LOSS_RISE: ("loss",),
         Danger.DEGENERATE_ANSWERS: ("refusal_rate or repetition_rate",),
         Danger.LOOPHOLE: ("reward", "kl", "entropy", "a benchmark"),
@@ -367,13 +387,20 @@ def _has(watched: Watched, need: str) -> bool:
 
 
 def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
-    """(best, now, step) if the last two evaluations are both worse than the best before by more than the tolerance."""
+    """(best, now, step) if the last two evaluations are both worse than the best before, beyond tolerance and noise."""
     series: Series | None = watched.log.get(name)
+    settings = watched.settings
     if series is None or len(series) < 3:
         return None
     sign = -1.0 if name in watched.lower_is_better else 1.0
     values = sign * series.values
-    best = float(np.max(values[:-2]))
-    if not np.all(values[-2:] < best - watched.settings.benchmark_tolerance):
+    before = values[:-2]
+    best = float(np.max(before))
+    bends = np.diff(before, n=2)  # free of a trend, which is no noise
+    if len(bends) >= 3:
+        room = settings.benchmark_sigmas * float(np.sqrt(np.mean(bends**2) / 6))
+    else:
+        room = settings.benchmark_loss * abs(best)
+    if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, room)):
         return None
     return sign * best, float(series.values[-1]), int(series.steps[-1])

@@ -13,6 +13,8 @@ The same promises as `detectors`. Thresholds are ours, from runs in the househol
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import numpy as np
+
 from agent2.monitor.signals import Danger, Signal
 from agent2.monitor.trends import median_before_end, reference
 from agent2.monitor.watched import Detector, Watched, last_step, recent, trend_of
@@ -54,20 +56,33 @@ def format_collapse(watched: Watched) -> Signal | None:
 
 
 def signal_lost(watched: Watched) -> Signal | None:
-    """Hardly any group has members with different rewards, and the task is not solved."""
+    """Groups no longer differ as they did, or never did, and the task is not solved.
+
+    A hard task on which few groups differ from the start is not a danger: those few teach.
+    """
     settings = watched.settings
+    series = watched.log.get("signal_share")
     name = "success" if watched.log.get("success") is not None else "reward"  # of 0 to 1, as a verifier gives it
-    share, success = (recent(watched, series, settings.smoothing) for series in ("signal_share", name))
-    if share is None or success is None or share >= settings.signal_floor or success >= settings.solved:
+    success = recent(watched, name, settings.smoothing)
+    n = settings.signal_window
+    if series is None or len(series) < n or success is None or success >= settings.solved:
+        return None
+    means = np.convolve(series.values, np.full(n, 1 / n), mode="valid")
+    share, best = float(means[-1]), float(means.max())
+    has_gone = best >= 2 * settings.signal_floor and share < min(settings.signal_floor, best / 5)
+    last = series.values[-settings.signal_points :]
+    is_absent = len(last) == settings.signal_points and float(last.mean()) < settings.signal_least
+    if not has_gone and not is_absent:
         return None
     masked = {name: recent(watched, name) or 0.0 for name in _MASKS}
     worst = max(masked, key=lambda name: masked[name])
+    was = f", {best:.0%} had at best," if has_gone else f" in the last {settings.signal_points} logs"
     cause = f"; {masked[worst]:.0%} of episodes are left out ({worst})" if masked[worst] > 0.1 else ""
     return Signal(
         Danger.SIGNAL_LOST,
         last_step(watched, "signal_share"),
         ("signal_share", name, *([worst] if cause else [])),
-        f"{share:.0%} of groups have members with different rewards while {name} is {success:.3g}{cause}",
+        f"{share:.0%} of groups have members with different rewards{was} while {name} is {success:.3g}{cause}",
         "keep failed episodes in the loss; use items that the model solves some of the time",
     )
 

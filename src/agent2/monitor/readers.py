@@ -6,13 +6,13 @@ The shape is told by the file, not by a flag:
     trainer_state.json          transformers and TRL: `log_history`
     *.csv                       W&B's export: a step column and one column for each run and metric
     *.db                        trackio's SQLite database of a project, one or more runs
+    *.wandb                     W&B's file of an offline run
     folder with events.out.*    TensorBoard, one run a folder (needs the extra `tensorboard`)
     folder of such folders      one run each
 
 Promises: a line that cannot be read is an error with its number, except a torn last line, which a running trainer
-may leave and which is noted. Two launches in one folder are never one series: where the later one goes on from a step
-that the earlier one had passed, the later one counts, and the notes say so. Does NOT read W&B's binary `.wandb` files:
-export them first.
+may leave and which is noted. Two launches in one folder or W&B run are never one series: where the later one begins
+at a step that the earlier one had passed, the later one counts from there on, and the notes say so.
 """
 
 import csv
@@ -26,10 +26,15 @@ from pathlib import Path
 from agent2.errors import ConfigError
 from agent2.installation import extra_words
 from agent2.monitor.series import Reading, TrainingLog, assemble, is_summary, measurements
+from agent2.monitor.wandb_file import history_rows
 from agent2.records import JsonValue
 
-STEP_KEYS = ("step", "global_step", "_step", "train/global_step", "trainer/global_step", "Step")
+TRAINER_STEPS = ("train/global_step", "trainer/global_step")
+"""The optimiser's step in W&B, whose own `_step` counts the calls of `wandb.log`."""
+STEP_KEYS = ("step", "global_step", *TRAINER_STEPS, "_step", "Step")
 _NOT_MEASURED = frozenset({"t", "time", "timestamp", "seconds", "epoch", "_timestamp", "_runtime", "_wandb"})
+_TIMINGS = "profiling/"
+"""TRL's, one row for each call of a function."""
 _EVENTS = "events.out.tfevents"
 _SUMMARY_TAGS = frozenset(
     {"train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos"}
@@ -91,9 +96,11 @@ def _runs(path: Path) -> list[_Run]:
         return _csv(path)
     if path.suffix in (".db", ".sqlite"):
         return _trackio(path)
+    if path.suffix == ".wandb":
+        return [_wandb(path)]
     raise ConfigError(
         f"{path}: not a training log of a known shape; pass a .jsonl, trainer_state.json, W&B .csv, "
-        "trackio .db, or a folder of TensorBoard events"
+        "trackio .db, W&B .wandb, or a folder of TensorBoard events"
     )
 
 
@@ -102,6 +109,9 @@ def _folder(path: Path) -> list[_Run]:
     event_folders = sorted({file.parent for file in path.glob(f"**/{_EVENTS}*")})
     if event_folders:
         return [_tensorboard(folder, path) for folder in event_folders]
+    offline = sorted({file.resolve() for file in path.glob("**/*.wandb")})  # wandb/latest-run is a link to one of them
+    if offline:
+        return [_wandb(file) for file in offline]
     notes: list[str] = []
     for name in ("train_log.jsonl", "wandb-history.jsonl"):
         if (path / name).is_file():
@@ -113,7 +123,8 @@ def _folder(path: Path) -> list[_Run]:
     if logs:
         return [_Run(log.parent.name, _json_lines(log, own), own) for log, own in ((log, list[str]()) for log in logs)]
     raise ConfigError(
-        f"{path}: no {_EVENTS}*, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; name the log"
+        f"{path}: no {_EVENTS}*, *.wandb, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; "
+        "name the log"
     )
 
 
@@ -162,7 +173,9 @@ def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[tuple
     if is_summary(row):
         return
     for key, value in row.items():
-        if key in STEP_KEYS or key in _NOT_MEASURED or isinstance(value, bool):
+        if key in STEP_KEYS or key.rpartition("/")[2] in _NOT_MEASURED or key.startswith(_TIMINGS):
+            continue
+        if isinstance(value, bool):
             continue
         if isinstance(value, int | float):
             yield int(step), key, float(value), where
@@ -228,17 +241,33 @@ def _tensorboard(folder: Path, top: Path) -> _Run:
 def _last_launch(
     launches: list[list[tuple[int, str, float, str]]], notes: list[str]
 ) -> list[tuple[int, str, float, str]]:
-    """The points of a run in launch order; a launch that begins again before the end of the one before replaces it."""
+    """The points of a run in launch order; one that begins before the end of the one before replaces it from there."""
     kept: list[tuple[int, str, float, str]] = []
     for launch in launches:
         if kept and min(point[0] for point in launch) <= max(point[0] for point in kept):
+            begin = min(point[0] for point in launch)
             notes.append(
-                f"holds another launch that begins at step {min(point[0] for point in launch)}, where the one before "
-                f"had reached {max(point[0] for point in kept)}: only the later one is read"
+                f"holds another launch that begins at step {begin}, where the one before had reached "
+                f"{max(point[0] for point in kept)}: from there on only the later one is read"
             )
-            kept = []
+            kept = [point for point in kept if point[0] < begin]
         kept += launch
     return kept
+
+
+def _wandb(path: Path) -> _Run:
+    """An offline run. A row without the trainer's step, such as a program's own, belongs to the one before it."""
+    notes: list[str] = []
+    rows = list(history_rows(path, notes))
+    is_stepped = any(key in row for row in rows for key in TRAINER_STEPS)
+    launches: list[list[tuple[int, str, float, str]]] = [[]]
+    step: JsonValue = 0
+    for number, row in enumerate(rows, start=1):
+        before, step = step, next((row[key] for key in TRAINER_STEPS if key in row), step)
+        if isinstance(step, int | float) and isinstance(before, int | float) and step < before:
+            launches.append([])
+        launches[-1] += _row({**row, "step": step} if is_stepped else row, f"row {number}", path)
+    return _Run(path.stem, iter(_last_launch([points for points in launches if points], notes)), notes)
 
 
 def _trackio(path: Path) -> list[_Run]:

@@ -51,6 +51,8 @@ class Danger(StrEnum):
     """The reward has lost most of what it had."""
     REWARD_CONSTANT = "reward_constant"
     """The reward is the same at every log, so nothing can be learned from it."""
+    LOSS_CONSTANT = "loss_constant"
+    """A supervised or preference loss is the same at every log: a trainer's filter hides NaN, or nothing is learned."""
     LOSS_RISE = "loss_rise"
     """A supervised or preference loss rises far above its start."""
     DEGENERATE_ANSWERS = "degenerate_answers"
@@ -91,6 +93,7 @@ ACTIONS: Mapping[Danger, TrainingAction] = MappingProxyType(
         Danger.NOT_FINITE: TrainingAction.PAUSE,
         Danger.REWARD_FALL: TrainingAction.PAUSE,
         Danger.REWARD_CONSTANT: TrainingAction.PAUSE,
+        Danger.LOSS_CONSTANT: TrainingAction.PAUSE,
         Danger.LOSS_RISE: TrainingAction.PAUSE,
         Danger.DEGENERATE_ANSWERS: TrainingAction.PAUSE,
     }
@@ -127,7 +130,11 @@ class MonitorSettings(StrictModel):
     length_loss: float = Field(default=0.5, gt=0, lt=1)
     """Share of response length lost while the reward rises."""
     benchmark_tolerance: float = Field(default=0.01, ge=0)
-    """In points (0.01 is one): how far below its best a benchmark may lie."""
+    """In points (0.01 is one): how far below its best a benchmark may lie, ..."""
+    benchmark_sigmas: float = Field(default=3.0, ge=0)
+    """... and at least so many times the noise of its evaluations, as they scatter around their own trend; ..."""
+    benchmark_loss: float = Field(default=0.2, gt=0, lt=1)
+    """... or this share of the best, while there are too few evaluations to know their noise."""
     verifier_tolerance: float = Field(default=0.05, ge=0)
     """In points below the verifier's first agreement with humans."""
     cost_growth: float = Field(default=0.3, gt=0)
@@ -137,7 +144,13 @@ class MonitorSettings(StrictModel):
     bad_message_rise: float = Field(default=0.25, gt=0, le=1)
     """Added share of invalid, repeated or stuttering messages which makes a collapse."""
     signal_floor: float = Field(default=0.1, ge=0, le=1)
-    """Share of groups with different rewards below which nothing is learned any more."""
+    """Mean share of groups with different rewards below which the signal is lost, if five times as many did before."""
+    signal_window: int = Field(default=8, ge=3)
+    """Logs of that mean."""
+    signal_least: float = Field(default=0.01, ge=0, le=1)
+    """Mean share below which nothing can be learned, wherever the run began; ..."""
+    signal_points: int = Field(default=14, ge=3)
+    """... over so many logs: on a hard task a few without any are no danger."""
     solved: float = Field(default=0.95, ge=0, le=1)
     """Success from which on groups without differences are no surprise."""
     drift_limit: float = Field(default=0.25, gt=0)
@@ -147,9 +160,11 @@ class MonitorSettings(StrictModel):
     reward_loss: float = Field(default=0.5, gt=0, lt=1)
     """Share of its best running reward that is lost when it has fallen."""
     reward_sigmas: float = Field(default=4.0, gt=0)
-    """... and at least so many times the reward's own noise from one log to the next."""
-    constant_points: int = Field(default=8, ge=3)
-    """Logs with the very same reward that make it constant."""
+    """... and at least so many times the reward's own noise from one log to the next, ..."""
+    reward_trend_p: float = Field(default=0.001, gt=0, lt=1)
+    """... unless it falls from the start on: of Kendall's test over the whole run, which is asked after every log."""
+    constant_points: int = Field(default=10, ge=3)
+    """Logs with the very same reward, or loss where no reward is logged, that make it constant."""
     loss_growth: float = Field(default=0.5, gt=0)
     """Relative growth of a loss since its start, where no reward is logged."""
     degenerate_share: float = Field(default=0.5, gt=0, le=1)
