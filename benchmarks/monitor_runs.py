@@ -197,8 +197,8 @@ class Benchmark(TrainerCallback):
         self._items = Arithmetic().items(Split.DEV, N_BENCHMARK, None)
         self._seed = seed
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure after every so many steps."""
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure before the first and after every so many steps; a log at a step's end would replace the trainer's."""
         if state.global_step % self._every:
             return
         model = kwargs["model"]

@@ -39,18 +39,23 @@ def reward_benchmark_divergence(watched: Watched) -> Signal | None:
 
 
 def kl_spike(watched: Watched) -> Signal | None:
-    """The latest KL lies far above what the points before it make usual."""
+    """KL lies far above what the points before make usual, at two logs in a row, or beyond the limit at one.
+
+    One log is not enough: the estimate of a batch is heavy-tailed, and one answer in it can make it five times larger.
+    """
     settings = watched.settings
     name = "kl" if watched.log.get("kl") is not None else "kl_sequence"
     series = watched.log.get(name)
-    if series is None or len(series) < 9:
+    if series is None or len(series) < 10:
         return None
-    before = series.values[-settings.kl_window - 1 : -1]
+    before, latest = series.values[-settings.kl_window - 2 : -2], series.values[-2:]
     middle, spread = robust_spread(before)
-    now = float(series.values[-1])
-    if now <= middle + settings.kl_sigmas * spread or now <= settings.kl_ratio * max(middle, 0.0) or now <= 0.0:
-        return None
-    if now <= settings.kl_floor or now <= middle + settings.kl_sigmas * 1e-3:  # so little moves nothing
+    now = float(latest[-1])
+    usual = max(
+        middle + settings.kl_sigmas * max(spread, 1e-3), settings.kl_ratio * max(middle, 0.0), settings.kl_floor
+    )
+    is_beyond = name == "kl" and now > max(usual, settings.kl_limit)
+    if not is_beyond and float(latest.min()) <= usual:
         return None
     return Signal(
         Danger.KL_SPIKE,
@@ -231,17 +236,13 @@ def reward_fall(watched: Watched) -> Signal | None:
     best = float(running[:-3].max())
     noise = float(np.sqrt(np.mean(np.diff(values[:-3]) ** 2) / 2))  # not a median, which is 0 where rewards are rare
     limit = best - max(settings.reward_loss * abs(best), settings.reward_sigmas * noise)
-    falling = trend_of(watched, "reward", since_start=True)
-    half = (1 - settings.reward_loss) * falling.start if falling is not None else 0.0
-    if falling is not None and falling.falls(settings.reward_trend_p) and half > 0 and np.all(values[-3:] < half):
-        best, limit = falling.start, half  # a fall that the noise hides from one log to the next
-    elif not (best > limit and np.all(values[-3:] < limit)):
+    if not (best > limit and np.all(values[-3:] < limit)):
         return None
     return Signal(
         Danger.REWARD_FALL,
         int(series.steps[-1]),
         ("reward",),
-        f"reward is {float(np.median(values[-3:])):.4g}, it was {best:.4g} before; the last three logs are below "
+        f"reward is {float(np.median(values[-3:])):.4g}, it was {best:.4g} at its best; the last three logs are below "
         f"{limit:.4g}",
         "go back to a checkpoint before the fall; lower the learning rate or give the KL term weight",
     )

@@ -56,33 +56,36 @@ def format_collapse(watched: Watched) -> Signal | None:
 
 
 def signal_lost(watched: Watched) -> Signal | None:
-    """Groups no longer differ as they did, or never did, and the task is not solved.
+    """Hardly any group has members with different rewards, and the task is not solved.
 
-    A hard task on which few groups differ from the start is not a danger: those few teach.
+    On a hard task, where success is rare, few groups differ in a healthy run, and those teach: there it is a danger
+    only if many more did before, or if none does for long.
     """
     settings = watched.settings
     series = watched.log.get("signal_share")
     name = "success" if watched.log.get("success") is not None else "reward"  # of 0 to 1, as a verifier gives it
-    success = recent(watched, name, settings.smoothing)
-    n = settings.signal_window
-    if series is None or len(series) < n or success is None or success >= settings.solved:
+    share, success = (recent(watched, of, settings.smoothing) for of in ("signal_share", name))
+    if series is None or share is None or success is None or success >= settings.solved:
         return None
-    means = np.convolve(series.values, np.full(n, 1 / n), mode="valid")
-    share, best = float(means[-1]), float(means.max())
-    has_gone = best >= 2 * settings.signal_floor and share < min(settings.signal_floor, best / 5)
-    last = series.values[-settings.signal_points :]
-    is_absent = len(last) == settings.signal_points and float(last.mean()) < settings.signal_least
-    if not has_gone and not is_absent:
+    if success >= settings.rare:
+        is_lost = share < settings.signal_floor
+    else:
+        n = settings.signal_window
+        means = np.convolve(series.values, np.full(n, 1 / n), mode="valid") if len(series) >= n else np.array([share])
+        best, share = float(means.max()), float(means[-1])
+        is_lost = best >= 2 * settings.signal_floor and share < min(settings.signal_floor, best / 5)
+        last = series.values[-settings.signal_points :]
+        is_lost |= len(last) == settings.signal_points and float(last.mean()) < settings.signal_least
+    if not is_lost:
         return None
     masked = {name: recent(watched, name) or 0.0 for name in _MASKS}
     worst = max(masked, key=lambda name: masked[name])
-    was = f", {best:.0%} had at best," if has_gone else f" in the last {settings.signal_points} logs"
     cause = f"; {masked[worst]:.0%} of episodes are left out ({worst})" if masked[worst] > 0.1 else ""
     return Signal(
         Danger.SIGNAL_LOST,
         last_step(watched, "signal_share"),
         ("signal_share", name, *([worst] if cause else [])),
-        f"{share:.0%} of groups have members with different rewards{was} while {name} is {success:.3g}{cause}",
+        f"{share:.0%} of groups have members with different rewards while {name} is {success:.3g}{cause}",
         "keep failed episodes in the loss; use items that the model solves some of the time",
     )
 

@@ -115,7 +115,7 @@ class MonitorSettings(StrictModel):
     kl_window: int = Field(default=20, ge=8)
     """Logged points before a value that say what is usual."""
     kl_sigmas: float = Field(default=8.0, gt=0)
-    """Robust standard deviations (1.4826 MAD) above the median that make a spike."""
+    """Robust standard deviations (1.4826 MAD) above the median that make a spike, at two logs in a row."""
     kl_ratio: float = Field(default=3.0, gt=1)
     """... and at least so many times the median."""
     kl_floor: float = Field(default=0.03, ge=0)
@@ -144,25 +144,26 @@ class MonitorSettings(StrictModel):
     bad_message_rise: float = Field(default=0.25, gt=0, le=1)
     """Added share of invalid, repeated or stuttering messages which makes a collapse."""
     signal_floor: float = Field(default=0.1, ge=0, le=1)
-    """Mean share of groups with different rewards below which the signal is lost, if five times as many did before."""
+    """Share of groups with different rewards below which nothing is learned any more."""
+    rare: float = Field(default=0.1, ge=0, le=1)
+    """Success below which few groups differ in a healthy run, too; there the signal is lost if ..."""
     signal_window: int = Field(default=8, ge=3)
-    """Logs of that mean."""
+    """... over so many logs less than a fifth is left of a share that was twice the floor, or ..."""
+    signal_points: int = Field(default=12, ge=3)
+    """... over so many ..."""
     signal_least: float = Field(default=0.01, ge=0, le=1)
-    """Mean share below which nothing can be learned, wherever the run began; ..."""
-    signal_points: int = Field(default=14, ge=3)
-    """... over so many logs: on a hard task a few without any are no danger."""
+    """... fewer than this share of groups differ."""
     solved: float = Field(default=0.95, ge=0, le=1)
     """Success from which on groups without differences are no surprise."""
     drift_limit: float = Field(default=0.25, gt=0)
     """Nats a token from the initial model. Runs that learned in the household world stayed below 0.1."""
     kl_limit: float = Field(default=1.0, gt=0)
-    """Nats a token from the reference policy (TRL's `kl`), three logs in a row: the policy is another model by then."""
+    """Nats a token from the reference policy (TRL's `kl`), as the median of three logs: the policy is another model
+    by then. A spike beyond it counts at one log."""
     reward_loss: float = Field(default=0.5, gt=0, lt=1)
     """Share of its best running reward that is lost when it has fallen."""
     reward_sigmas: float = Field(default=4.0, gt=0)
-    """... and at least so many times the reward's own noise from one log to the next, ..."""
-    reward_trend_p: float = Field(default=0.001, gt=0, lt=1)
-    """... unless it falls from the start on: of Kendall's test over the whole run, which is asked after every log."""
+    """... and at least so many times the reward's own noise from one log to the next."""
     constant_points: int = Field(default=10, ge=3)
     """Logs with the very same reward, or loss where no reward is logged, that make it constant."""
     loss_growth: float = Field(default=0.5, gt=0)
