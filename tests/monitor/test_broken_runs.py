@@ -180,3 +180,81 @@ def test_the_old_healthy_runs_stay_without_alarm():
     for seed in range(10):
         log = log_of(monitor_builders.healthy(seed))
         assert watch(Watched(log, MonitorSettings(), ["gsm8k_exact_match"])).signals == []
+
+
+# What TRL logged in runs of `benchmarks/monitor_runs.py`, every second step.
+HARD = {
+    "reward": "23 23 0 0 0 0 16 31 0 0 31 8 31 8 16 0 16 47 0 0 0 8 47 16 0 0 31 62 31 8",
+    "frac_reward_zero_std": "938 938 1000 1000 1000 1000 938 875 1000 1000 938 938 875 938 938 1000 938 875 1000 1000 "
+    "1000 938 875 875 1000 1000 875 812 750 938",
+}
+"""A healthy run on a task of which the model solves one item in 50."""
+INVERTED = "875 859 797 875 852 930 945 961 922 984 969 961 922 992 938 961"
+"""Rewards of a run that is paid for wrong answers; its accuracy went 0.25 0.15 0.09 0.06 0.045 0.015."""
+KL = "2 10 22 34 40 53 53 62 126 240 83 95 93 86 99 104 191 99 73 131 155 98 153 122 133 107 144 166 142 207"
+KL_OF_ANOTHER_SEED = "3 12 34 45 57 65 62 73 254"
+"""KL of healthy runs; single batches lie far above their neighbours."""
+
+
+def recorded(**series):
+    """Rows from thousandths, as they are written above."""
+    columns = {name.replace("__", "/"): [int(text) / 1000 for text in texts.split()] for name, texts in series.items()}
+    n = len(next(iter(columns.values())))
+    return [{"step": 2 * (i + 1), **{name: column[i] for name, column in columns.items()}} for i in range(n)]
+
+
+def test_a_real_run_on_a_hard_task_is_left_alone():
+    assert raised(recorded(**HARD)) == {}
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.02])
+def test_a_run_without_any_signal_is_told_even_where_success_is_rare(reward):
+    rows = [{"step": i, "reward": reward + 1e-4 * (i % 3), "frac_reward_zero_std": 1.0} for i in range(1, 16)]
+    assert raised(rows)[Danger.SIGNAL_LOST].step <= 15
+
+
+def test_a_signal_that_went_with_the_success_is_told():
+    shares = [300] * 8 + [1000] * 7
+    rows = recorded(
+        reward=" ".join(["250"] * 8 + ["5", "0"] * 3 + ["5"]), frac_reward_zero_std=" ".join(map(str, shares))
+    )
+    assert raised(rows)[Danger.SIGNAL_LOST].step <= 30
+
+
+@pytest.mark.parametrize("kl", [KL, KL_OF_ANOTHER_SEED])
+def test_one_outlier_of_the_estimate_of_kl_is_no_spike(kl):
+    assert raised(recorded(kl=kl)) == {}
+
+
+def test_kl_that_jumps_and_stays_is_a_spike():
+    assert Danger.KL_SPIKE in raised(recorded(kl=f"{KL} 900 950"))
+
+
+def test_a_reward_for_wrong_answers_is_told_by_the_benchmark_within_fifteen_points():
+    rows = recorded(reward=INVERTED)
+    accuracy = [0.25, 0.15, 0.09, 0.06, 0.045, 0.015]
+    rows += [{"step": 6 * i, "score": value} for i, value in enumerate(accuracy)]
+    assert raised(rows)[Danger.REWARD_BENCHMARK_DIVERGENCE].step <= 30
+
+
+def test_a_benchmark_that_scatters_around_its_rise_is_no_divergence():
+    """200 items drawn at temperature 0.6 scatter by three points; the reward of this healthy run rises."""
+    accuracy = (0.285, 0.34, 0.37, 0.39, 0.42, 0.385, 0.39, 0.425, 0.47, 0.445, 0.39, 0.41)
+    rows = [{"step": i, "reward": 0.2 + 0.004 * i + 0.01 * (i % 3)} for i in range(36)]
+    rows += [{"step": 3 * i, "score": value} for i, value in enumerate(accuracy)]
+    assert raised(rows) == {}
+
+
+def test_rewards_that_are_rare_fall_to_nothing_now_and_then():
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        rows = [{"step": i, "reward": rng.binomial(64, 0.02) / 64} for i in range(40)]
+        assert Danger.REWARD_FALL not in raised(rows)
+
+
+@pytest.mark.parametrize(("values", "is_told"), [([0.0] * 10, True), ([0.5, 0.4] + [0.0] * 9, False)])
+def test_a_supervised_loss_that_never_moves_is_told(values, is_told):
+    """A Trainer puts 0 in the place of a NaN."""
+    rows = [{"step": i, "loss": value} for i, value in enumerate(values)]
+    assert (Danger.LOSS_CONSTANT in raised(rows)) is is_told
+    assert Danger.LOSS_CONSTANT not in raised([{**row, "reward": 0.1 * row["step"]} for row in rows])

@@ -1,5 +1,7 @@
 import json
 import sqlite3
+import struct
+import zlib
 from contextlib import closing
 
 import numpy as np
@@ -194,3 +196,96 @@ def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text(json.dumps({"step": 1, "reward": 0.5, "sample": "a\u2028b\u0085c"}, ensure_ascii=False) + "\n")
     assert read_log(path).series["reward"].values.tolist() == [0.5]
+
+
+RECORDS = (  # `history` records as wandb 0.31 wrote them for three calls of `wandb.log`
+    "08091297010a25120a5f74696d657374616d70820116312e37393533363039363739323937373433652b30390a1812085f72756e74696d"
+    "6582010b322e3038313431323932360a0b12055f73746570820101300a12120a747261696e2f6c6f7373820103302e350a17120f747261"
+    "696e2f677261645f6e6f726d8201034e614e0a181211747261696e2f676c6f62616c5f7374657082010231301200",
+    "080c126e0a1a121167736d386b5f65786163745f6d61746368820104302e32350a25120a5f74696d657374616d70820116312e37393533"
+    "363039363739333435343839652b30390a1812085f72756e74696d6582010b322e3038353233393431340a0b12055f7374657082010131"
+    "12020801",
+    "080f1291010a13120a747261696e2f6c6f7373820104302e32350a0f12066e6573746564120161820101310a181211747261696e2f676c"
+    "6f62616c5f7374657082010232300a24120a5f74696d657374616d70820115312e373935333630393637393338303639652b30390a1812"
+    "085f72756e74696d6582010b322e3038363031303336320a0b12055f737465708201013212020802",
+)
+
+
+def write_wandb(path, records):
+    """W&B's container: blocks of 32 KiB, in which a record that does not fit continues in the next one."""
+    data = bytearray(b":W&B\xe1\xbe\x00")
+    for record in records:
+        rest, is_first = record, True
+        while is_first or rest:
+            room = 32768 - len(data) % 32768
+            if room < 7:
+                data += bytes(room)
+                continue
+            chunk, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (1 if not rest else 2) if is_first else (4 if not rest else 3)
+            data += struct.pack("<IHB", zlib.crc32(bytes([kind]) + chunk), len(chunk), kind) + chunk
+            is_first = False
+    path.write_bytes(bytes(data))
+    return path
+
+
+def filler(n):
+    """A record of another kind, of n bytes and a few: output of the console."""
+    return b"\x22" + bytes([n & 0x7F | 0x80, n >> 7 & 0x7F | 0x80, n >> 14]) + bytes(n)
+
+
+@pytest.mark.parametrize("n", [0, 32768 - 7 - 7 - 4 - 3, 40_000, 70_000])
+def test_an_offline_file_of_wandb_is_read_at_the_trainers_steps(tmp_path, n):
+    records = [bytes.fromhex(text) for text in RECORDS]
+    path = write_wandb(tmp_path / "run-a.wandb", [filler(n), records[0], filler(n), *records[1:]])
+    log = read_log(path)
+    assert log.series["loss"].steps.tolist() == [10, 20] and log.series["loss"].values.tolist() == [0.5, 0.25]
+    assert log.series["gsm8k_exact_match"].steps.tolist() == [10], "logged without a step of its own, after step 10"
+    assert [(reading.name, reading.step) for reading in log.not_finite] == [("grad_norm", 10)]
+    assert set(log.series) == {"loss", "gsm8k_exact_match", "nested.a"}
+    assert read_log(tmp_path).series["loss"].values.tolist() == [0.5, 0.25]
+
+
+def test_an_offline_file_of_wandb_that_is_still_being_written_is_read_so_far(tmp_path):
+    path = write_wandb(tmp_path / "run-a.wandb", [bytes.fromhex(text) for text in RECORDS])
+    whole = path.read_bytes()
+    for cut in (3, 40, 155):
+        path.write_bytes(whole[:-cut])
+        log = read_log(path)
+        assert log.series["loss"].values.tolist() == [0.5] and "still being written" in log.notes[0]
+
+
+@pytest.mark.parametrize(("at", "said"), [(1, "does not begin as a W&B file"), (60, "is damaged"), (13, "is damaged")])
+def test_a_damaged_offline_file_of_wandb_is_refused_with_the_place(tmp_path, at, said):
+    path = write_wandb(tmp_path / "run-a.wandb", [bytes.fromhex(text) for text in RECORDS])
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x55
+    path.write_bytes(bytes(data))
+    with pytest.raises(ConfigError, match=said):
+        read_log(path)
+
+
+def test_a_record_of_wandb_that_is_no_message_is_refused(tmp_path):
+    path = write_wandb(tmp_path / "run-a.wandb", [b"\x12\x7f\x01"])
+    with pytest.raises(ConfigError, match=r"record at byte 7 cannot be read \(field 2 is longer"):
+        read_log(path)
+
+
+def test_a_second_training_in_one_run_of_wandb_is_not_joined_to_the_first(tmp_path):
+    """Two trainers in one program log to one run, unless `wandb.finish` is called between them."""
+    records = [bytes.fromhex(text) for text in RECORDS]
+    log = read_log(write_wandb(tmp_path / "run-a.wandb", [*records, records[0]]))
+    assert log.series["loss"].steps.tolist() == [10] and "another launch that begins at step 10" in log.notes[0]
+
+
+def test_a_launch_that_resumes_from_a_checkpoint_replaces_what_came_after_it(tmp_path):
+    write_events(tmp_path, [(step, 0.5) for step in (10, 20, 30)], 1_700_000_000)
+    write_events(tmp_path, [(step, 0.6) for step in (30, 40)], 1_700_000_100)
+    log = read_log(tmp_path)
+    assert log.series["reward"].values.tolist() == pytest.approx([0.5, 0.5, 0.6, 0.6])
+
+
+def test_timings_and_epochs_are_no_measurements(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": 1, "train/epoch": 0.1, "profiling/Time taken: GRPOTrainer.reward": 0.2}\n')
+    assert set(read_log(path).series) == {"loss"}

@@ -10,7 +10,7 @@ import typer
 def monitor(
     log: Annotated[
         Path,
-        typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .csv, trackio .db, or a folder of runs."),
+        typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .wandb or .csv, trackio .db, folder of runs."),
     ],
     suite: Annotated[str, typer.Option(help="Suite whose metrics and gates hold: a name or a file.")],
     rollouts: Annotated[

@@ -398,10 +398,10 @@ def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
     before = values[:-2]
     best = float(np.max(before))
     bends = np.diff(before, n=2)  # free of a trend, which is no noise
+    room = settings.benchmark_loss * abs(best)
     if len(bends) >= 3:
-        room = settings.benchmark_sigmas * float(np.sqrt(np.mean(bends**2) / 6))
-    else:
-        room = settings.benchmark_loss * abs(best)
+        noise = float(np.sqrt(np.mean(bends**2) / 6))
+        room = min(room, settings.benchmark_sigmas * (1 + 6 / len(bends)) * noise)  # wider while it is hardly known
     if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, room)):
         return None
     return sign * best, float(series.values[-1]), int(series.steps[-1])

@@ -132,9 +132,10 @@ class MonitorSettings(StrictModel):
     benchmark_tolerance: float = Field(default=0.01, ge=0)
     """In points (0.01 is one): how far below its best a benchmark may lie, ..."""
     benchmark_sigmas: float = Field(default=3.0, ge=0)
-    """... and at least so many times the noise of its evaluations, as they scatter around their own trend; ..."""
+    """... and at least so many times the noise of its evaluations, as they scatter around their own trend (more while
+    they are few), ..."""
     benchmark_loss: float = Field(default=0.2, gt=0, lt=1)
-    """... or this share of the best, while there are too few evaluations to know their noise."""
+    """... or this share of the best, if that is less or there are too few evaluations to know their noise."""
     verifier_tolerance: float = Field(default=0.05, ge=0)
     """In points below the verifier's first agreement with humans."""
     cost_growth: float = Field(default=0.3, gt=0)
