@@ -1,13 +1,13 @@
-"""An installation, a random base model and a small task, shared by the trials of one module."""
+"""An installation, a random base model and a small task, shared by the trials of one process."""
 
 import pytest
 
 from trial_builders import write_task
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """One installation and base model for all trials of a module, so that base cards are made once and then cached."""
+    """One installation and base model for the trials of all modules, so that base cards are made once."""
     return tmp_path_factory.mktemp("installation")
 
 

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -86,7 +88,7 @@ def test_nothing_is_cached_before_it_is_built():
 
 
 @pytest.mark.slow
-def test_the_arithmetic_base_answers_some_items_and_not_most_and_says_how_it_was_made():
+def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_made_and_its_task_is_sound():
     said = []
     folder = ensure_base_model("tiny-arithmetic", said.append)
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -95,3 +97,8 @@ def test_the_arithmetic_base_answers_some_items_and_not_most_and_says_how_it_was
     assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
     assert cached_path("tiny-arithmetic") == folder
     assert "of dev items" in said[-1]
+    checked = subprocess.run(
+        [sys.executable, "-m", "agent2", "tasks", "check", "arithmetic"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+    assert "headroom" in checked.stdout and "FAILED" not in checked.stdout
