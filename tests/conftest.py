@@ -4,10 +4,15 @@ import os
 import re
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# How long an example takes is the machine's affair, not a claim of a test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 OPT_IN = {"gpu", "network", "agents", "long_attack"}
 """Markers of tests that run only when `-m` names them."""
