@@ -54,7 +54,7 @@ class BodyRoom:
 
 
 async def read_body(request: web.Request, max_mib: float) -> bytes:
-    """The plain body. Raises Declined if it is too large, also once unpacked, or cannot be unpacked."""
+    """The plain body. Raises Declined if it is too large, also once unpacked, cannot be unpacked, or breaks off."""
     limit = int(max_mib * 2**20)
     encoding = request.headers.get("content-encoding", "").lower()
     try:
@@ -63,6 +63,8 @@ async def read_body(request: web.Request, max_mib: float) -> bytes:
         raise _too_large(max_mib) from error
     except (zlib.error, zstandard.ZstdError) as error:
         raise Declined(Problem.BAD_REQUEST, f"the body is no {encoding} ({error}); send it plain") from error
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise Declined(Problem.BAD_REQUEST, "the body broke off; send all of it") from error
     if len(plain) > limit:
         raise _too_large(max_mib)
     return plain
