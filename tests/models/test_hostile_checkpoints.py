@@ -108,6 +108,8 @@ REFUSED: dict[str, Callable[[Path], object]] = {
     "endless architecture": lambda f: write(f, config={**CONFIG, "architectures": ["A" * 100_000]}),
     "auto_map below an unspeakable key": lambda f: write(f, config={**CONFIG, LONELY * 9999: {"auto_map": "x"}}),
     "template with half a character": lambda f: write(f, tokenizer_config={"chat_template": f"a{LONELY}b"}),
+    "template that is a list of lists": lambda f: write(f, tokenizer_config={"chat_template": [["a"]]}),
+    "template that is a number": lambda f: write(f, tokenizer_config={"chat_template": 5}),
     "deep template": lambda f: write(f, tokenizer_config=b'{"chat_template": ' + nested(960) + b"}"),
     "header full of nothing": lambda f: write(f, header=b'{"a": [' + b"{}," * 30_000_000 + b"1]}"),
     "product of endless numbers": lambda f: write(f, header=entry(shape=[10**4000] * 3000)),

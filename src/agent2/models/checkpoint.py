@@ -162,9 +162,18 @@ def chat_template_digest(path: Path) -> str:
     elif (path / TOKENIZER_CONFIG).is_file():
         template = read_json(path / TOKENIZER_CONFIG).get("chat_template")
     try:
-        return template_digest(template)
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is no text; save it again") from error
+        if _is_template(template):
+            return template_digest(template)
+    except UnicodeEncodeError:  # half a character
+        pass
+    raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is no text; save it again")
+
+
+def _is_template(value: object) -> bool:
+    """One text, or several by name as transformers saves them; how deep a parser can go depends on Python's version."""
+    if isinstance(value, list):
+        return all(isinstance(one, dict) and {type(part) for part in one.values()} <= {str} for one in value)
+    return value is None or isinstance(value, str)
 
 
 def template_digest(template: object) -> str:
