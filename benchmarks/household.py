@@ -89,6 +89,10 @@ class StockEngine:
     """alfworld's own engine with the moves of ours; it stands at one position only, the newest."""
 
     def __init__(self) -> None:
+        if sys.version_info >= (3, 13):
+            raise SystemExit(
+                "textworld 1.7 writes to locals(), which Python 3.13 ended; run this with 3.11 or 3.12"
+            )
         textworld, envs = part("textworld"), part("textworld.envs")
         demangler = part("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
         wanted = textworld.EnvInfos(won=True, admissible_commands=True)

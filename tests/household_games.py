@@ -1,5 +1,6 @@
 """Games for the tests of the household world, and the stock engine that they are compared with."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,20 @@ def game_item(game: Game, number: int = 0, **payload: Any) -> Item:
 
 
 def stock_engine() -> Any:
-    """The engine as alfworld and textworld ship it; only the way in which this project keeps names unshuffled."""
+    """The engine as alfworld and textworld ship it; only the way in which this project keeps names unshuffled.
+
+    textworld 1.7 hands the variables of a sentence to `eval` by writing to `locals()`, which has no effect from Python
+    3.13 on (PEP 667); there they are handed to `eval` itself.
+    """
     textworld = part("textworld")
+    if sys.version_info >= (3, 13):
+        part("textworld.envs.pddl.textgen").EvalSymbol.derive = _derive
     environments = part("textworld.envs")
     alfred = part("alfworld.agents.environment.alfred_tw_env")
     infos = textworld.EnvInfos(won=True, admissible_commands=True)
     return alfred.AlfredDemangler(environments.PddlEnv(infos), shuffle=False)
+
+
+def _derive(symbol: Any, context: Any = None) -> list[Any]:
+    variables = (context or symbol.context)["variables"]
+    return [part("textworld.envs.pddl.textgen").TerminalSymbol(eval(symbol.expression, dict(variables)))]
