@@ -90,9 +90,7 @@ class StockEngine:
 
     def __init__(self) -> None:
         if sys.version_info >= (3, 13):
-            raise SystemExit(
-                "textworld 1.7 writes to locals(), which Python 3.13 ended; run this with 3.11 or 3.12"
-            )
+            raise SystemExit("textworld 1.7 writes to locals(), which Python 3.13 ended; run this with 3.11 or 3.12")
         textworld, envs = part("textworld"), part("textworld.envs")
         demangler = part("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
         wanted = textworld.EnvInfos(won=True, admissible_commands=True)
