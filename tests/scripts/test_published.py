@@ -53,3 +53,8 @@ def test_a_source_that_cannot_be_computed_is_off_and_the_others_are_still_told(d
     (data / "tau_bench" / "gpt-4o-airline.json").write_text("{")
     code, out, _ = run(data)
     assert code == 1 and "JSONDecodeError" in out and "1 OFF" in out
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path):
+    code, _, err = run(tmp_path / "nowhere")
+    assert code == 2 and "not a directory" in err
