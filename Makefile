@@ -4,9 +4,9 @@ VENV ?= .venv
 # Where torch comes from: auto (the CPU build where no GPU is found), pypi, or the address of a package index.
 TORCH_INDEX ?= auto
 BIN := $(VENV)/bin
-# Processes that share the tests; a file stays in one of them.
+# Processes that share the tests; a file stays in one of them, and files with slow tests come first.
 TEST_PROCESSES ?= 2
-PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
+PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast test-agents chaos red-team check format wheel clean
 

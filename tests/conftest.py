@@ -26,3 +26,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if sorted_items[True]:
         config.hook.pytest_deselected(items=sorted_items[True])
         items[:] = sorted_items[False]
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # a long file that starts last would be waited for alone

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 import httpx
 from safetensors.numpy import load_file, save_file
 
+from agent2.sandbox.unsandboxed import free_port
 from grading_builders import llama_tensors
 
 
@@ -77,8 +77,7 @@ def weights_of(folder: Path) -> dict[str, object]:
 @contextmanager
 def naive_api() -> Iterator[tuple[httpx.Client, int]]:
     """A client of the naive grading API, and the number of its process."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, str(Path(__file__).with_name("naive_api.py")), str(port)])
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:

@@ -45,7 +45,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.spec import Limits, SandboxExit, SandboxSpec
-from agent2.sandbox.unsandboxed import Unsandboxed
+from agent2.sandbox.unsandboxed import Unsandboxed, free_port
 from trial_builders import write_agent, write_task
 
 LONGEST_S = 300.0
@@ -243,8 +243,7 @@ def set_scene(root: Path) -> Iterator[Scene]:
     config = read_config(paths.trial_json)
     exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
     base = Path(config.base_model)
-    with socket.create_server(("127.0.0.1", 0)) as free:  # controls share the host's network, where 8000 may be taken
-        port = free.getsockname()[1]
+    port = free_port()  # controls share the host's network, where 8000 may be taken
     inside = InsidePaths(workspace="/workspace", base_model="/model", agent="/agent", grading_port=port)
     create_workspace(paths.workspace, config, exam.benchmark, inside)
     find_sandbox().prepare_workspace(paths.workspace)

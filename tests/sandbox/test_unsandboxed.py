@@ -4,13 +4,14 @@ import os
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec, Strength
-from agent2.sandbox.unsandboxed import Unsandboxed
+from agent2.sandbox.unsandboxed import Unsandboxed, free_port
 
 
 def _start(folder, *command: str, **parts) -> SandboxProcess:
@@ -48,9 +49,7 @@ def test_inside_paths_become_host_paths(tmp_path):
 
 def test_a_listed_port_answers_on_loopback(tmp_path):
     path = tmp_path / "grader.sock"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -58,6 +57,13 @@ def test_a_listed_port_answers_on_loopback(tmp_path):
         program = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 10).recv(100))"
         _start(tmp_path, "python", "-c", program, ports={port: path}).wait(20)
     assert (tmp_path / "log").read_text() == "b'score 1\\n'\n"
+
+
+def test_a_free_port_is_none_that_a_client_of_the_host_can_be_given():
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = {free_port() for _ in range(20)}
+    assert len(ports) > 10
+    assert all(1024 <= port < max(first, 2048) for port in ports)
 
 
 def test_a_taken_port_is_an_error_that_names_it(tmp_path):

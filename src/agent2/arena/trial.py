@@ -12,7 +12,6 @@ The report is not written here: it is computed from the folder (see `agent2.repo
 """
 
 import fcntl
-import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -62,6 +61,7 @@ from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
+from agent2.sandbox.unsandboxed import free_port
 
 DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
@@ -205,20 +205,14 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_ag
 def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
     """The paths that the agent is told; without a sandbox they are those of the host."""
     is_contained = sandbox.name != UNSANDBOXED
-    llm_port = (LLM_PORT if is_contained else _free_port()) if agent.spec.llm is not None else 0
+    llm_port = (LLM_PORT if is_contained else free_port()) if agent.spec.llm is not None else 0
     return InsidePaths(
         workspace=sandbox.visible_path(paths.workspace, "/workspace"),
         base_model=sandbox.visible_path(base, "/model"),
         agent=sandbox.visible_path(agent.folder, "/agent"),
-        grading_port=GRADING_PORT if is_contained else _free_port(),
+        grading_port=GRADING_PORT if is_contained else free_port(),
         llm_port=llm_port,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _over() -> Deadline:

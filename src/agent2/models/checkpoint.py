@@ -5,7 +5,7 @@ complete (config, tokenizer, every tensor of every shard), holds safetensors onl
 It lists the files that count; everything else in the folder is named in `notes` and must not be used.
 `require_same_architecture` compares two of them: classes, tensors, shapes, vocabulary.
 
-Does NOT look at the numbers (`prepare.require_finite`), does not prove that the model loads, follows links
+Does NOT look at the numbers (`loading.require_finite`), does not prove that the model loads, follows links
 (whoever takes in a stranger's folder copies it first) and does not notice files that change meanwhile.
 """
 

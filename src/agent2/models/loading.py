@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
 from transformers.utils import logging as transformers_logging
 
 from agent2.errors import CheckpointError
+from agent2.models.checkpoint import CheckpointInfo
 from agent2.models.passes import decode, extend, plain_logits, prefill
 from agent2.models.slots import SlotCache
 
@@ -140,3 +142,30 @@ def require_slots_work(model: Any) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def require_finite(info: CheckpointInfo) -> None:
+    """Raise CheckpointError, naming the first such tensor, if a weight is NaN or infinite."""
+    by_file: dict[str, list[str]] = {}
+    for name, tensor in info.tensors.items():
+        by_file.setdefault(tensor.file, []).append(name)
+    for file, names in by_file.items():
+        try:
+            with safe_open(info.path / file, framework="pt") as weights:
+                for name in names:
+                    _require_finite_tensor(info.path / file, name, weights.get_tensor(name))
+        except SafetensorError as error:
+            raise CheckpointError(f"{info.path / file}: cannot be read ({error}); save the model again") from error
+
+
+def _require_finite_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
+    if not tensor.is_floating_point():
+        return
+    if tensor.element_size() == 1:  # 8-bit floats have no isfinite of their own
+        tensor = tensor.float()
+    n_bad = tensor.numel() - int(torch.isfinite(tensor).sum())
+    if n_bad:
+        raise CheckpointError(
+            f"{path}: tensor {name!r} has {n_bad} of {tensor.numel()} values that are NaN or infinite; the training "
+            "diverged, save an earlier checkpoint or lower the learning rate"
+        )

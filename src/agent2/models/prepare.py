@@ -1,4 +1,4 @@
-"""Make a stranger's weights ready for evaluation: merge a LoRA adapter into the base model, refuse NaN.
+"""Merge a stranger's LoRA adapter into the base model, for evaluation.
 
 An adapter's config is data here, not an instruction (`adapters.lora_settings`): the base model it names is ignored, and
 no path, pattern or initialisation from it is ever followed. Weights are read from safetensors only.
@@ -10,9 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from peft import LoraConfig, PeftModel, set_peft_model_state_dict
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -20,7 +18,7 @@ from agent2.errors import CheckpointError, shown
 from agent2.models.adapters import lora_settings
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, INDEX, SHARD_NAME
-from agent2.models.loading import no_progress_bars
+from agent2.models.loading import no_progress_bars, require_finite
 
 
 def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> CheckpointInfo:
@@ -47,33 +45,6 @@ def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> Checkpoin
     merged = inspect_checkpoint(out_dir)
     require_finite(merged)
     return merged
-
-
-def require_finite(info: CheckpointInfo) -> None:
-    """Raise CheckpointError, naming the first such tensor, if a weight is NaN or infinite."""
-    by_file: dict[str, list[str]] = {}
-    for name, tensor in info.tensors.items():
-        by_file.setdefault(tensor.file, []).append(name)
-    for file, names in by_file.items():
-        try:
-            with safe_open(info.path / file, framework="pt") as weights:
-                for name in names:
-                    _require_finite_tensor(info.path / file, name, weights.get_tensor(name))
-        except SafetensorError as error:
-            raise CheckpointError(f"{info.path / file}: cannot be read ({error}); save the model again") from error
-
-
-def _require_finite_tensor(path: Path, name: str, tensor: torch.Tensor) -> None:
-    if not tensor.is_floating_point():
-        return
-    if tensor.element_size() == 1:  # 8-bit floats have no isfinite of their own
-        tensor = tensor.float()
-    n_bad = tensor.numel() - int(torch.isfinite(tensor).sum())
-    if n_bad:
-        raise CheckpointError(
-            f"{path}: tensor {name!r} has {n_bad} of {tensor.numel()} values that are NaN or infinite; the training "
-            "diverged, save an earlier checkpoint or lower the learning rate"
-        )
 
 
 def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ Layout (format of the safetensors project): eight bytes, little endian, the leng
 a JSON object `name -> {dtype, shape, data_offsets}`; then the bytes of the tensors without gaps.
 
 Promises: every byte of an accepted file belongs to the header or to exactly one tensor, and every tensor has
-exactly the bytes that its shape and dtype need. Does NOT look at the numbers (see `prepare.require_finite`)
+exactly the bytes that its shape and dtype need. Does NOT look at the numbers (see `loading.require_finite`)
 and does not notice a file that changes while it is read: hand in a private copy.
 """
 

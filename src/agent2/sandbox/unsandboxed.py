@@ -8,9 +8,12 @@ not what the command started.
 """
 
 import os
+import random
+import socket
 import sys
 from pathlib import Path
 
+from agent2.errors import SandboxError
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.process import FORWARDER, SandboxProcess
@@ -37,6 +40,7 @@ NOT_CONTAINED = (
     "file size",
     "descriptors",
 )
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 PRIVATE_FOLDERS = ("HOME", "TMPDIR")
 """Variables whose folder does not exist outside a sandbox; the host's are used."""
 
@@ -77,7 +81,7 @@ class Unsandboxed:
             command=[outside(word) for word in spec.command],
             directory=str(spec.workspace.resolve()),
             environment=environment,
-            ports={str(port): str(socket.resolve()) for port, socket in spec.ports.items()},
+            ports={str(port): str(path.resolve()) for port, path in spec.ports.items()},
             uid=None,
             rlimits={},
             die_with_parent=True,
@@ -105,3 +109,23 @@ class Unsandboxed:
     ) -> list[Containment]:
         """Nothing, nine times."""
         return [Containment(what, Strength.NONE, "the program runs as the harness's user") for what in NOT_CONTAINED]
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now, and that the kernel gives to no client before a program opens it.
+
+    Ports from which the kernel serves connections are left out: between asking for one and using it, any outgoing
+    connection of the host may take it. Raises SandboxError if a hundred draws find none.
+    """
+    try:
+        first = int(EPHEMERAL_PORTS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        first = 32768  # Linux's default
+    for port in random.sample(range(1024, max(first, 2048)), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SandboxError("no free loopback port was found in 100 draws; close programs that listen on this host")

@@ -22,7 +22,7 @@ from agent2.models.adapters import as_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler
 from agent2.models.layout import INDEX
-from agent2.models.prepare import require_finite
+from agent2.models.loading import require_finite
 
 logger = logging.getLogger(__name__)
 
