@@ -28,3 +28,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = sorted_items[False]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)  # a long file that starts last would be waited for alone
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """One installation for the trials of all modules, so that the cards of a base model are made once."""
+    return tmp_path_factory.mktemp("installation")

@@ -5,12 +5,6 @@ import pytest
 from trial_builders import write_task
 
 
-@pytest.fixture(scope="session")
-def shared(tmp_path_factory):
-    """One installation and base model for the trials of all modules, so that base cards are made once."""
-    return tmp_path_factory.mktemp("installation")
-
-
 @pytest.fixture
 def home(shared, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))

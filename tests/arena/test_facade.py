@@ -15,8 +15,7 @@ print("pipeline done")
 
 
 @pytest.fixture
-def environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+def environment(home, tmp_path):
     return RLBenchEnvironment(str(write_task(tmp_path)), out=tmp_path / "trials")
 
 

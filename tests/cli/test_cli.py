@@ -274,7 +274,7 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_says_how_to_resume(tmp_path):
+def test_an_interrupted_sweep_says_how_to_resume(shared, tmp_path):
     agent = write_agent(tmp_path / "sleeper", "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(500)")
     file = tmp_path / "two words.yaml"
     file.write_text(f"name: naps\ntasks: [{write_task(tmp_path)}]\nagents: [{agent}]\nseeds: [0, 1]\n")
@@ -284,7 +284,7 @@ def test_an_interrupted_sweep_says_how_to_resume(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"AGENT2_HOME": str(tmp_path / "agent2")},
+        env=os.environ | {"AGENT2_HOME": str(shared / "home")},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wait_for(lambda: list(tmp_path.glob("sweeps/naps/trials/*/workspace/begun")))

@@ -44,8 +44,8 @@ def test_the_agent_of_the_page_is_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_agent_of_the_page_trains_and_is_scored(tmp_path, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+def test_the_agent_of_the_page_trains_and_is_scored(shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
     agent = write_documented_agent(tmp_path / "my-agent")
     root = new_trial(str(write_task(tmp_path)), str(agent), 0, tmp_path / "trials")
     run_trial(root, quiet)
@@ -59,9 +59,9 @@ def test_the_agent_of_the_page_trains_and_is_scored(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(tmp_path, monkeypatch):
+def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(shared, tmp_path, monkeypatch):
     """The script's training is short work for a random base model; the port of the page is replaced by a free one."""
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
     monkeypatch.setenv("SCRIPTED_LLM_KEY", KEY)
     agent = tmp_path / "my-llm-agent"
     agent.mkdir()

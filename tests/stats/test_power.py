@@ -8,7 +8,13 @@ from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.comparisons import mcnemar_p
-from agent2.stats.power import detectable_difference, detectable_mean_difference, items_for_difference, mcnemar_power
+from agent2.stats.power import (
+    EXACT_PAIRS,
+    detectable_difference,
+    detectable_mean_difference,
+    items_for_difference,
+    mcnemar_power,
+)
 
 
 def enumerated_power(n, difference, discordance, alpha):
@@ -113,3 +119,13 @@ def test_one_item_less_is_not_enough(difference, discordance):
     plan = items_for_difference(difference, discordance)
     assert mcnemar_power(plan.n, difference, discordance) >= 0.8
     assert mcnemar_power(plan.n - 1, difference, discordance) < 0.8
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 2.0, 2.8, 4.0])
+def test_power_does_not_jump_where_the_exact_sum_gives_way_to_the_approximation(shift):
+    discordance = 0.5
+    n = int(EXACT_PAIRS / discordance)
+    difference = shift * math.sqrt(discordance / n)
+    exact, approximate = (mcnemar_power(n + more, difference, discordance) for more in (0, 1))
+    assert exact == pytest.approx(approximate, abs=1e-3)
+    assert "normal" in detectable_difference(n + 1, discordance).method
