@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "agent2"
 LAYERS: list[set[str]] = [
     {"errors"},
     {"records", "files"},
-    {"config", "installation", "stats", "sandbox"},
+    {"config", "installation", "plugins", "stats", "sandbox"},
     {"cards", "models", "environments"},
     {"scorers"},
     {"contract", "benchmarks"},

@@ -193,7 +193,7 @@ def _wrong_choice(location: Location, value: object, context: Mapping[str, Any])
     if not choices or not isinstance(value, str):
         return None
     keys = [part for part in location if isinstance(part, str)]
-    return str(unknown_name(keys[-1] if keys else "value", value, choices))
+    return str(unknown_name(keys[-1].strip("[]") if keys else "value", value, choices))
 
 
 def _line_of(node: yaml.Node | None, location: Location) -> int | None:

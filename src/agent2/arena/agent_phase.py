@@ -26,6 +26,7 @@ from agent2.arena.recorder.processes import ProcessRecorder
 from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
 from agent2.arena.recorder.ticker import Ticker
 from agent2.arena.systems.launch import launch_plan
+from agent2.benchmarks import hidden_files
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import HOST_DISK, Mount, SandboxExit, SandboxSpec
 
@@ -70,7 +71,13 @@ def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Pat
         packages=config.packages,
         network_log=paths.network_log,
         gpus=config.gpus,
-        hidden=(installation.home() / "secret", paths.grader_db, paths.events, paths.llm),
+        hidden=(
+            installation.home() / "secret",
+            paths.grader_db,
+            paths.events,
+            paths.llm,
+            *hidden_files(config.task.benchmark),
+        ),
     )
 
 

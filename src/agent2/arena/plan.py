@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from agent2 import installation
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import ReplaySource, TrialConfig, limits_of
 from agent2.arena.base_models import is_path, require_base_model
@@ -22,11 +23,13 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.systems.installed import require_installed
 from agent2.arena.systems.launch import UNCONTAINED
 from agent2.arena.tasks import load_task
-from agent2.benchmarks import load_benchmark
+from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
+from agent2.plugins import is_code, is_located, relative_to
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.gpus import gpu_devices
+from agent2.sandbox.spec import refuse_hidden
 
 MAX_AGENT_MIB = 256
 GRANTED = ("network", "packages", "gpus", "data", "scoring")
@@ -64,13 +67,18 @@ def resolve_trial(
     config = _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
     require_driver(player, config)
     require_base_model(config.base_model)
-    if config.data is not None:
-        load_benchmark(config.task.benchmark, Path(config.data))  # refuses data that the task does not take
+    source = relative_to(config.task.benchmark, Path())
+    if config.data is not None or source not in BENCHMARKS:
+        load_benchmark(source, Path(config.data) if config.data is not None else None)  # refuses what cannot be used
+    for folder in code_folders(source):
+        refuse_hidden(folder, (installation.home() / "secret",))
     rows = [
         {"what": held.what, "strength": held.strength.value, "how": held.how}
         for held in back_end.containment(limits_of(config), network=config.network, gpus=config.gpus)
     ]
-    return config.model_copy(update={"containment": rows, "base_model": _absolute(config.base_model)})
+    task_spec = config.task.model_copy(update={"benchmark": source})
+    update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec}
+    return config.model_copy(update=update)
 
 
 def _with_driver(config: TrialConfig) -> TrialConfig:
@@ -153,6 +161,12 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
         raise ConfigError(
             f"{source}: was recorded without a sandbox; replayed so, its agent's programs would run as you, with all "
             "that you may do: add --set sandbox=bubblewrap, or --set sandbox=none if you trust whoever made it"
+        )
+    named = changed.task.benchmark
+    if (is_code(named) or is_located(named)) and not any(one.startswith("task.benchmark=") for one in overrides):
+        raise ConfigError(
+            f"{source}: takes its items from {named}; a recording does not choose what is run or read of this machine: "
+            "add --set task.benchmark=NAME"
         )
     if is_path(config.base_model) and "base_model" not in _chosen(overrides):
         raise ConfigError(

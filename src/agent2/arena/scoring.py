@@ -20,6 +20,7 @@ from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.errors import NotEnoughData
 from agent2.models.checkpoint import CheckpointInfo
+from agent2.plugins import source_digest_of
 from agent2.records import Benchmark, Item, Split, derive_seed, digest_of
 from agent2.stats.comparisons import noise_band, paired_difference
 
@@ -73,6 +74,7 @@ def card_key(
             "machine": [machine.device, machine.dtype],
             "environment": benchmark.environment_version(),
             "scorer": [benchmark.scorer().name, benchmark.scorer().version],
+            **({"source": source} if (source := source_digest_of(benchmark)) else {}),
         }
     )
 

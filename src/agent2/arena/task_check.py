@@ -19,6 +19,7 @@ from agent2.arena.task_players import Reply, TaskPlayers, players_of
 from agent2.arena.tasks import Level, TaskSpec
 from agent2.arena.workspace import VISIBLE_SPLITS, visible_row
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.scripted import ScriptedSampler
@@ -33,6 +34,7 @@ MAX_SHARED = 0.20
 beyond this knowing the generator is worth more than a small gain."""
 MAX_CHANCE = 0.5
 """A task on which guessing among options is right more often than this leaves too little to measure."""
+OTHER_SECRET = b"another secret, for this check.."
 CHANCE_SE = 5.0
 """Standard errors by which a random player may be above chance."""
 
@@ -199,7 +201,7 @@ class _Check:
     def _secret_decides(self, split: Split) -> Finding:
         name = f"{split.value}: needs the installation secret"
         items = self.items[split]
-        other = self.benchmark.items(split, len(items), secret=b"another secret, for this check..")
+        other = self.benchmark.items(split, len(items), secret=OTHER_SECRET)
         shared = len(_contents(items) & _contents(other))
         try:
             self.benchmark.items(split, len(items), secret=None)
@@ -208,6 +210,13 @@ class _Check:
         else:
             is_refused = False
         share = shared / len(items)
+        if isinstance(self.benchmark, DataBenchmark):
+            shown = {item.prompt for one in VISIBLE_SPLITS for item in self.items[one]}
+            n_told = sum(item.prompt in shown for item in items)
+            detail = f"{self.benchmark.choice_words(split)}; {n_told} of {len(items)} prompts are visible ones, too"
+            if not is_refused:
+                detail += "; the items are given without a secret"
+            return Finding(name, is_refused and n_told == 0, detail)
         detail = (
             f"{shared} of {len(items)} items ({100 * share:.0f}%) are the same under another secret, at most "
             f"{100 * MAX_SHARED:.0f}% may be"

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, assignment_text, world_of
 from agent2.arena.paths import TrialPaths
+from agent2.benchmarks.data import DataBenchmark
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Split
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
@@ -28,7 +29,10 @@ def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
     """What an agent is given of a visible item: a question with its answer, or an episode to be played."""
     if isinstance(benchmark, PlayedInRows):
         return benchmark.visible_row(item)
-    return {"id": item.id, "prompt": item.prompt, "answer": item.reference}
+    row = {"id": item.id, "prompt": item.prompt, "answer": item.reference}
+    if isinstance(benchmark, DataBenchmark) and benchmark.spec.system is not None:
+        row["system"] = benchmark.spec.system
+    return row
 
 
 def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:

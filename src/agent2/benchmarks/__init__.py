@@ -1,17 +1,33 @@
 """Benchmarks: where items come from, the world they are played in, and how they are scored.
 
-`BENCHMARKS` is the one table of what ships: name -> "module:Class".
+`BENCHMARKS` is the one table of what ships: name -> "module:Class". Wherever a benchmark is named, the name may also be
+an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a folder with
+`benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
 """
 
-import importlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from agent2.errors import ConfigError, unknown_name
+from agent2.benchmarks.data import DataBenchmark, is_data_file
+from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import guard_private, with_entry
-from agent2.records import Benchmark, Item, Split
+from agent2.plugins import (
+    Place,
+    build,
+    find,
+    import_root,
+    installed,
+    is_code,
+    is_located,
+    require_members,
+    shown_by_toolkit,
+    source_digest,
+    with_source_version,
+)
+from agent2.records import Benchmark, Item, SamplingSettings, Split
 
 BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
 
@@ -39,22 +55,129 @@ READS_FILES = frozenset({"alfworld", "alfworld_chat"})
 """Benchmarks whose items come from a folder of the user's; each takes `data`, and without one looks where it lies."""
 
 
-def load_benchmark(name: str, data: Path | None = None) -> Benchmark:
+ATTRIBUTES = ("name", "version", "primary_metric", "max_turns", "sampling", "attempts")
+METHODS = ("items", "environment", "scorer", "environment_version")
+
+
+def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark") -> Benchmark:
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
+    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`.
     data: folder of its official data, for one that reads files; None: where its own downloader puts them.
-    Raises ConfigError, with the nearest name, for one that is not in the table, and for data that it does not take.
+    where: flag, or file and line, that the name came from.
+    Raises ConfigError, with the nearest name, for one that is not known, for data that it does not take, and for a
+    plug-in that cannot be used.
     """
-    if name not in BENCHMARKS:
-        raise unknown_name("benchmark", name, BENCHMARKS, "benchmark")
     if data is not None and name not in READS_FILES:
         raise ConfigError(
             f"benchmark {name} makes its own items and reads no data folder ({data}); leave out --data, which is for "
             f"{', '.join(sorted(READS_FILES))}"
         )
-    module, _, attribute = BENCHMARKS[name].partition(":")
-    factory = getattr(importlib.import_module(module), attribute)
-    return guarded(cast(Benchmark, factory(data=data) if name in READS_FILES else factory()))
+    if is_data_name(name, where):
+        found: Benchmark = DataBenchmark(Path(name).expanduser())
+        _refuse_taken(found.name, f"{where} {name!r}")
+        return guarded(found)
+    place = find("benchmark", name, BENCHMARKS, "" if where == "benchmark" else where)
+    if place.is_packaged:
+        return guarded(cast(Benchmark, build(place, {"data": data} if name in READS_FILES else None)))
+    found = build(place)
+    require_members(place, found, ATTRIBUTES, METHODS)
+    _check_values(place, found)
+    return guarded(with_source_version(found, source_digest(place)))
+
+
+def is_known(name: str) -> bool:
+    """Whether a benchmark of that name is packaged or installed."""
+    return name in BENCHMARKS or name in installed("benchmark")
+
+
+def is_data_name(name: str, where: str = "benchmark") -> bool:
+    """Whether a name is that of a data benchmark. Raises ConfigError for a path that is none."""
+    path = Path(name).expanduser()
+    if is_code(name) or not is_located(name):
+        if not is_code(name) and not is_known(name) and is_data_file(path):
+            raise ConfigError(f"{where} {name!r}: to use the folder of that name, write ./{name}")
+        return False
+    if not path.exists():
+        raise ConfigError(f"{where} {name!r}: there is no such file or folder; check the path")
+    if path.is_dir() and not is_data_file(path):
+        raise ConfigError(f"{where} {name!r}: the folder has no benchmark.yaml; make one with agent2 benchmarks new")
+    return True
+
+
+def code_folders(name: str) -> list[Path]:
+    """Folders that a process in a sandbox has to be shown to find the code of a benchmark; empty: it finds it."""
+    return list(dict.fromkeys(import_root(place) for place in _code(name)))
+
+
+def hidden_files(name: str) -> tuple[Path, ...]:
+    """Files of a user's own data with hidden items, which no sandbox of an agent may show."""
+    return DataBenchmark(Path(name).expanduser()).hidden_files if is_data_name(name) else ()
+
+
+def name_inside(name: str, scratch: Path, shown: Callable[[Path], Path]) -> str:
+    """What a process in a sandbox, which gets its items from outside, calls a benchmark.
+
+    scratch: where a file may be written for it. shown: host path -> the path that it sees.
+    Data stay outside: the process gets the file alone, with its digests.
+    """
+    if not is_data_name(name):
+        place = find("benchmark", name, BENCHMARKS)
+        return name if place.is_packaged else _inside(place, shown)
+    sealed = scratch / "benchmark.yaml"
+    sealed.write_text(DataBenchmark(Path(name).expanduser()).sealed(lambda place: _inside(place, shown)), "utf-8")
+    return str(shown(sealed))
+
+
+def _inside(place: Place, shown: Callable[[Path], Path]) -> str:
+    if place.is_packaged:
+        return place.name
+    return f"{place.module or shown(place.file or Path())}:{place.attribute}"
+
+
+def _code(name: str) -> list[Place]:
+    """The plug-ins behind a benchmark whose code no sandboxed Python finds by itself."""
+    if is_data_name(name):
+        data = DataBenchmark(Path(name).expanduser())
+        places = [data.scorer_place, data.environment_place]
+    else:
+        places = [find("benchmark", name, BENCHMARKS)]
+    return [
+        place
+        for place in places
+        if not place.is_packaged and (place.file is not None or not shown_by_toolkit(import_root(place)))
+    ]
+
+
+def _check_values(place: Place, found: Benchmark) -> None:
+    """The values that the engine relies on, and the objects that a benchmark makes. Raises ConfigError."""
+    if not isinstance(found.sampling, SamplingSettings):
+        raise ConfigError(f"{place}: sampling is {found.sampling!r}; make it an agent2.records.SamplingSettings")
+    for name in ("max_turns", "attempts"):
+        value = getattr(found, name)
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{place}: {name} is {value!r}; set it to an integer of at least 1")
+    try:
+        scorer, world, version = found.scorer(), found.environment(), found.environment_version()
+    except Agent2Error:
+        raise
+    except Exception as error:  # boundary: code of a stranger can raise anything
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(f"{place}: scorer(), environment() or environment_version() raised {words}") from error
+    require_members(Place("scorer", f"{place.name} scorer()", ""), scorer, ("name", "version"), ("score",))
+    require_members(Place("environment", f"{place.name} environment()", ""), world, (), ("reset", "act", "state"))
+    if not isinstance(version, str) or "-v" not in version:
+        raise ConfigError(f"{place}: environment_version() gives {version!r}; give name and version, as question-v1.0")
+    if place.package and found.name != place.name:
+        raise ConfigError(f"{place}: calls itself {found.name!r}; its name and that of its entry point have to agree")
+    if not place.package:
+        _refuse_taken(found.name, str(place))
+
+
+def _refuse_taken(name: str, who: str) -> None:
+    """Cards tell benchmarks apart by name, so that of a packaged or installed one is taken."""
+    if is_known(name):
+        raise ConfigError(f"{who}: calls itself {name!r}, the name of a benchmark that is installed; rename it")
 
 
 def guarded(benchmark: BenchmarkT) -> BenchmarkT:

@@ -15,6 +15,7 @@ import typer
 from agent2 import __version__
 from agent2.cli import (
     agents,
+    benchmarks,
     cards,
     compare,
     decide,
@@ -60,6 +61,7 @@ app.command("share")(records.share)
 app.command("access")(records.access)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(agents.app, name="agents")
+app.add_typer(benchmarks.app, name="benchmarks")
 app.add_typer(models.app, name="models")
 app.add_typer(cards.app, name="cards")
 app.command("eval")(eval_command.evaluate_suite)

@@ -14,7 +14,9 @@ MAX_ROWS = 20
 
 def decontaminate(
     data: Annotated[Path, typer.Argument(help="File or folder: jsonl, json, csv, parquet, arrow, text, .gz, .zst.")],
-    against: Annotated[str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev).")],
+    against: Annotated[
+        str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, ./quiz:dev).")
+    ],
     n: Annotated[int, typer.Option("--n", min=5, help="Words in a row that count as shared.")] = 13,
     n_items: Annotated[int, typer.Option("--items", min=1, help="Of a benchmark: how many items.")] = 500,
     retrieval: Annotated[bool, typer.Option("--retrieval", help="Also list rows that only resemble an item.")] = False,
@@ -40,20 +42,19 @@ def decontaminate(
 
 def _items(against: str, n_items: int) -> "list[Item]":
     from agent2 import installation
-    from agent2.benchmarks import BENCHMARKS, load_benchmark
+    from agent2.benchmarks import load_benchmark
     from agent2.errors import ConfigError, unknown_name
     from agent2.integrity.decontaminate import items_from
     from agent2.records import HIDDEN_SPLITS, Split
 
-    name, colon, split_name = against.partition(":")
+    name, colon, split_name = against.rpartition(":")
     if not colon or Path(against).exists():
         return items_from(Path(against))
     if split_name not in list(Split):
         raise unknown_name("split", split_name, list(Split), "--against")
-    if name not in BENCHMARKS:
-        raise unknown_name("benchmark", name, BENCHMARKS, "--against")
     split = Split(split_name)
-    benchmark, secret = load_benchmark(name), installation.secret() if split in HIDDEN_SPLITS else None
+    benchmark = load_benchmark(name, where="--against")
+    secret = installation.secret() if split in HIDDEN_SPLITS else None
     while True:
         try:
             return benchmark.items(split, n_items, secret)

@@ -25,7 +25,10 @@ Control = Annotated[
 
 
 def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
-    suite: Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")],
+    suite: Annotated[
+        str,
+        typer.Argument(help="Suite or benchmark: a name, a .yaml file, a benchmark's folder, or FILE.py:NAME."),
+    ],
     checkpoint: Name = None,
     baseline: Control = None,
     role: Annotated[str, typer.Option(help="dev, nightly or candidate; decides which items are played.")] = "dev",
@@ -53,16 +56,17 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         list[str] | None, typer.Option("--set", help="Replace a value of the suite: a.b=value.")
     ] = None,
 ) -> None:
-    """Evaluate a checkpoint and its baseline on a suite; exit 0 only for `release` and `candidate`, else 1.
+    """Evaluate a checkpoint and its baseline on a suite or one benchmark; exit 0 only for `release` and `candidate`.
 
-    An endpoint that cannot be reached or stops answering ends it with 4; the same command resumes it.
+    It is 1 for every other decision, and 4 for an endpoint that cannot be reached or stops answering: the same command
+    resumes the evaluation then.
     """
     from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
-    from agent2.contract.suite_files import load_suite
     from agent2.errors import ConfigError, unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about
+    from agent2.evaluation.single import open_contract
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.evaluation.suite_run import run_suite
     from agent2.models.served import read_endpoint_options
@@ -70,7 +74,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.records import Split
     from agent2.reports.eval_pages import write_eval_report
 
-    contract = load_suite(suite, overrides or ())
+    contract = open_contract(suite, overrides or ())
     known = read_report(besides, contract.metrics, baseline) if besides is not None else None
     due, played = _member(EvaluationRole, role, "role"), _member(Split, split, "split") if split is not None else None
     if dtype not in DTYPES:

@@ -30,9 +30,9 @@ def list_suites() -> None:
 
 def _not_installed(suite: "Suite") -> list[str]:
     """Benchmarks of a suite that cannot be played here."""
-    from agent2.benchmarks import BENCHMARKS
+    from agent2.benchmarks import is_known
 
-    return [entry.name for entry in suite.in_order() if entry.name not in BENCHMARKS]
+    return [entry.name for entry in suite.in_order() if entry.source is None and not is_known(entry.name)]
 
 
 @app.command("check")

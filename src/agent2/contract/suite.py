@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from graphlib import TopologicalSorter
+from typing import Any
 
 from pydantic import Field
 
@@ -34,8 +35,8 @@ from agent2.records import SamplingSettings, Split, digest_of
 
 MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
 """Without one of these a suite is no evaluation contract; the scorer belongs to each benchmark."""
-NOT_IN_DIGEST = frozenset({"model"})
-"""The checkpoint under test changes while its contract stays."""
+NOT_IN_DIGEST: Any = {"model": True, "benchmarks": {"__all__": {"source"}}}
+"""The checkpoint under test changes while its contract stays, and so may the place of a benchmark."""
 
 
 class EvaluationRole(StrEnum):
@@ -68,6 +69,9 @@ class SuiteBenchmark(StrictModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     version: str | None = None
     """Null: the installed one, which is on the card."""
+    source: str | None = None
+    """Where it is, if it is neither packaged nor installed: FILE.py:NAME, or a folder with benchmark.yaml, from the
+    suite's own folder. No part of the digest: the version says what it is."""
     split: Split
     """The split of the nightly report, as in `cadence.nightly`."""
     metric: str
@@ -113,7 +117,7 @@ class Suite(StrictModel):
     @property
     def digest(self) -> str:
         """Of the whole contract but the checkpoint under test; equal suites have equal digests on every machine."""
-        return digest_of(self.model_dump(mode="json", exclude=set(NOT_IN_DIGEST)))
+        return digest_of(self.model_dump(mode="json", exclude=NOT_IN_DIGEST))
 
     @property
     def baseline(self) -> str | None:

@@ -17,7 +17,8 @@ import yaml
 from agent2.config import YamlText, read_yaml, read_yaml_text
 from agent2.contract.expand import Expansion, expand
 from agent2.contract.suite import Suite
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError
+from agent2.plugins import find, path_of, relative_to
 
 FOLDER = resources.files("agent2") / "suites"
 FROZEN_SUFFIX = ".suite.yaml"
@@ -31,7 +32,7 @@ def suite_names() -> list[str]:
 
 
 def load_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Suite:
-    """A packaged suite by name, or a user's own by path (anything with a slash or ending in .yaml), fully expanded.
+    """A packaged or installed suite by name, or one by path (with a slash or ending in .yaml), fully expanded.
 
     overrides: "a.b=value" strings, applied to the file before it is expanded.
     Raises ConfigError as `expand` does, for an unknown name, and for a frozen suite that was changed.
@@ -42,6 +43,7 @@ def load_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Suite:
 def open_suite(name_or_path: str, overrides: Sequence[str] = ()) -> Expansion:
     """Like `load_suite`, with a note on every part that the file did not say itself."""
     file, text = _read(name_or_path, overrides)
+    _locate_sources(file)
     stated = _DIGEST_LINE.search(text)
     expansion = expand(file, {} if stated else None)  # a frozen suite is not touched by later templates
     if stated is not None and not overrides and stated[1] != expansion.suite.digest:
@@ -86,11 +88,21 @@ def freeze(suite: Suite, folder: Path) -> Path:
     return path
 
 
+def _locate_sources(file: YamlText) -> None:
+    """Make the sources of benchmarks that are relative paths independent of where the command is run."""
+    entries = file.data.get("benchmarks")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("source"), str):
+            entry["source"] = relative_to(entry["source"], Path(file.where).parent)
+
+
 def _read(name_or_path: str, overrides: Sequence[str]) -> tuple[YamlText, str]:
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
         file = read_yaml(Path(name_or_path), overrides)
         return file, Path(name_or_path).read_text(encoding="utf-8")
-    if name_or_path not in suite_names():
-        raise unknown_name("suite", name_or_path, suite_names())
+    place = find("suite", name_or_path, {name: name for name in suite_names()})
+    if not place.is_packaged:
+        path = path_of(place)
+        return read_yaml(path, overrides), path.read_text(encoding="utf-8")
     text = (FOLDER / f"{name_or_path}.yaml").read_text(encoding="utf-8")
     return read_yaml_text(text, f"suites/{name_or_path}.yaml", overrides), text

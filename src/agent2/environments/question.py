@@ -17,21 +17,25 @@ VERSION = "1.0"
 
 
 class QuestionEnvironment:
-    """Asks one question and takes one answer."""
+    """Asks one question, behind a system message if there is one, and takes one answer."""
 
-    def __init__(self) -> None:
+    name, version = NAME, VERSION
+
+    def __init__(self, system: str | None = None) -> None:
+        self._system = system
         self._item_id: str | None = None
         self._answer: str | None = None
 
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
-        """The question as one user message; the seed changes nothing. Raises EnvironmentFailed when reused."""
+        """The question as a user message; the seed changes nothing. Raises EnvironmentFailed when reused."""
         if self._item_id is not None:
             raise EnvironmentFailed(
                 f"question environment was already used for item {self._item_id!r} and cannot play {item.id!r}; "
                 "make a fresh one for each rollout"
             )
         self._item_id = item.id
-        return [Message("user", item.prompt)]
+        opening = [] if self._system is None else [Message("system", self._system)]
+        return [*opening, Message("user", item.prompt)]
 
     def act(self, action: str) -> Step:
         """Take the answer; the episode is over. Raises EnvironmentFailed before reset or after an answer."""

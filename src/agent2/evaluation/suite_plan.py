@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2 import installation
-from agent2.benchmarks import BENCHMARKS, load_benchmark
+from agent2.benchmarks import BENCHMARKS, is_known, load_benchmark
+from agent2.benchmarks.data import DataBenchmark
 from agent2.cards.card import ReportingRule
 from agent2.contract.suite import EvaluationRole, Suite, SuiteBenchmark
 from agent2.contract.suite_parts import ScorerTier
@@ -20,6 +21,7 @@ from agent2.evaluation.runner import EvaluationPlan, Limits
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
+from agent2.plugins import known_names
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, emits_of
 
 
@@ -132,11 +134,17 @@ def _require_permission(request: SuiteRequest) -> None:
 
 def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
     where = f"suite {request.suite.id}"
-    if request.find_benchmark is load_benchmark and entry.name not in BENCHMARKS:
-        unknown = unknown_name("benchmark", entry.name, BENCHMARKS, f"{where}: not installed here")
-        raise ConfigError(f"{unknown}; `agent2 decide` takes a report of scores that were made elsewhere")
-    benchmark = request.find_benchmark(entry.name)
-    if entry.version is not None and entry.version != benchmark.version:
+    if entry.source is None and request.find_benchmark is load_benchmark and not is_known(entry.name):
+        known = known_names("benchmark", BENCHMARKS)
+        unknown = unknown_name("benchmark", entry.name, known, f"{where}: not installed here")
+        raise ConfigError(
+            f"{unknown}; say where it is with source: PATH, or decide on a report of scores that were made elsewhere "
+            "(agent2 decide)"
+        )
+    benchmark = request.find_benchmark(entry.source or entry.name)
+    if benchmark.name != entry.name:
+        raise ConfigError(f"{where}: {entry.source} is benchmark {benchmark.name!r}; the suite calls it {entry.name!r}")
+    if entry.version is not None and entry.version not in (benchmark.version, benchmark.version.partition("+")[0]):
         raise ConfigError(
             f"{where}: needs {entry.name} {entry.version}, installed is {benchmark.version}; scores of two versions "
             "are not comparable: install that version or make a new version of the suite"
@@ -151,7 +159,7 @@ def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
             f"{where}: {entry.name} is to be scored by {entry.scorer.name!r}, the installed one by {scorer!r}; "
             "name that one, or install the other"
         )
-    if request.suite.n_items(entry, request.role) is None:
+    if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, DataBenchmark):
         raise ConfigError(
             f"{where}: {entry.name} gives no n_items, and items here are generated without end; set it in the suite"
         )
@@ -162,7 +170,10 @@ def _benchmark_plan(
     request: SuiteRequest, entry: SuiteBenchmark, benchmark: Benchmark, secret: bytes | None
 ) -> BenchmarkPlan:
     suite, split = request.suite, request.played_split
-    items = tuple(benchmark.items(split, suite.n_items(entry, request.role) or 0, secret))
+    n_items = suite.n_items(entry, request.role)
+    if n_items is None and isinstance(benchmark, DataBenchmark):
+        n_items = benchmark.count(split, secret)
+    items = tuple(benchmark.items(split, n_items or 0, secret))
     limits = limits_of(suite, benchmark)
     reporting = ReportingRule(tool_errors_in_cost=True if suite.protocol.tools is not None else None)
     plans = {

@@ -1,14 +1,16 @@
 """Verdicts on rollouts, each with a reason.
 
-`SCORERS` is the one table of what ships: name -> "module:Class". `declared` says what a scorer of that name may
-emit, so that a suite, a gate or a card is checked without a benchmark.
+`SCORERS` is the one table of what ships: name -> "module:Class"; installed packages add to it (`agent2.plugins`).
+`declared` says what a scorer of that name may emit, so that a suite, a gate or a card is checked without a benchmark.
 """
 
-import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
-from agent2.records import Emits, emits_of
+from agent2.errors import ConfigError
+from agent2.plugins import Place, build, find, load, require_members, source_digest, with_source_version
+from agent2.records import Emits, Scorer, emits_of
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
@@ -26,10 +28,22 @@ SCORERS: Mapping[str, str] = MappingProxyType(
 )
 
 
+def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) -> Scorer:
+    """A scorer by any name that `agent2.plugins` knows; the version of one that is not packaged tells its source.
+
+    Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
+    """
+    place = find("scorer", name, SCORERS) if isinstance(name, str) else name
+    scorer: Scorer = build(place, settings)
+    if place.is_packaged:
+        return scorer
+    require_members(place, scorer, ("name", "version"), ("score",))
+    return with_source_version(scorer, source_digest(place))
+
+
 def declared(name: str) -> Emits | None:
     """What the scorer of that name (a version behind `-v` is left aside) may emit; None: it is not known here."""
-    place = SCORERS.get(name.rpartition("-v")[0] or name)
-    if place is None:
-        return None
-    module, _, attribute = place.partition(":")
-    return emits_of(getattr(importlib.import_module(module), attribute))
+    try:
+        return emits_of(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
+    except ConfigError:
+        return None  # not installed here, or broken: a card of it can be read all the same

@@ -14,8 +14,9 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
-from agent2.errors import Fault
+from agent2.errors import ConfigError, Fault
 from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.exact import brief
 
@@ -23,7 +24,8 @@ MAX_CHARACTERS = 100_000
 """The flexible reading looks at so many characters from the end."""
 MAX_DIGITS = 300
 
-_MARKER = re.compile(r"#### (?=-?[0-9.,]*[0-9])")
+MARKER = "#### "
+"""Of the GSM8K release."""
 _DIGITS = r"(?P<digits>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
 _GOES_ON = (
     r"(?![0-9_]|[.,]+[0-9]"  # a malformed number: 1,8 or 1.2.3
@@ -49,18 +51,23 @@ class FinalAnswer:
     reason: str
 
 
-def strict_answer(text: str) -> FinalAnswer:
-    """The number behind the first `#### `, if one whole number stands there.
+def strict_answer(text: str, marker: str = MARKER) -> FinalAnswer:
+    """The number behind the first marker, if one whole number stands there.
 
     Source: `ANS_RE` of the GSM8K release (Cobbe et al. 2021, arXiv:2110.14168); departures in the module's text.
     """
-    marker = _MARKER.search(text)
-    if marker is None:
-        return FinalAnswer(None, "no line '#### N'")
-    match = _AFTER_MARKER.match(text, marker.end())
+    found = _marker_pattern(marker).search(text)
+    if found is None:
+        return FinalAnswer(None, f"no line '{marker}N'")
+    match = _AFTER_MARKER.match(text, found.end())
     if match is None or len(match["digits"]) > MAX_DIGITS:
-        return FinalAnswer(None, f"what follows '#### ' is not one whole number: {brief(text[marker.end() :], 30)}")
-    return FinalAnswer(_value(match["sign"], match["digits"]), "read after '#### '")
+        return FinalAnswer(None, f"what follows '{marker}' is not one whole number: {brief(text[found.end() :], 30)}")
+    return FinalAnswer(_value(match["sign"], match["digits"]), f"read after '{marker}'")
+
+
+@cache
+def _marker_pattern(marker: str) -> re.Pattern[str]:
+    return re.compile(re.escape(marker) + r"(?=-?[0-9.,]*[0-9])")
 
 
 def flexible_answer(text: str) -> FinalAnswer:
@@ -82,7 +89,8 @@ def final_answer_line(value: Fraction | int) -> str:
 class FinalAnswerScorer:
     """1.0 if the strictly read final answer equals the reference.
 
-    Views: `answer_parsed` (a final answer could be read strictly), `flexible_match` (the last number is right).
+    marker: what a final answer follows. Views: `answer_parsed` (a final answer could be read strictly),
+    `flexible_match` (the last number is right).
     Labels: `gsm8k_final_answer_format_error` where nothing could be read, `gsm8k_wrong_final_answer` otherwise.
     """
 
@@ -93,15 +101,21 @@ class FinalAnswerScorer:
         labels=frozenset({"gsm8k_final_answer_format_error", "gsm8k_wrong_final_answer"}),
     )
 
+    def __init__(self, marker: str = MARKER) -> None:
+        """Raises ConfigError for a marker without a letter or sign, which would be found everywhere."""
+        if not isinstance(marker, str) or not marker.strip():
+            raise ConfigError(f"scorer final_answer: marker is {marker!r}; give the text that a final answer follows")
+        self._marker = marker
+
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict; None with a judge fault only if the item's reference is missing or no number."""
-        expected = None if item.reference is None else reference_value(item.reference)
+        expected = None if item.reference is None else reference_value(item.reference, self._marker)
         if expected is None:
             return Score(
                 None, f"item {item.id} has no usable reference ({item.reference!r}); correct the benchmark", Fault.JUDGE
             )
         text = rollout.answer or ""
-        strict, flexible = strict_answer(text), flexible_answer(text)
+        strict, flexible = strict_answer(text, self._marker), flexible_answer(text)
         views = {
             "answer_parsed": float(strict.value is not None),
             "flexible_match": float(flexible.value == expected),
@@ -116,9 +130,10 @@ class FinalAnswerScorer:
         return Score(0.0, reason, views=views, labels=labels, extracted=str(strict.value))
 
 
-def reference_value(reference: str) -> Fraction | None:
-    """The number of a reference: after its last `####` in a worked solution, or the text itself; None if none."""
-    text = reference.rsplit("####", 1)[-1].strip().removeprefix("$")
+def reference_value(reference: str, marker: str = MARKER) -> Fraction | None:
+    """The number of a reference: after the last marker or `####` of a worked solution, or the text itself; or None."""
+    sign = marker.strip() if marker.strip() in reference else MARKER.strip()
+    text = reference.rsplit(sign, 1)[-1].strip().removeprefix("$")
     match = _AFTER_MARKER.fullmatch(text)
     return None if match is None else _value(match["sign"], match["digits"])
 

@@ -15,7 +15,8 @@ from pydantic import Field
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.systems.spec import InstallSpec, Pattern, TranscriptSpec
 from agent2.config import StrictModel, load_yaml
-from agent2.errors import ConfigError, unknown_name
+from agent2.errors import ConfigError
+from agent2.plugins import find, known_names, path_of
 from agent2.records import digest_of
 
 SPEC_FILE = "agent.yaml"
@@ -67,7 +68,7 @@ def agent_names() -> list[str]:
 
 
 def load_agent(name_or_path: str) -> Agent:
-    """A packaged agent by name, or a user's own by folder (anything with a slash).
+    """A packaged or installed agent by name, or a user's own by folder (anything with a slash).
 
     Raises ConfigError with the nearest name, or for a folder without a usable agent.yaml.
     """
@@ -76,11 +77,13 @@ def load_agent(name_or_path: str) -> Agent:
         if not (folder / SPEC_FILE).is_file():
             raise ConfigError(f"--agent {name_or_path}: no {SPEC_FILE} in that folder; see docs/how-to/add-an-agent.md")
     else:
-        if name_or_path not in agent_names():
-            if (Path(name_or_path) / SPEC_FILE).is_file():
-                raise ConfigError(f"--agent {name_or_path}: to use the folder of that name, write ./{name_or_path}")
-            raise unknown_name("agent", name_or_path, agent_names(), "--agent")
-        folder = _packaged() / name_or_path
+        known = agent_names()
+        if name_or_path not in known_names("agent", known) and (Path(name_or_path) / SPEC_FILE).is_file():
+            raise ConfigError(f"--agent {name_or_path}: to use the folder of that name, write ./{name_or_path}")
+        place = find("agent", name_or_path, {name: name for name in known}, "--agent")
+        folder = _packaged() / name_or_path if place.is_packaged else path_of(place)
+        if not (folder / SPEC_FILE).is_file():
+            raise ConfigError(f"{place}: no {SPEC_FILE} in {folder}; see docs/how-to/add-an-agent.md")
     return Agent(spec=load_yaml(folder / SPEC_FILE, AgentSpec), folder=folder.resolve(), asked_as=name_or_path)
 
 

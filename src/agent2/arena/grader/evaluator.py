@@ -1,8 +1,9 @@
 """Runs one evaluation in a process of its own, in a sandbox, with a deadline.
 
-The child sees the base model and the checkpoint, read-only, and writes its scratch folder and the draft of the
-card; it has no network, no secret, no other trial, and an environment of our making. The job, hidden items
-included, comes on its standard input and the outcome on its standard output. What it prints goes to a log beside
+The child sees the base model, the checkpoint and the folder of a plug-in's code, read-only, and writes its scratch
+folder and the draft of the card; it has no network, no secret, no other trial, and an environment of our making. The
+job, hidden items included, comes on its standard input and the outcome on its standard output; the files of a data
+benchmark stay outside. What it prints goes to a log beside
 the card. However it ends, there is an outcome: a child that crashes, overruns or breaks a limit is an
 infrastructure fault with a reason, never a score. With the back end "none", which reports flag, it is a plain
 process.
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 
 from agent2.arena.grader.drafts import hand_over, has_finished_card, take_up
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped
+from agent2.benchmarks import code_folders, name_inside
 from agent2.errors import CardError, Fault
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
@@ -69,6 +71,7 @@ class ChildEvaluator:
             "checkpoint": names[job.checkpoint],
             "base": names[job.base],
             "scratch": names[job.scratch],
+            "benchmark": name_inside(job.benchmark, job.scratch, lambda path: inside(request, self.sandbox, path)),
             "card": str(inside(request, self.sandbox, draft / "card")),
             "discard_card": False,
         }
@@ -93,6 +96,7 @@ class ChildEvaluator:
     def _request(self, job: EvaluationJob, draft: Path) -> Contained:
         """What is run, and all that it may see."""
         threads = str(job.threads)
+        code = [Mount(folder, f"{INSIDE}/code-{k}") for k, folder in enumerate(code_folders(job.benchmark))]
         request = Contained(
             command=self.program.command,
             scratch=job.scratch,
@@ -101,6 +105,7 @@ class ChildEvaluator:
                 Mount(job.base, f"{INSIDE}/base"),
                 Mount(job.checkpoint, f"{INSIDE}/checkpoint"),
                 Mount(draft, f"{INSIDE}/draft", writable=True),
+                *code,
                 *self.program.mounts,
             ),
             limits=evaluation_limits(job.base),
@@ -120,6 +125,8 @@ class ChildEvaluator:
             "MKL_NUM_THREADS": threads,
             "PYTHONUNBUFFERED": "1",
         }
+        if code:
+            environment["PYTHONPATH"] = ":".join(str(inside(request, self.sandbox, mount.host)) for mount in code)
         return replace(request, environment=environment)
 
 

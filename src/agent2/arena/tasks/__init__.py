@@ -8,6 +8,7 @@ from pydantic import Field
 
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import unknown_name
+from agent2.plugins import relative_to
 from agent2.records import Split
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -96,7 +97,7 @@ class TaskSpec(StrictModel):
     published: bool
     """True: official data, comparable with published scores. False: embedded, never compared with them."""
     benchmark: str
-    """Name in `agent2.benchmarks.BENCHMARKS`."""
+    """What `agent2.benchmarks.load_benchmark` takes; a path is taken from the task file's own folder."""
     base_model: str
     """Name in `agent2.arena.base_models.BASE_MODELS`, or a folder in Hugging Face layout."""
     n_items: SplitSizes
@@ -112,7 +113,8 @@ def task_names() -> list[str]:
 def load_task(name_or_path: str) -> TaskSpec:
     """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml)."""
     if "/" in name_or_path or name_or_path.endswith(".yaml"):
-        return load_yaml(Path(name_or_path), TaskSpec)
+        spec = load_yaml(Path(name_or_path), TaskSpec)
+        return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, Path(name_or_path).parent)})
     if name_or_path not in task_names():
         raise unknown_name("task", name_or_path, task_names())
     with resources.as_file(resources.files("agent2.arena.tasks") / f"{name_or_path}.yaml") as path:

@@ -1,0 +1,573 @@
+"""Benchmarks that are data alone: a folder with `benchmark.yaml` beside JSONL, CSV or Parquet files, no Python.
+
+    name: capitals
+    version: "1.0"
+    files: {train: train.jsonl, test: test.jsonl}
+    prompt: "{question} Answer with one word."
+    answer: answer
+    scorer: {name: exact}
+
+Splits. `train`, `dev`, `test_public` and `test_private` name files of their own. What is left out is drawn: `dev` is a
+tenth of `train` by a public hash of the prompt; of `test`, one half is `test_public` and the other `test_private`,
+chosen under the installation secret; `all` is divided into 7 parts train, 1 part dev and 4 parts test. Items of a split
+come in the order of a hash (keyed for hidden splits), so that the first n are a fair sample of a file in any order.
+
+The version carries a digest of the file and of all data (`1.0+3f2a9c1b`): scores on other data are never comparable by
+accident. `sha256` pins files. Rows are read when items are first asked for.
+
+Does NOT hide the data from who runs the harness, nor a published data set from who knows it.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from string import Formatter, ascii_uppercase
+from typing import Any, Self
+
+import yaml
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from agent2.benchmarks.data_files import Row, file_digest, read_rows
+from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
+from agent2.environments import ENVIRONMENTS
+from agent2.errors import ConfigError, unknown_name
+from agent2.plugins import NAME, Place, build, find, relative_to, require_members, source_digest
+from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
+from agent2.scorers import SCORERS, load_scorer
+
+FILE = "benchmark.yaml"
+DEV_SHARE = 10
+"""One in so many rows of `train` is a dev item where no dev file is named."""
+OPTIONS = "options"
+"""Variable of a prompt that stands for the lettered options."""
+
+
+class Portion(StrEnum):
+    """What a file may hold: one split, or several that are still to be divided."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    TEST_PUBLIC = "test_public"
+    TEST_PRIVATE = "test_private"
+    TEST = "test"
+    ALL = "all"
+
+
+class AnswerRule(StrictModel):
+    """How the reference answer is read from a row."""
+
+    field: str
+    after: str | None = None
+    """Text; the reference is what follows its last occurrence."""
+    pattern: str | None = None
+    """Regular expression with one group; the reference is the group of its last match."""
+    form: str = "{answer}"
+    """How a right answer is written for the scorer: `#### {answer}`."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _one_group(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                n_groups = re.compile(pattern).groups
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from error
+            if n_groups != 1:
+                raise ValueError(f"has {n_groups} groups; put parentheses around the answer alone")
+        return pattern
+
+    @field_validator("form")
+    @classmethod
+    def _has_answer(cls, form: str) -> str:
+        if template_fields(form) != ["answer"]:
+            raise ValueError("has to hold {answer} exactly once, and no other variable")
+        return form
+
+
+class Choice(StrictModel):
+    """A scorer or an environment by name; what else is given are its settings."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All keys but the name."""
+        return dict(self.model_extra or {})
+
+
+class Draws(StrictModel):
+    """How completions are drawn."""
+
+    temperature: float = Field(default=0.0, ge=0, le=100)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: int = Field(default=512, ge=1)
+
+
+class HubData(StrictModel):
+    """A data set that the library `datasets` loads: a name on the Hugging Face hub, or a local folder."""
+
+    name: str
+    config: str | None = None
+    revision: str | None = None
+    """Commit of the data set; without one the newest is taken, and what it is on that day is in the version."""
+    splits: dict[Portion, str] = Field(min_length=1)
+    """Portion -> the data set's own name of a split."""
+
+
+class DataSpec(StrictModel):
+    """What `benchmark.yaml` holds."""
+
+    name: str = Field(pattern=f"^{NAME.pattern}$")
+    version: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]*$")
+    description: str = ""
+    files: dict[Portion, str] | None = Field(default=None, min_length=1)
+    dataset: HubData | None = None
+    sha256: dict[Portion, str] = Field(default_factory=dict)
+    """Portion -> digest that its data must have."""
+    prompt: str
+    system: str | None = None
+    answer: AnswerRule
+    """A field alone, or with how the reference is read from it."""
+    id: str | None = None
+    """Field with an id of its own for each row; default: a hash of the prompt."""
+    options: str | list[str] | None = None
+    """Field with a list of options, or the fields of the options in order; `{options}` in the prompt shows them."""
+    payload: list[str] = Field(default_factory=list)
+    """Further fields that the scorer needs."""
+    scorer: Choice
+    environment: Choice = Choice(name="question")
+    sampling: Draws = Draws()
+    attempts: int = Field(default=1, ge=1)
+    max_turns: int = Field(default=1, ge=1)
+    primary_metric: str = Field(default="accuracy", pattern=f"^{NAME.pattern}$")
+
+    @field_validator("scorer", "environment", mode="before")
+    @classmethod
+    def _name_alone(cls, value: object) -> object:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _field_alone(cls, value: object) -> object:
+        return {"field": value} if isinstance(value, str) else value
+
+    @field_validator("prompt")
+    @classmethod
+    def _plain_variables(cls, text: str) -> str:
+        template_fields(text)
+        return text
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.files is None) == (self.dataset is None):
+            raise ValueError("name either 'files' or 'dataset'")
+        portions = set(self.portions)
+        for whole, parts in ((Portion.ALL, set(Portion)), (Portion.TEST, {Portion.TEST_PUBLIC, Portion.TEST_PRIVATE})):
+            double = sorted((portions & parts) - {whole})
+            if whole in portions and double:
+                raise ValueError(f"'{whole}' is divided into splits, so '{double[0]}' cannot be named beside it")
+        return self
+
+    @property
+    def portions(self) -> Mapping[Portion, str]:
+        """Portion -> its file, or its split of the data set."""
+        return self.files if self.files is not None else self.dataset.splits if self.dataset is not None else {}
+
+
+def template_fields(text: str) -> list[str]:
+    """Variables of a template in the order of their first use. Raises ValueError for anything but `{name}`."""
+    found = []
+    try:
+        for _, name, spec, conversion in Formatter().parse(text):
+            if name is None:
+                continue
+            if not name or spec or conversion or re.search(r"[.\[\]]", name):
+                raise ValueError(f"{{{name}}}: only plain names of fields, as in {{question}}, can be variables")
+            found.append(name)
+    except ValueError as error:
+        raise ValueError(f"{error}; write {{{{ and }}}} for braces that are meant as such") from error
+    return list(dict.fromkeys(found))
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A template with its variables replaced; the values themselves are never read as templates."""
+    return "".join(head + (values[name] if name is not None else "") for head, name, _, _ in Formatter().parse(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One row as it will be asked."""
+
+    prompt: str
+    reference: str
+    payload: Mapping[str, Any]
+    id: str | None
+    row: Row
+
+
+@dataclass
+class _Missing:
+    """Rows that lack something, for one message about all of them."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def note(self, what: str, row: Row) -> None:
+        self.rows.setdefault(what, []).append(row)
+
+
+class DataBenchmark:
+    """A benchmark from `benchmark.yaml`."""
+
+    def __init__(self, path: Path, overrides: Sequence[str] = ()) -> None:
+        """path: the file, or its folder. overrides: "a.b=value".
+
+        Raises ConfigError for a wrong file, scorer or environment, and data that are not as they were pinned.
+        """
+        self.path = path / FILE if path.is_dir() else path
+        self.spec: DataSpec = load_yaml(self.path, DataSpec, overrides)
+        self._text: YamlText = read_yaml(self.path, overrides)
+        self.folder = self.path.resolve().parent
+        spec = self.spec
+        self.name, self.description = spec.name, spec.description
+        self.primary_metric, self.max_turns, self.attempts = spec.primary_metric, spec.max_turns, spec.attempts
+        self.sampling = SamplingSettings(**spec.sampling.model_dump())
+        self.prompt_digest = digest_of([spec.prompt, spec.system])
+        self._entries: dict[Portion, list[_Entry]] = {}
+        self.scorer_place = self._place("scorer", spec.scorer.name, SCORERS)
+        self.environment_place = self._place("environment", spec.environment.name, ENVIRONMENTS)
+        self._scorer = load_scorer(self.scorer_place, spec.scorer.settings)
+        world: Any = self.environment()
+        if not self.environment_place.is_packaged:
+            require_members(self.environment_place, world, ("name", "version"), ("reset", "act", "state"))
+        digest = source_digest(self.environment_place)[:8]
+        self._environment_version = f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}"
+        self.source_digest = self._digest()
+        self.version = f"{spec.version}+{self.source_digest[:8]}"
+
+    def _digest(self) -> str:
+        """Of all that decides items and verdicts, wherever the files are and whatever the code is called."""
+        spec = self.spec
+        said = spec.model_dump(mode="json", exclude={"sha256", "files", "dataset", "scorer", "environment"})
+        code = [
+            [source_digest(place) or place.name, place.attribute, choice.settings]
+            for place, choice in ((self.scorer_place, spec.scorer), (self.environment_place, spec.environment))
+        ]
+        return digest_of([said, code, {portion.value: digest for portion, digest in self.digests.items()}])
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        entries = self._members(split, secret)
+        if n > len(entries):
+            raise ConfigError(
+                f"{self.path}: {n} items of split {split.value!r} were asked for, there are {len(entries)}; ask for "
+                "fewer, or add data"
+            )
+        return [self._item(entry, split, secret) for entry in entries[:n]]
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many items a split has; 0 where no file holds any."""
+        if not self._portions_of(split):
+            return 0
+        return len(self._members(split, secret))
+
+    def environment(self) -> Environment:
+        """A fresh world."""
+        settings = self.spec.environment.settings
+        if self.spec.system is not None:
+            settings["system"] = self.spec.system
+        made: Environment = build(self.environment_place, settings)
+        return made
+
+    def scorer(self) -> Scorer:
+        """The scorer that the file names."""
+        return self._scorer
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return self._environment_version
+
+    @cached_property
+    def digests(self) -> Mapping[Portion, str]:
+        """Digest of the data of each portion; where the data are not here, as they were pinned.
+
+        Raises ConfigError if data differ from their pin.
+        """
+        found = {}
+        for portion, name in self.spec.portions.items():
+            pinned = self.spec.sha256.get(portion)
+            if self.spec.files is not None:
+                is_here = (self.folder / name).exists() or pinned is None
+                digest = file_digest(self.folder / name) if is_here else str(pinned)
+            else:
+                digest = pinned or digest_of([row.values for row in self._hub_rows(name)])
+            if pinned is not None and digest != pinned:
+                raise ConfigError(
+                    f"{self._spot('sha256', portion.value)}: {name} changed after it was pinned: sha256 is {digest}, "
+                    f"pinned {pinned}; restore the data, or raise 'version' and pin the new digest"
+                )
+            found[portion] = digest
+        return found
+
+    @property
+    def hidden_files(self) -> tuple[Path, ...]:
+        """Files with hidden items, which no workspace may show."""
+        names = self.spec.files or {}
+        visible = (Portion.TRAIN, Portion.DEV)
+        return tuple((self.folder / name).resolve() for portion, name in names.items() if portion not in visible)
+
+    def choice_words(self, split: Split) -> str:
+        """Who chose the items of a hidden split."""
+        portions = self._portions_of(split)
+        names = " and ".join(self.spec.portions[portion] for portion in portions)
+        if portions and portions[0] in (Portion.TEST, Portion.ALL):
+            return f"drawn from {names} under the installation secret"
+        return f"{names} as it stands"
+
+    def sealed(self, rename: Callable[[Place], str]) -> str:
+        """The file as text for a process that plays given items: pinned, so that it needs none of the data.
+
+        rename: what that process calls the code of a plug-in.
+        """
+        record = self.spec.model_dump(mode="json", exclude_none=True)
+        record["sha256"] = {portion.value: digest for portion, digest in self.digests.items()}
+        record["scorer"]["name"] = rename(self.scorer_place)
+        record["environment"]["name"] = rename(self.environment_place)
+        return yaml.safe_dump(record)
+
+    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> Place:
+        return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
+
+    def _spot(self, *location: str) -> str:
+        return self._text.spot(location)
+
+    def _portions_of(self, split: Split) -> list[Portion]:
+        """Where the items of a split come from; empty: nowhere."""
+        own, known = Portion(split.value), self.spec.portions
+        fallbacks = [Portion.TEST] if split in HIDDEN_SPLITS else [Portion.TRAIN] if split is Split.DEV else []
+        return [portion for portion in (own, *fallbacks, Portion.ALL) if portion in known][:1]
+
+    def _members(self, split: Split, secret: bytes | None) -> list[_Entry]:
+        """All entries of a split in order."""
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(
+                f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
+                "only the grader may ask for it"
+            )
+        portions = self._portions_of(split)
+        if not portions:
+            raise ConfigError(f"{self._spot('files')}: no file holds items of split {split.value!r}; name one")
+        key = secret if split in HIDDEN_SPLITS and secret else b""
+        portion = portions[0]
+        entries = [one for one in self._read(portion) if self._pool(one, portion) in (None, _pool_name(split))]
+        ordered = sorted(entries, key=lambda entry: self._hash(key, "order", entry))
+        if split in HIDDEN_SPLITS and portion in (Portion.TEST, Portion.ALL):
+            half = (len(ordered) + 1) // 2
+            return ordered[:half] if split is Split.TEST_PUBLIC else ordered[half:]
+        return ordered
+
+    def _pool(self, entry: _Entry, portion: Portion) -> str | None:
+        """The part of a portion that an entry belongs to, by a public hash; None: the portion is one split, or test."""
+        bucket = int.from_bytes(self._hash(b"", "pools", entry)[:4], "big")
+        if portion is Portion.TRAIN and Portion.DEV not in self.spec.portions:
+            return "dev" if bucket % DEV_SHARE == 0 else "train"
+        if portion is Portion.ALL:
+            place = bucket % 12
+            return "hidden" if place < 4 else "dev" if place == 4 else "train"
+        return None
+
+    def _hash(self, key: bytes, use: str, entry: _Entry) -> bytes:
+        """Of the prompt, so that equal prompts stay in one split; the id only decides their order."""
+        text = f"{self.name} {use}\0{entry.prompt}".encode()
+        first = hmac.new(key, text, hashlib.sha256).digest() if key else hashlib.sha256(text).digest()
+        return first + str(entry.id or "").encode()
+
+    def _item(self, entry: _Entry, split: Split, secret: bytes | None) -> Item:
+        if entry.id is not None:
+            item_id = f"{self.name}-{entry.id}"
+        else:
+            key = secret if split in HIDDEN_SPLITS and secret else b""
+            item_id = f"{self.name}-{self._hash(key, 'item', entry).hex()[:16]}"
+        return Item(item_id, split, entry.prompt, entry.reference, entry.payload)
+
+    def _read(self, portion: Portion) -> list[_Entry]:
+        """The entries of a portion, read once. Raises ConfigError for rows that cannot be asked."""
+        if portion not in self._entries:
+            name = self.spec.portions[portion]
+            if self.spec.files is not None:
+                rows = read_rows(self.folder / name)
+                if file_digest(self.folder / name) != self.digests[portion]:
+                    raise ConfigError(f"{self.folder / name}: changed while it was in use; start again")
+            else:
+                rows = self._hub_rows(name)
+            self._entries[portion] = self._entries_of(rows)
+        return self._entries[portion]
+
+    def _entries_of(self, rows: Sequence[Row]) -> list[_Entry]:
+        missing = _Missing()
+        self._require_field(self.spec.answer.field, rows, "answer")
+        variables = template_fields(self.spec.prompt)
+        for name in variables:
+            if name != OPTIONS or self.spec.options is None:
+                self._require_field(name, rows, "prompt")
+        entries = [entry for row in rows if (entry := self._entry(row, variables, missing)) is not None]
+        for what, lacking in missing.rows.items():
+            raise ConfigError(
+                f"{lacking[0].where}: {what} in {len(lacking)} of {len(rows)} rows, this one first; complete them or "
+                "leave them out"
+            )
+        self._refuse_doubles(entries)
+        return entries
+
+    def _require_field(self, name: str, rows: Sequence[Row], key: str) -> None:
+        """See that a field is in some row at least: a misspelt one is in none."""
+        if not any(name in row.values for row in rows):
+            fields = {known for row in rows[:100] for known in row.values}
+            where = f"{self._spot(key)}: no row of {rows[0].file} has it"
+            raise unknown_name("field", name, fields, where)
+
+    def _entry(self, row: Row, variables: Sequence[str], missing: _Missing) -> _Entry | None:
+        options = self._options(row, missing)
+        values: dict[str, str] = {}
+        for name in variables:
+            if name == OPTIONS and options is not None:
+                values[name] = "\n".join(
+                    f"{letter}. {text}" for letter, text in zip(ascii_uppercase, options, strict=False)
+                )
+            elif (text := _text(row.values.get(name))) is not None:
+                values[name] = text
+            else:
+                missing.note(f"variable {{{name}}} of the prompt is missing, or neither text nor a number,", row)
+        reference = self._reference(row, options, missing)
+        payload: dict[str, Any] = {} if options is None else {OPTIONS: options}
+        for name in self.spec.payload:
+            if name not in row.values:
+                missing.note(f"payload field {name!r} is missing", row)
+            payload[name] = row.values.get(name)
+        own_id = None
+        if self.spec.id is not None:
+            own_id = _text(row.values.get(self.spec.id))
+            if not own_id:
+                missing.note(f"id field {self.spec.id!r} is missing", row)
+        if reference is None or len(values) < len(variables):
+            return None
+        return _Entry(filled(self.spec.prompt, values), reference, payload, own_id, row)
+
+    def _options(self, row: Row, missing: _Missing) -> list[str] | None:
+        wanted = self.spec.options
+        if wanted is None:
+            return None
+        found = row.values.get(wanted) if isinstance(wanted, str) else [row.values.get(name) for name in wanted]
+        texts = [_text(one) for one in found] if isinstance(found, Sequence) and not isinstance(found, str) else []
+        if not 2 <= len(texts) <= len(ascii_uppercase) or None in texts:
+            missing.note(
+                f"options ({wanted if isinstance(wanted, str) else ', '.join(wanted)}) are no 2 to 26 texts", row
+            )
+            return []
+        return [text for text in texts if text is not None]
+
+    def _reference(self, row: Row, options: list[str] | None, missing: _Missing) -> str | None:
+        """The reference in the form of the scorer; of options, the letter."""
+        rule = self.spec.answer
+        value = row.values.get(rule.field)
+        text = _text(value)
+        if text is None or not text.strip():
+            missing.note(f"answer field {rule.field!r} is missing or empty", row)
+            return None
+        if rule.after is not None:
+            _, separator, text = text.rpartition(rule.after)
+            if not separator or not text.strip():
+                missing.note(f"answer field {rule.field!r} has nothing behind {rule.after!r}", row)
+                return None
+        if rule.pattern is not None:
+            matches = re.findall(rule.pattern, text)
+            if not matches:
+                missing.note(f"answer field {rule.field!r} does not match {rule.pattern!r}", row)
+                return None
+            text = str(matches[-1])
+        text = text if rule.after is None and rule.pattern is None else text.strip()
+        if options:
+            letter = _letter(value if rule.after is None and rule.pattern is None else text, options)
+            if letter is None:
+                missing.note(
+                    f"answer field {rule.field!r} is neither a letter, a number from 0 nor the text of an option", row
+                )
+                return None
+            text = letter
+        return filled(rule.form, {"answer": text})
+
+    def _refuse_doubles(self, entries: Sequence[_Entry]) -> None:
+        seen: dict[str, _Entry] = {}
+        for entry in entries:
+            key = entry.prompt if entry.id is None else entry.id
+            first = seen.setdefault(key, entry)
+            if first is not entry:
+                what = f"id {entry.id!r} is that of line {first.row.number}, too; give each row an id of its own"
+                if entry.id is None:
+                    what = f"asks the same as line {first.row.number}; remove one, or name an 'id' field"
+                raise ConfigError(f"{entry.row.where}: {what}")
+
+    def _hub_rows(self, split: str) -> list[Row]:
+        """Rows of a data set that the library `datasets` loads."""
+        hub = self.spec.dataset
+        assert hub is not None
+        where = self._spot("dataset", "name")
+        try:
+            import datasets  # here: it takes seconds, and files need none of it
+        except ImportError as error:
+            raise ConfigError(f"{where}: {error}; install it with: pip install datasets") from error
+        try:
+            found = datasets.load_dataset(hub.name, hub.config, split=split, revision=hub.revision)
+            rows = [Row(dict(values), Path(f"{hub.name}:{split}"), k) for k, values in enumerate(found, start=1)]
+        except Exception as error:  # boundary: the library raises whatever its back ends raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise ConfigError(
+                f"{where}: data set {hub.name!r} cannot be loaded ({words}); check name and network"
+            ) from error
+        if not rows:
+            raise ConfigError(f"{where}: split {split!r} of {hub.name} holds no rows")
+        return rows
+
+
+def _pool_name(split: Split) -> str:
+    return "hidden" if split in HIDDEN_SPLITS else split.value
+
+
+def _text(value: object) -> str | None:
+    """A value as it is shown; None for what is missing, and for lists and records, which have no one form."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else None
+
+
+def _letter(value: object, options: Sequence[str]) -> str | None:
+    """The letter of an answer: the letter itself, a place counted from 0, or the text of an option."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return ascii_uppercase[value] if 0 <= value < len(options) else None
+    text = str(value).strip()
+    letters = ascii_uppercase[: len(options)]
+    if len(text) == 1 and text.upper() in letters:
+        return text.upper()
+    matching = [letter for letter, option in zip(letters, options, strict=True) if option.strip() == text]
+    return matching[0] if len(matching) == 1 else None
+
+
+def is_data_file(path: Path) -> bool:
+    """Whether a path is a data benchmark: a folder with `benchmark.yaml`, or such a file under any name."""
+    if path.is_dir():
+        return (path / FILE).is_file()
+    if path.name == FILE:
+        return True
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    try:
+        return {"prompt", "answer", "scorer"} <= set(read_yaml(path).data)
+    except ConfigError:
+        return False

@@ -1,0 +1,139 @@
+"""Rows of the data files that users bring: JSONL, CSV and Parquet, each row with where it stands.
+
+Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
+UTF-8, and every refusal names file and line. The digest is that of the bytes that were read.
+"""
+
+import csv
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agent2.errors import ConfigError, shown
+
+MAX_LINE_BYTES = 16 << 20
+FORMATS = (".jsonl", ".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file."""
+
+    values: dict[str, Any]
+    file: Path
+    number: int
+    """Line from 1 in JSONL and CSV, row from 1 in Parquet."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.file}:{self.number}"
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file. Raises ConfigError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+
+
+def read_rows(path: Path) -> list[Row]:
+    """All rows of a file, its format told by its suffix.
+
+    Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
+    UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.
+    """
+    reader = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}.get(path.suffix.lower())
+    if reader is None:
+        raise ConfigError(f"{path}: is not one of {', '.join(FORMATS)}; convert it, or name another file")
+    try:
+        rows = list(reader(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
+    if not rows:
+        raise ConfigError(f"{path}: holds no rows; name a file with data")
+    return rows
+
+
+def _jsonl(path: Path) -> Iterator[Row]:
+    with path.open("rb") as file:
+        for number, line in _lines(file, path):
+            if not line.strip():
+                continue
+            text = _decoded(line, path, number)
+            try:
+                values = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ConfigError(f"{path}:{number}: not valid JSON ({error}); fix or remove the line") from error
+            if not isinstance(values, dict):
+                raise ConfigError(
+                    f"{path}:{number}: {shown(values)} is not a JSON object; each line of .jsonl has to be one"
+                )
+            yield Row(values, path, number)
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, line); at most `MAX_LINE_BYTES` of a line are read."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise ConfigError(
+                f"{path}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB; a row is one line of .jsonl, so "
+                "check that the file is not one large JSON array"
+            )
+        yield number, line
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}:{number}: not UTF-8 text ({error.reason} at byte {error.start} of the line); save it as UTF-8"
+        ) from error
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    with path.open("rb") as file:
+        lines = (_decoded(line, path, number) for number, line in _lines(file, path))
+        before = csv.field_size_limit(min(MAX_LINE_BYTES, sys.maxsize))
+        try:
+            reader = csv.reader(lines, strict=True)
+            header = next(reader, [])
+            if len(set(header)) < len(header):
+                raise ConfigError(f"{path}:1: two columns have the same name; give each a name of its own")
+            for fields in reader:
+                if not fields:
+                    continue
+                if len(fields) != len(header):
+                    raise ConfigError(
+                        f"{path}:{reader.line_num}: has {len(fields)} fields, the header {len(header)}; quote fields "
+                        "that hold commas"
+                    )
+                yield Row(dict(zip(header, fields, strict=True)), path, reader.line_num)
+        except csv.Error as error:
+            raise ConfigError(f"{path}:{reader.line_num}: not valid CSV ({error}); fix the line") from error
+        finally:
+            csv.field_size_limit(before)
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    import pyarrow  # here: it takes a quarter of a second that no other format needs
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches():
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(values, path, number)
+    except pyarrow.ArrowException as error:
+        raise ConfigError(f"{path}: not a readable Parquet file ({' '.join(str(error).split())[:200]})") from error

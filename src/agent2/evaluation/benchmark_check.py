@@ -1,0 +1,137 @@
+"""Whether a benchmark can be trusted to tell right from wrong, before a model is scored on it.
+
+Every split is read; reference answers are played through the real engine and scorer, and so is an empty answer. Does
+NOT judge whether items are good, or hard enough for a model: `agent2 tasks check` scores the base model of a task.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from agent2 import installation
+from agent2.benchmarks.data import DataBenchmark
+from agent2.errors import ConfigError
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.scripted import ScriptedSampler
+from agent2.records import HIDDEN_SPLITS, Benchmark, Item, ScoredRollout, Split
+
+MOST_ITEMS = 100
+"""Of a split of a benchmark that does not say how many it has."""
+MAX_PLAYED = 20_000
+MAX_FLOOR = 0.05
+"""Highest mean score of an empty answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and its verdict."""
+
+    name: str
+    is_ok: bool | None
+    """None: not checked; the detail says why."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkCheck:
+    """What was found."""
+
+    benchmark: str
+    """Name and version."""
+    counts: dict[str, int]
+    """Split -> items that were read."""
+    checks: list[Check]
+    example: str
+    """The prompt of the first visible item."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no check failed."""
+        return not any(check.is_ok is False for check in self.checks)
+
+
+def check_benchmark(benchmark: Benchmark) -> BenchmarkCheck:
+    """Read and play a benchmark; private items get their entry in the access log.
+
+    Raises ConfigError for data that cannot be read, and for a benchmark without a single item.
+    """
+    secret = installation.secret()
+    items = {split: split_items(benchmark, split, secret) for split in Split}
+    every = [item for members in items.values() for item in members]
+    if not every:
+        raise ConfigError(f"benchmark {benchmark.name}: no split has items; name a file with data")
+    visible = [item for item in every if item.split not in HIDDEN_SPLITS]
+    return BenchmarkCheck(
+        f"{benchmark.name}-v{benchmark.version}",
+        {split.value: len(members) for split, members in items.items()},
+        list(_checks(benchmark, items, every)),
+        (visible or every)[0].prompt if visible else "(every item is hidden)",
+    )
+
+
+def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> list[Item]:
+    """All items of a split that say how many there are, else the first `MOST_ITEMS` or fewer; empty: it has none."""
+    if isinstance(benchmark, DataBenchmark):
+        return benchmark.items(split, benchmark.count(split, secret), secret)
+    n_items = MOST_ITEMS
+    while n_items:
+        try:
+            return benchmark.items(split, n_items, secret)
+        except ConfigError:
+            n_items //= 2
+    return []
+
+
+def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[Item]) -> Iterator[Check]:
+    owner: dict[str, Item] = {}
+    doubles = [(item, owner[item.prompt]) for item in every if owner.setdefault(item.prompt, item) is not item]
+    detail = f"{len(owner)} distinct prompts"
+    if doubles:
+        item, other = doubles[0]
+        detail = (
+            f"{len(doubles)} prompts come more than once, that of {item.id} ({item.split.value}) in {other.split.value}"
+        )
+    yield Check("no two items ask the same", not doubles, detail)
+    ids = {item.id for item in every}
+    yield Check("every item has an id of its own", len(ids) == len(every), f"{len(ids)} ids, {len(every)} items")
+    yield _hidden(benchmark, items)
+    if benchmark.max_turns > 1 or any(item.reference is None for item in every):
+        why = "items are episodes, or have no reference answers; agent2 tasks check plays them"
+        yield Check("reference answers score 1.0", None, why)
+    else:
+        references = {item.prompt: item.reference or "" for item in every}
+        right = _play(benchmark, every, lambda prompt: references[prompt])
+        wrong = [one for one in right if one.score.value != 1.0]
+        detail = f"{len(right) - len(wrong)} of {len(right)}"
+        if wrong:
+            detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
+        yield Check("reference answers score 1.0", not wrong, detail)
+    empty = [one.score.value for one in _play(benchmark, every, lambda prompt: "")]
+    known = [value for value in empty if value is not None]
+    mean = sum(known) / len(known) if known else None
+    words = f"mean {mean:.2f} of {len(known)}" if mean is not None else "no score at all"
+    is_low = mean is not None and mean <= MAX_FLOOR and len(known) == len(empty)
+    yield Check(f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{words}, {len(empty) - len(known)} missing")
+
+
+def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> Check:
+    name = "hidden items need the installation secret"
+    hidden = [split for split in sorted(HIDDEN_SPLITS) if items[split]]
+    if not hidden:
+        return Check(name, None, "there are none")
+    for split in hidden:
+        try:
+            benchmark.items(split, 1, None)
+        except ConfigError:
+            continue
+        return Check(name, False, f"{split.value} is given without it; raise ConfigError where secret is None")
+    words = [
+        f"{split.value}: {benchmark.choice_words(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
+    ]
+    return Check(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
+
+
+def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[str], str]) -> list[ScoredRollout]:
+    settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns)
+    attempts = [Attempt(item, 0, 0) for item in items[:MAX_PLAYED]]
+    sampler = ScriptedSampler(lambda chat: answer(chat[-1].content), capacity=1)
+    return list(play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings))
