@@ -120,11 +120,11 @@ task_distribution:
 protocol:
   sampling: {temperature: 0.0, top_p: 1.0, n: 1, max_tokens: 8}
 cadence:
-  dev: {split: dev, n_items: 30}
-  nightly: {split: test_public, n_items: 30}
-  candidate: {split: test_private, n_items: 30, spot_check: true}
+  dev: {split: dev, n_items: 60}
+  nightly: {split: test_public, n_items: 60}
+  candidate: {split: test_private, n_items: 60, spot_check: true}
 benchmarks:
-  - {name: quiz, split: test_public, metric: quiz_accuracy, n_items: 30, scorer: {name: closely, tier: rules}}
+  - {name: quiz, split: test_public, metric: quiz_accuracy, n_items: 60, scorer: {name: closely, tier: rules}}
 metrics:
   - {name: quiz_accuracy, benchmark: quiz, role: primary}
 gates:

@@ -1,0 +1,200 @@
+"""`agent2 benchmarks` and benchmarks of one's own in the other commands, as a user meets them; no model is loaded."""
+
+import json
+import sys
+
+import pytest
+
+from agent2.cli import main
+from plugin_builders import GSM_YAML, SUITE, worked, write_gsm, write_quiz, write_rows
+
+GSM_PLAYERS = """
+import re
+
+def right(chat):
+    number, price = map(int, re.search(r"([0-9]+) jars at .([0-9]+)", chat[-1].content).groups())
+    return f"#### {number * price}"
+
+def wrong(chat):
+    return "#### 1"
+"""
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+@pytest.fixture
+def agent2(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_a_new_benchmark_is_sound_as_it_is_written_and_its_pins_hold(agent2, workplace):
+    code, out, _ = agent2("benchmarks", "new", "mine")
+    assert code == 0 and out.strip().endswith("mine/benchmark.yaml")
+    code, out, _ = agent2("benchmarks", "check", "./mine", "--json", "--pin")
+    assert code == 0
+    record = json.loads(out[: out.rindex("}") + 1])
+    assert record["is_sound"] and sum(record["counts"].values()) == 210 and min(record["counts"].values()) > 5
+    assert agent2("benchmarks", "check", "mine/benchmark.yaml")[0] == 0
+    write_rows(workplace / "mine" / "test.jsonl", [{"question": "1 * 1?", "answer": "1"}])
+    code, _, err = agent2("benchmarks", "check", "./mine")
+    assert code == 2 and "test.jsonl changed after it was pinned" in err and len(err.splitlines()) == 1
+    assert agent2("benchmarks", "new", "mine")[0] == 2  # never over what is there
+
+
+def test_a_new_python_file_is_sound_as_it_is_written(agent2):
+    assert agent2("benchmarks", "new", "mine", "--python")[0] == 0
+    code, out, _ = agent2("benchmarks", "check", "mine/mine.py:Products", "--json")
+    assert code == 0 and json.loads(out)["counts"] == dict.fromkeys(
+        ("train", "dev", "test_public", "test_private"), 100
+    )
+
+
+def test_show_prints_an_item_as_the_model_is_asked(agent2, workplace):
+    write_gsm(workplace / "shop")
+    code, out, _ = agent2("benchmarks", "show", "./shop")
+    assert code == 0 and "--- user\nA shop sells" in out and "\nEnd with a line #### and the number." in out
+    record = json.loads(agent2("benchmarks", "show", "./shop", "--json")[1])
+    assert record["name"] == "shop_sums" and record["item"]["split"] == "train" and len(record["sha256"]) == 2
+
+
+def test_list_tells_packaged_from_installed_and_what_is_broken(agent2, workplace, monkeypatch):
+    write_quiz(workplace / "p")
+    info = workplace / "p" / "quiz_pack-0.7.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: quiz-pack\nVersion: 0.7\n")
+    (info / "entry_points.txt").write_text("[agent2.benchmarks]\nquiz = quiz:Quiz\nworse = quiz:Nothing\n")
+    monkeypatch.syspath_prepend(str(workplace / "p"))
+    records = {one["name"]: one for one in json.loads(agent2("benchmarks", "list", "--json")[1])}
+    assert records["arithmetic"] == {
+        "name": "arithmetic", "version": "1.0", "scorer": "rational", "from": "agent2", "problem": None,
+    }  # fmt: skip
+    assert records["quiz"]["from"] == "quiz-pack 0.7" and records["quiz"]["problem"] is None
+    assert "cannot be imported: AttributeError" in records["worse"]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "failed"),
+    [
+        ("{name: final_answer}", "{name: exact}\nsystem: x", None),
+        ("answer: answer", 'answer: {field: answer, after: "#### "}', "reference answers score 1.0"),
+        ("{name: final_answer}", "{name: ./lax.py:Lax}", "an empty answer scores at most 0.05"),
+        ("{name: final_answer}", "{name: ./lax.py:Broken}", "reference answers score 1.0"),
+    ],
+)
+def test_check_finds_a_scorer_that_is_too_strict_too_lax_or_broken(agent2, workplace, before, after, failed):
+    write_gsm(workplace / "shop", GSM_YAML.replace(before, after))
+    (workplace / "shop" / "lax.py").write_text(
+        "from agent2.records import Score\n"
+        "class Lax:\n    name, version = 'lax', '1'\n"
+        "    def score(self, item, rollout):\n        return Score(1.0, '')\n"
+        "class Broken(Lax):\n    def score(self, item, rollout):\n        raise RuntimeError('in the middle')\n"
+    )
+    code, out, _ = agent2("benchmarks", "check", "./shop", "--json")
+    record = json.loads(out)
+    wrong = [check for check in record["checks"] if check["is_ok"] is False]
+    if failed is None:
+        assert code == 0 and not wrong
+        return
+    assert code == 1 and failed in [check["name"] for check in wrong]
+    if "Broken" in after:
+        assert "raised RuntimeError: in the middle" in str(wrong) and "101 missing" in str(wrong)
+
+
+def test_check_finds_a_question_that_is_in_train_and_test(agent2, workplace):
+    write_gsm(workplace / "shop")
+    write_rows(workplace / "shop" / "test.jsonl", [worked(1), worked(2000)])
+    code, out, _ = agent2("benchmarks", "check", "./shop", "--json")
+    assert code == 1 and "1 prompts come more than once" in out
+
+
+def test_eval_takes_a_folder_with_data_and_decides(agent2, workplace):
+    write_gsm(workplace / "shop", n_train=900)
+    (workplace / "players.py").write_text(GSM_PLAYERS)
+    sides = ("--checkpoint", "scripted:players.py:right", "--baseline", "scripted:players.py:wrong")
+    code, out, err = agent2("eval", "./shop", *sides, "--out", "e")
+    assert "shop_sums_accuracy 0.0% -> 100.0%" in plain(out), err
+    assert code == 0 and "release decision: candidate" in out
+    assert agent2("eval", "shop/benchmark.yaml", *sides, "--out", "e")[0] == 0  # the same evaluation, resumed
+    write_rows(workplace / "shop" / "test.jsonl", [worked(5000)])
+    code, _, err = agent2("eval", "./shop", *sides, "--out", "e")
+    assert code == 2 and len(err.splitlines()) == 1  # other data are another evaluation
+
+
+def test_eval_takes_a_python_file_and_hidden_splits_come_from_the_secret(agent2, workplace):
+    write_quiz(workplace / "p")
+    sides = ("--checkpoint", "scripted:p/players.py:right", "--baseline", "scripted:p/players.py:wrong")
+    code, out, _ = agent2("eval", "./p/quiz.py:Quiz", *sides, "--role", "nightly", "--out", "e")
+    assert code == 0 and "quiz_accuracy 0.0% -> 100.0%" in plain(out)
+    assert not (workplace / "e" / "references.json").exists()
+
+
+def test_a_suite_names_a_benchmark_by_its_place_beside_the_suite(agent2, workplace, monkeypatch):
+    write_quiz(workplace / "p")
+    text = SUITE.replace("name: quiz, split", "name: quiz, source: ./quiz.py:Quiz, split")
+    (workplace / "p" / "suite.yaml").write_text(text)
+    sides = ("--checkpoint", "scripted:p/players.py:right", "--baseline", "scripted:p/players.py:wrong")
+    code, out, err = agent2("eval", "p/suite.yaml", *sides, "--out", "e")
+    assert code == 0 and "quiz_accuracy 0.0% -> 100.0%" in plain(out), err
+    code, out, _ = agent2("suite", "check", "p/suite.yaml")
+    assert code == 0 and "not installed here" not in out
+    digest = out.strip().splitlines()[-1]
+    monkeypatch.chdir(workplace / "p")
+    assert agent2("suite", "check", "suite.yaml")[1].strip().splitlines()[-1] == digest  # wherever it is run
+    (workplace / "p" / "suite.yaml").write_text(text.replace("name: quiz, source", "name: quizz, source", 1))
+    assert "quizz" in agent2("eval", "suite.yaml", *sides)[2]
+
+
+def test_a_scorer_that_raises_in_the_middle_gives_missing_scores_never_zeros(agent2, workplace):
+    write_quiz(workplace / "p")
+    text = (workplace / "p" / "quiz.py").read_text()
+    fault = "        if rollout.item_id[-1] in '024':\n            raise KeyError('x')\n"
+    broken = text.replace("        try:\n            gap", f"{fault}        try:\n            gap")
+    assert broken != text
+    (workplace / "p" / "quiz.py").write_text(broken)
+    sides = ("--checkpoint", "scripted:p/players.py:right", "--baseline", "scripted:p/players.py:wrong")
+    code, out, _ = agent2("eval", "./p/quiz.py:Quiz", *sides, "--role", "nightly", "--out", "e")
+    assert code == 1 and "release decision: insufficient" in out and "missing" in out
+
+
+def test_decontaminate_takes_a_benchmark_of_ones_own(agent2, workplace):
+    write_gsm(workplace / "shop")
+    rows = [{"text": worked(1003)["question"] + " And more words behind it."}, {"text": "clean"}]
+    write_rows(workplace / "train.jsonl", rows)
+    code, out, err = agent2("decontaminate", "train.jsonl", "--against", "./shop:test_public", "--n", "8")
+    other, out_private, _ = agent2("decontaminate", "train.jsonl", "--against", "./shop:test_private", "--n", "8")
+    assert sorted((code, other)) == [0, 1] and "train.jsonl:1" in out + out_private, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("eval", "./nothing"), "No such file or directory"),
+        (("eval", "nothing"), "unknown suite or benchmark 'nothing'"),
+        (("eval", "llm_core_regresion_mini"), "did you mean 'llm_core_regression_mini'?"),
+        (("eval", "empty"), "unknown suite or benchmark 'empty'"),
+        (("eval", "./empty"), "the folder has no benchmark.yaml; make one with agent2 benchmarks new"),
+        (("benchmarks", "check", "arithmetics"), "did you mean 'arithmetic'?"),
+        (("decontaminate", "empty", "--against", "./empty:dev"), "the folder has no benchmark.yaml"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_one_line_and_exit_code_two(agent2, workplace, arguments, words):
+    (workplace / "empty").mkdir()
+    code, _, err = agent2(*arguments)
+    assert code == 2 and words in err and len(err.splitlines()) == 1
