@@ -90,11 +90,11 @@ class MetricRecord(StrictModel):
 
     def contradicts(self, old: float | None, new: float | None, unit: Unit) -> str | None:
         """Which side's exact value is not the rounded one of the report's field; None if both agree."""
-        for side, exact, shown in (("old", self.old, old), ("new", self.new, new)):
-            if exact is None or shown is None:
+        for side, exact, reported in (("old", self.old, old), ("new", self.new, new)):
+            if exact is None or reported is None:
                 continue
             allowed = 0.00051 if unit is Unit.RATE else max(0.51, 0.006 * abs(exact)) if exact >= 10 else 0.06
-            if abs(exact - shown) > allowed:
+            if abs(exact - reported) > allowed:
                 return side
         return None
 
