@@ -231,7 +231,7 @@ class Score:
     reason: str
     """One sentence that a reader can verify in the card."""
     fault: Fault | None = None
-    """Set exactly when `value` is None."""
+    """Set exactly when `value` is None, except where no verdict was asked for yet: `PENDING`."""
     views: Mapping[str, float | None] = field(default_factory=dict)
     """Further numbers of the same rollout by name, in their own units (`answer_parsed` 0 or 1, `tool_errors` a count);
     None: asked for and not known."""
@@ -241,6 +241,9 @@ class Score:
     """The final answer as it was read, in one form for equal answers, for majority votes; None: none could be read, or
     the scorer reads none."""
 
+
+PENDING = Score(None, "played; not scored yet")
+"""Of a rollout on a card that was played and not scored yet."""
 
 DANGER_PREFIX = "safety_"
 """Begins every badcase class that tells of a dangerous action."""
@@ -263,10 +266,35 @@ class Emits:
         return frozenset(label for label in self.labels if label.startswith(DANGER_PREFIX))
 
 
+class ScoringMode(StrEnum):
+    """How a scorer works, which decides when and where it runs."""
+
+    INLINE = "inline"
+    """Pure Python and fast: each rollout right after it was played, in the process that plays."""
+    BATCH = "batch"
+    """In batches side by side, once everything was played: a judge behind an endpoint."""
+    SANDBOX = "sandbox"
+    """As BATCH, and it runs programs that nobody trusts, each in its own sandbox; never where a model is played."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringWork:
+    """What a scorer asks of the scoring stage."""
+
+    mode: ScoringMode = ScoringMode.INLINE
+    batch_size: int = 1
+    """Most rollouts that it is given at once."""
+    concurrency: int = 1
+    """Most batches at once."""
+    timeout_s: float | None = None
+    """For one batch, retries included; one that takes longer is missing with a judge fault. None: no limit."""
+
+
 class Scorer(Protocol):
     """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault.
 
-    One that declares what it emits (`emits: Emits`) has suites checked against it; `emits_of` reads it.
+    What it may declare beside: `emits: Emits`, which suites are checked against (`emits_of`); `work: ScoringWork`
+    (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that it judges by.
     """
 
     name: str
@@ -274,6 +302,44 @@ class Scorer(Protocol):
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one finished rollout (status COMPLETED, TURN_CAP or TIME_CAP)."""
+
+
+@runtime_checkable
+class BatchScorer(Protocol):
+    """A scorer of the mode BATCH that takes several rollouts at once; it may be called from several threads."""
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> Sequence[Score]:
+        """One verdict for each, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A verdict on two answers to one item, in the order in which they were shown."""
+
+    first: float | None
+    """1: the first one is better, 0: the second one, 0.5: a tie; numbers between are degrees. None: no verdict."""
+    reason: str
+    fault: Fault | None = None
+    """Set exactly when `first` is None."""
+
+
+class PairScorer(Protocol):
+    """Says which of two rollouts of one item is better; the caller asks in both orders.
+
+    It may declare `work` (BATCH: asked from several threads at once) and `needs_state`, as a `Scorer` may.
+    """
+
+    name: str
+    version: str
+
+    def prefer(self, item: Item, first: Rollout, second: Rollout) -> Preference:
+        """The verdict on two finished rollouts. Raises nothing."""
+
+
+def work_of(scorer: object) -> ScoringWork:
+    """How a scorer declares to work; one that declares nothing works inline."""
+    found = getattr(scorer, "work", None)
+    return found if isinstance(found, ScoringWork) else ScoringWork()
 
 
 def emits_of(scorer: object) -> Emits | None:
@@ -321,7 +387,7 @@ class EvaluationProtocol:
     prompt_digest: str = ""
     """Of instructions and examples that the benchmark puts around an item; empty: it adds none."""
     judge_digest: str = ""
-    """Of the judge's model and prompt; empty: no judge."""
+    """Of the judge's model and prompt, or of the settings of another scorer; empty: it has none."""
     context: str = "full"
     """What of a long episode was sent to the model: the policy and its numbers."""
 

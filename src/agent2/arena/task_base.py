@@ -17,7 +17,8 @@ from agent2.arena.task_check import Finding
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.reader import read_summary
 from agent2.errors import NotEnoughData
-from agent2.evaluation.runner import EvaluationPlan, Progress, evaluate
+from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.scoring import Progress
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.models.hf import HfSampler
 from agent2.records import Benchmark, Split

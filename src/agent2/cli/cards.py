@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from agent2.cli import card_regrade, card_tools
+from agent2.cli import card_regrade, card_scoring, card_tools
 
 app = typer.Typer(help="Rollout cards.", no_args_is_help=True)
 app.command("regrade")(card_regrade.regrade)
+app.command("rescore")(card_scoring.rescore)
+app.command("judge")(card_scoring.judge)
 app.command("replay")(card_tools.replay)
 app.command("compare")(card_tools.compare)
 app.command("import")(card_tools.import_log)

@@ -6,8 +6,8 @@ the others. Worlds that work in other processes do so side by side (`worlds`).
 
 Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the
 batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (begun anew once where the
-table allows it, and the rollout says so), so an attempt that was pulled is never lost. A fault that counts
-against the model scores 0.0 with its reason; any other one is a missing score, never a zero.
+table allows it, and the rollout says so), so an attempt that was pulled is never lost. Verdicts are given behind it,
+by `evaluation.scoring`.
 
 Does NOT cover: time limits inside an environment, a scorer or one completion (a rollout's limit is looked at
 between messages; what arrives late is kept and marked), and code errors in an environment (anything
@@ -22,6 +22,7 @@ from itertools import islice
 
 from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.context import context_policy
+from agent2.evaluation.scoring import Played, score_played
 from agent2.evaluation.worlds import act_all, reset_all
 from agent2.records import (
     Completion,
@@ -33,7 +34,6 @@ from agent2.records import (
     RolloutStatus,
     Sampler,
     SamplingSettings,
-    Score,
     ScoredRollout,
     Scorer,
     Step,
@@ -102,7 +102,18 @@ def play(
     settings: PlaySettings,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[ScoredRollout]:
-    """Play and score every attempt; yields each as it finishes, in no particular order.
+    """Play every attempt and score each as it finishes: `play_rollouts` with `score_played` behind it."""
+    return score_played(play_rollouts(attempts, sampler, make_environment, settings, clock), scorer)
+
+
+def play_rollouts(
+    attempts: Iterable[Attempt],
+    sampler: Sampler,
+    make_environment: Callable[[], Environment],
+    settings: PlaySettings,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Played]:
+    """Play every attempt; yields each rollout with its item as it finishes, in no particular order.
 
     make_environment: called once for each try; environments are single-use. clock: in seconds.
     Raises ConfigError for settings without room for a single turn or rollout and for an unknown context policy.
@@ -112,7 +123,7 @@ def play(
     for name, value in (("max_in_flight", limit), ("max_turns", settings.max_turns)):
         if value < 1:
             raise ConfigError(f"rollouts cannot be played with {name}={value}; set it to at least 1")
-    engine = _Engine(sampler, make_environment, scorer, settings, clock)
+    engine = _Engine(sampler, make_environment, settings, clock)
     waiting = iter(attempts)
     while True:
         while room := limit - len(engine.in_flight):
@@ -134,27 +145,25 @@ def play(
 
 
 class _Engine:
-    """The moves of an episode; each returns the scored rollout when the episode is over, else None."""
+    """The moves of an episode; each returns the rollout with its item when the episode is over, else None."""
 
     def __init__(
         self,
         sampler: Sampler,
         make_environment: Callable[[], Environment],
-        scorer: Scorer,
         settings: PlaySettings,
         clock: Callable[[], float],
     ) -> None:
         self.in_flight: dict[int, _Episode] = {}
         self._sampler = sampler
         self._make_environment = make_environment
-        self._scorer = scorer
         self._settings = settings
         self._clock = clock
         self._context = context_policy(settings.context)
         self._next_request = 0
         self._given_up: set[int] = set()
 
-    def begin(self, episodes: Sequence[_Episode]) -> list[ScoredRollout]:
+    def begin(self, episodes: Sequence[_Episode]) -> list[Played]:
         """Open a world for each and ask for the first message; returns the rollouts that are over at once."""
         over = []
         starts = [(episode.attempt.item, episode.attempt.seed) for episode in episodes]
@@ -192,14 +201,12 @@ class _Engine:
             arrived.append((self.in_flight.pop(request_id), completion))
         return arrived
 
-    def give_up(self, episode: _Episode, completion: Completion) -> ScoredRollout | None:
+    def give_up(self, episode: _Episode, completion: Completion) -> Played | None:
         """No completion came: begin anew or finish."""
         self._count(episode, completion)
         return self._fault(episode, completion.fault or Fault.INFRASTRUCTURE, completion.reason)
 
-    def advance(
-        self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed
-    ) -> ScoredRollout | None:
+    def advance(self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed) -> Played | None:
         """Take in what the world answered to a completion; ask for the next message or finish."""
         n_tokens = self._count(episode, completion)
         action = completion.text
@@ -229,7 +236,7 @@ class _Engine:
         episode.completion_tokens += n_tokens
         return n_tokens
 
-    def _ask(self, episode: _Episode) -> ScoredRollout | None:
+    def _ask(self, episode: _Episode) -> Played | None:
         request_id = self._next_request
         self._next_request += 1
         if episode.started_at is None:
@@ -249,7 +256,7 @@ class _Engine:
         self.in_flight[request_id] = episode
         return None
 
-    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> ScoredRollout | None:
+    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> Played | None:
         """Begin anew where the fault table allows it, else end the rollout as failed."""
         attempt = episode.attempt
         policy = FAULT_POLICY[fault]
@@ -263,10 +270,7 @@ class _Engine:
         # Where the model is to blame the world is whole: its state says what kind of episode was lost.
         is_whole = policy.counts_against_model and bool(episode.turns)
         state = dict(episode.environment.state()) if is_whole else {}
-        rollout = self._rollout(episode, RolloutStatus.FAILED, state, fault, full_reason)
-        if policy.counts_against_model:
-            return ScoredRollout(rollout, Score(0.0, f"counts as a failure of the model: {full_reason}"))
-        return ScoredRollout(rollout, Score(None, full_reason, fault))
+        return attempt.item, self._rollout(episode, RolloutStatus.FAILED, state, fault, full_reason)
 
     def _is_late(self, episode: _Episode) -> bool:
         limit, started = self._settings.max_wall_time_s, episode.started_at
@@ -276,9 +280,8 @@ class _Engine:
         limit = self._settings.max_episode_tokens
         return None if limit is None else max(0, limit - sum(turn.completion_tokens for turn in episode.turns))
 
-    def _finish(self, episode: _Episode, state: dict[str, JsonValue], status: RolloutStatus) -> ScoredRollout:
-        rollout = self._rollout(episode, status, state, None, episode.note)
-        return ScoredRollout(rollout, score_rollout(self._scorer, episode.attempt.item, rollout))
+    def _finish(self, episode: _Episode, state: dict[str, JsonValue], status: RolloutStatus) -> Played:
+        return episode.attempt.item, self._rollout(episode, status, state, None, episode.note)
 
     def _rollout(
         self,
@@ -314,27 +317,3 @@ def _offered_tools(environment: Environment) -> Sequence[Mapping[str, JsonValue]
 
 def _status_of(step: Step) -> RolloutStatus:
     return RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP
-
-
-def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
-    """The verdict on a finished rollout; judged once more, visibly, after a fault that allows a retry."""
-    first = _score_once(scorer, item, rollout)
-    if first.fault is None or not FAULT_POLICY[first.fault].retry:
-        return first
-    second = _score_once(scorer, item, rollout)
-    return replace(second, reason=f"{second.reason} (judged twice; the first time: {first.reason})")
-
-
-def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
-    try:
-        score = scorer.score(item, rollout)
-    except Exception as error:
-        # The boundary that records a judge fault on the card: one broken verdict must not cost the others.
-        logger.info("scorer %s failed on item %s", scorer.name, item.id, exc_info=True)
-        return Score(None, f"scorer {scorer.name} raised {type(error).__name__}: {error}", Fault.JUDGE)
-    value = score.value
-    if (value is None) != (score.fault is not None):
-        return Score(None, f"scorer {scorer.name} gave score {value} with fault {score.fault}", Fault.JUDGE)
-    if value is not None and not 0.0 <= value <= 1.0:  # NaN included
-        return Score(None, f"scorer {scorer.name} gave {value}, scores lie between 0 and 1", Fault.JUDGE)
-    return score

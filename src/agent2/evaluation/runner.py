@@ -5,20 +5,33 @@ card stands and draws what it would have drawn, since each attempt's seed comes 
 attempt) alone; a finished card is returned as it is, and a card of another evaluation is never touched.
 """
 
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
-from agent2.cards.folder import card_exists, is_finished, load_card
-from agent2.cards.reader import read_summary
-from agent2.cards.writer import CardWriter, require_same_evaluation
+from agent2.cards.folder import is_finished, load_card
+from agent2.cards.reader import read_header, read_summary
+from agent2.cards.writer import require_same_evaluation
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.evaluation.context import context_policy
-from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
 from agent2.evaluation.lock import software_lock
+from agent2.evaluation.scoring import (
+    Played,
+    Progress,
+    ScoringPlace,
+    open_card,
+    require_scorer,
+    score_card,
+    score_of_failed,
+    score_played,
+    unless_all_are_lost,
+)
 from agent2.records import (
+    PENDING,
     Benchmark,
     EvaluationProtocol,
     Item,
@@ -26,13 +39,16 @@ from agent2.records import (
     Sampler,
     SamplingSettings,
     ScoredRollout,
+    Scorer,
+    ScoringMode,
     Split,
     derive_seed,
     digest_of,
+    work_of,
 )
 
-Progress = Callable[[int, int], None]
-"""Called with (rollouts on the card, rollouts planned) after each one that is safe on the card."""
+UNSCORED = "pending"
+"""Stands for the scorer in the protocol of a played card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +130,93 @@ def evaluate(
     card_path: Path,
     on_progress: Progress | None = None,
     give_up_after: int | None = None,
+    place: ScoringPlace | None = None,
 ) -> CardSummary:
-    """Play the plan, write the card, return its summary.
+    """Play the plan, score it, write the card, return its summary.
+
+    A scorer that is not inline judges once everything was played; until its card is finished, the rollouts are on a
+    card beside it (`played_beside`), so that no model has to play them again.
 
     give_up_after: so many rollouts in a row lost to the infrastructure, or all of this session's, end the
     evaluation without being put on the card, so that they are played when it is resumed; None: lost ones are
-    put on the card as missing, however many.
+    put on the card as missing, however many. place: where a scorer works that does so outside this process.
     Raises ConfigError for a plan without items, with an item twice or without attempts; CardError if the
-    card cannot be written or belongs to another evaluation; SamplerFailed when giving up. After an error the card
-    stays open: call again.
+    card cannot be written or belongs to another evaluation; SamplerFailed when giving up; what `scoring.score_card`
+    raises for a scorer that is not inline. After an error the card stays open: call again.
     """
     _check(plan)
+    scorer = plan.benchmark.scorer()
+    if work_of(scorer).mode is ScoringMode.INLINE:
+        header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
+        return _play_on(plan, sampler, card_path, header, scorer, on_progress, give_up_after)
+    played = played_beside(card_path)
+    if (summary := finished_summary(plan, card_path)) is not None:
+        shutil.rmtree(played, ignore_errors=True)  # left by a kill between the two
+        return summary
+    require_scorer(scorer, place)
+    play_card(plan, sampler, played, on_progress, give_up_after)
+    return score_beside(plan.benchmark, plan.items, card_path, place=place, on_progress=on_progress)
+
+
+def play_card(
+    plan: EvaluationPlan,
+    sampler: Sampler,
+    card_path: Path,
+    on_progress: Progress | None = None,
+    give_up_after: int | None = None,
+) -> CardSummary:
+    """Play the plan and write a card whose verdicts are pending. Raises as `evaluate` does for playing."""
+    _check(plan)
     header = _header(plan, {"sampler": sampler.describe(), "max_in_flight": sampler.capacity})
-    writer, done = _open(card_path, header)
+    header = replace(header, protocol=replace(header.protocol, scorer=UNSCORED))
+    return _play_on(plan, sampler, card_path, header, None, on_progress, give_up_after)
+
+
+def score_beside(
+    benchmark: Benchmark,
+    items: Sequence[Item],
+    card_path: Path,
+    *,
+    place: ScoringPlace | None = None,
+    on_progress: Progress | None = None,
+) -> CardSummary:
+    """Score the played card beside a card with the benchmark's own scorer; the played one goes when that is done.
+
+    Raises as `scoring.score_card` does.
+    """
+    played, scorer = played_beside(card_path), benchmark.scorer()
+    header = read_header(played)
+    header = replace(header, protocol=replace(header.protocol, scorer=f"{scorer.name}-v{scorer.version}"))
+    by_id = {item.id: item for item in items}
+    summary = score_card(played, card_path, header, by_id, scorer, place=place, on_progress=on_progress)
+    shutil.rmtree(played)
+    return summary
+
+
+def played_beside(card_path: Path) -> Path:
+    """Where the rollouts of a card are until they are scored."""
+    return card_path.with_name(f".{card_path.name}.played")
+
+
+def _play_on(
+    plan: EvaluationPlan,
+    sampler: Sampler,
+    card_path: Path,
+    header: CardHeader,
+    scorer: Scorer | None,
+    on_progress: Progress | None,
+    give_up_after: int | None,
+) -> CardSummary:
+    """Play what the card lacks and put it there; scorer: None leaves the verdicts pending."""
+    writer, done = open_card(card_path, header)
     if writer is None:
         return read_summary(card_path)
     protocol = header.protocol
     with writer:
-        records = play(
+        rollouts = play_rollouts(
             _waiting(plan, protocol.attempts, done),
             sampler,
             plan.benchmark.environment,
-            plan.benchmark.scorer(),
             PlaySettings(
                 protocol.sampling,
                 protocol.max_turns,
@@ -145,30 +226,23 @@ def evaluate(
                 max_episode_tokens=plan.limits.max_episode_tokens,
             ),
         )
-        for record in records if give_up_after is None else _unless_all_are_lost(records, give_up_after):
+        records = score_played(rollouts, scorer) if scorer is not None else _pending(rollouts)
+        if give_up_after is not None:
+            records = unless_all_are_lost(records, give_up_after, _is_lost, _given_up)
+        for record in records:
             writer.append(record)
             if on_progress is not None:
                 on_progress(writer.n_rollouts, header.planned_rollouts or 0)
         return writer.close()
 
 
-def _unless_all_are_lost(records: Iterator[ScoredRollout], limit: int) -> Iterator[ScoredRollout]:
-    """The records; those lost to the infrastructure are held back until one that was not lost comes."""
-    lost: list[ScoredRollout] = []
-    has_come_through = False
-    for record in records:
-        if record.rollout.fault is Fault.INFRASTRUCTURE:
-            lost.append(record)
-            if len(lost) >= limit:
-                raise _given_up(lost)
-            continue
-        has_come_through = True
-        yield from lost
-        lost.clear()
-        yield record
-    if lost and not has_come_through:
-        raise _given_up(lost)
-    yield from lost
+def _pending(played: Iterable[Played]) -> Iterator[ScoredRollout]:
+    for _, rollout in played:
+        yield ScoredRollout(rollout, score_of_failed(rollout) or PENDING)
+
+
+def _is_lost(record: ScoredRollout) -> bool:
+    return record.rollout.fault is Fault.INFRASTRUCTURE
 
 
 def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:
@@ -215,17 +289,6 @@ def _header(plan: EvaluationPlan, sampler_lock: dict[str, JsonValue]) -> CardHea
         seed=plan.seed,
         planned_rollouts=len(plan.items) * protocol.attempts,
     )
-
-
-def _open(path: Path, header: CardHeader) -> tuple[CardWriter | None, set[tuple[str, int]]]:
-    """A writer and what its card holds already; no writer if the card is finished."""
-    if not card_exists(path):
-        return CardWriter(path, header), set()
-    card = load_card(path)
-    if card.state == "closed":
-        require_same_evaluation(path, card.header, header)
-        return None, set()
-    return CardWriter.resume(path, header)
 
 
 def _waiting(plan: EvaluationPlan, n_attempts: int, done: set[tuple[str, int]]) -> Iterator[Attempt]:

@@ -21,11 +21,17 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "final_answer": "agent2.scorers.final_answer:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",
         "household_won": "agent2.scorers.household:HouseholdScorer",
+        "longer_answer": "agent2.scorers.longer_answer:LongerAnswerScorer",
+        "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.rational:RationalScorer",
         "resolved": "agent2.scorers.resolved:ResolvedScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
     }
 )
+
+
+WAYS = ("score", "score_batch", "score_on", "prefer")
+"""Methods by which a scorer judges, one of which it has (`records.ScoringMode`); `prefer`: a pairwise one."""
 
 
 def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) -> Scorer:
@@ -37,7 +43,8 @@ def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) ->
     scorer: Scorer = build(place, settings)
     if place.is_packaged:
         return scorer
-    require_members(place, scorer, ("name", "version"), ("score",))
+    ways = [name for name in WAYS if hasattr(scorer, name)]
+    require_members(place, scorer, ("name", "version"), ways or WAYS[:1])
     return with_source_version(scorer, source_digest(place))
 
 

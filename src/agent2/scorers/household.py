@@ -27,6 +27,7 @@ class HouseholdScorer:
 
     name = "household_won"
     version = "1.0"
+    needs_state = frozenset({"n_faults", "n_invalid", "n_recovered", "n_turns", "task_type", "won"})
     emits = Emits(
         views=frozenset(
             {"state_success", "tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "turns"}

@@ -23,6 +23,7 @@ class ResolvedScorer:
 
     name = "resolved"
     version = "1.0"
+    needs_state = frozenset({"final", "tool_calls"})
     emits = (
         EMITS
         | danger_labels(DANGERS)

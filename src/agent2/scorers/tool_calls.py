@@ -27,6 +27,7 @@ class FunctionCallScorer:
 
     name = "function_calls"
     version = "1.0"
+    needs_state = frozenset({"tool_calls"})
     emits = EMITS | Emits(
         views=frozenset({"ast_match"}),
         labels=frozenset(
@@ -59,6 +60,7 @@ class ApiCallScorer:
 
     name = "api_calls"
     version = "1.0"
+    needs_state = frozenset({"final", "tool_calls"})
     emits = EMITS | Emits(
         views=frozenset({"api_called", "order_correct", "state_success", "response_exact"}),
         labels=frozenset(

@@ -17,7 +17,7 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, outcome_of
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
-from agent2.evaluation.runner import EvaluationPlan, evaluate
+from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler
@@ -40,6 +40,8 @@ def run(job: EvaluationJob) -> EvaluationOutcome:
         info = as_played(inspect_checkpoint(job.checkpoint), base, job.scratch / "merged")
         require_finite(info)
         summary = _play(job, info, base)
+        if job.plays_only:
+            return EvaluationOutcome(is_played=True, weights_digest=info.weights_digest)
     except Agent2Error as error:
         logger.exception("%s cannot be scored", job.name)
         fault = getattr(error, "fault", Fault.INFRASTRUCTURE)
@@ -67,7 +69,7 @@ def _play(job: EvaluationJob, info: CheckpointInfo, base: CheckpointInfo) -> Car
     machine = job.machine
     sampler = HfSampler(folder, machine.max_batch, machine.dtype, machine.device)
     try:
-        return evaluate(plan, sampler, job.card)
+        return (play_card if job.plays_only else evaluate)(plan, sampler, job.card)
     finally:
         sampler.close()
 

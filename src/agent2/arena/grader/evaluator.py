@@ -7,12 +7,16 @@ benchmark stay outside. What it prints goes to a log beside
 the card. However it ends, there is an outcome: a child that crashes, overruns or breaks a limit is an
 infrastructure fault with a reason, never a score. With the back end "none", which reports flag, it is a plain
 process.
+
+The child also gives the verdicts where the scorer is inline. A scorer that runs programs or asks a judge works here,
+outside, on the card that the child played, its programs in sandboxes of their own.
 """
 
 import logging
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,9 +24,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent2.arena.grader.drafts import hand_over, has_finished_card, take_up
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped
-from agent2.benchmarks import code_folders, name_inside
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, outcome_of
+from agent2.benchmarks import code_folders, load_benchmark, name_inside
+from agent2.cards.folder import card_exists, is_finished
+from agent2.cards.reader import read_header, read_summary
 from agent2.errors import CardError, Fault
+from agent2.evaluation.runner import played_beside, score_beside
+from agent2.evaluation.scoring import ScoringFailed, ScoringPlace, ScoringStopped, Until
+from agent2.records import Benchmark, ScoringMode, work_of
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
@@ -64,6 +73,38 @@ class ChildEvaluator:
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
         timeout_s = self.timeout_s if job.timeout_s is None else min(self.timeout_s, job.timeout_s)
+        benchmark = load_benchmark(job.benchmark)
+        if work_of(benchmark.scorer()).mode is ScoringMode.INLINE:
+            return self._run_child(job, stop, timeout_s, log_of(job.card))
+        return self._play_then_score(job, benchmark, stop, time.monotonic() + timeout_s)
+
+    def _play_then_score(
+        self, job: EvaluationJob, benchmark: Benchmark, stop: threading.Event, ends_at: float
+    ) -> EvaluationOutcome:
+        """Let the child play, unless it has, and score its card here."""
+        played = played_beside(job.card)
+        if job.discard_card:
+            for card in (job.card, played):
+                shutil.rmtree(card, ignore_errors=True)
+        if not (card_exists(job.card) and is_finished(job.card)):
+            if not card_exists(played):  # there once it was handed over, finished and sound
+                to_play = job.model_copy(update={"card": played, "plays_only": True})
+                outcome = self._run_child(to_play, stop, ends_at - time.monotonic(), log_of(job.card))
+                if outcome.fault is not None:
+                    return outcome
+            out_of_time = Until(stop, ends_at)
+            place = ScoringPlace(self.sandbox, job.scratch, self.hidden, out_of_time)
+            try:
+                score_beside(benchmark, job.items, job.card, place=place)
+            except ScoringStopped as error:
+                if stop.is_set():
+                    raise EvaluationStopped from error
+                return _infrastructure("the answers could not be scored in the time that an evaluation has")
+            except (ScoringFailed, CardError) as error:
+                return _infrastructure(f"the answers could not be scored ({error}); submit again later")
+        return outcome_of(read_summary(job.card), read_header(job.card).checkpoint_digest, job.max_missing)
+
+    def _run_child(self, job: EvaluationJob, stop: threading.Event, timeout_s: float, log: Path) -> EvaluationOutcome:
         draft = take_up(job)
         request = self._request(job, draft)
         names = {path: str(inside(request, self.sandbox, path)) for path in (job.checkpoint, job.base, job.scratch)}
@@ -79,7 +120,7 @@ class ChildEvaluator:
         try:
             end = run_contained(request, self.sandbox, timeout_s=timeout_s, stop=stop)
         finally:
-            _keep_log(request.log, log_of(job.card))
+            _keep_log(request.log, log)
         if end.ended_by is EndedBy.STOP:
             raise EvaluationStopped
         if end.ended_by is EndedBy.TIMEOUT:

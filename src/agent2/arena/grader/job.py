@@ -62,6 +62,8 @@ class EvaluationJob(StrictModel):
     """More rollouts without a score than this make the evaluation a failed one."""
     timeout_s: float | None = Field(default=None, gt=0)
     """Seconds that this evaluation may take where that is less than the evaluator allows; None: as it allows."""
+    plays_only: bool = False
+    """Leave the verdicts pending: the grader scores the card itself, outside the sandbox that plays."""
     discard_card: bool = False
     """Begin anew instead of continuing what is there."""
     machine: ScoringMachine = ScoringMachine()
@@ -69,20 +71,22 @@ class EvaluationJob(StrictModel):
 
 
 class EvaluationOutcome(StrictModel):
-    """What came of a job: a score or a fault, never both.
+    """What came of a job: a score or a fault, never both; neither where it was only played.
 
     It comes from a process that read hostile weights, so every field is held to what it can be; pydantic raises
     ValidationError for anything else.
     """
 
     value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Mean over items; None exactly when there is a fault."""
+    """Mean over items; None when there is a fault, or no verdict yet."""
     low: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     high: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     n_items: int = Field(default=0, ge=0, le=MAX_COUNT)
     n_missing: int = Field(default=0, ge=0, le=MAX_COUNT)
     weights_digest: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     """Of what was played: of the merged model, where an adapter was submitted."""
+    is_played: bool = False
+    """The card is finished, its verdicts are pending."""
     fault: Fault | None = None
     reason: str = ""
     """Why there is no score, one sentence."""
@@ -97,7 +101,7 @@ class EvaluationOutcome(StrictModel):
     @model_validator(mode="after")
     def _score_or_fault(self) -> Self:
         has_score = None not in (self.value, self.low, self.high, self.weights_digest)
-        if has_score == (self.fault is not None):
+        if (has_score, self.is_played, self.fault is not None).count(True) != 1:
             raise ValueError(f"an outcome is a score or a fault; got value {self.value} and fault {self.fault}")
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"the interval from {self.low} to {self.high} is empty")

@@ -1,0 +1,69 @@
+"""Where scorers run programs that nobody trusts: the bench that the scoring stage hands to them.
+
+A scorer that runs what a model wrote declares `work = ScoringWork(ScoringMode.SANDBOX, ...)` and is a `SandboxScorer`.
+It is never called where a model is played: there, namespaces are refused, and the program would share a sandbox with
+the model. Nothing that a program prints is a verdict; decide it from the outside, as `python_tests` does.
+"""
+
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from agent2.records import Item, Rollout, Score
+from agent2.sandbox.backends import Sandbox
+from agent2.sandbox.contained import Contained, ContainedEnd, run_contained
+from agent2.sandbox.spec import Limits
+
+SMALL = Limits(memory_gib=1.0, processes=32, file_size_gib=0.0625, disk_gib=0.25, tmp_gib=0.0625, log_mib=0.25)
+"""What one short program may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Runs programs, each in a fresh sandbox with a folder of its own that is gone afterwards; for many threads."""
+
+    sandbox: Sandbox
+    scratch: Path
+    """Host folder for theirs."""
+    hidden: tuple[Path, ...] = ()
+    """Host paths that no program may see."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Ends every program that runs."""
+
+    def run(
+        self,
+        command: tuple[str, ...],
+        *,
+        timeout_s: float,
+        stdin: bytes = b"",
+        stdout_bytes: int = 1 << 20,
+        limits: Limits = SMALL,
+    ) -> ContainedEnd:
+        """Run a program to its end; no network, no file of the host but the Python toolkit.
+
+        Raises SandboxError if it cannot be contained as asked.
+        """
+        with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
+            request = Contained(
+                command=command,
+                scratch=Path(folder) / "work",
+                log=Path(folder) / "log",
+                stdin=stdin,
+                stdout_bytes=stdout_bytes,
+                limits=limits,
+                hidden=self.hidden,
+            )
+            return run_contained(request, self.sandbox, timeout_s=timeout_s, stop=self.stop)
+
+
+@runtime_checkable
+class SandboxScorer(Protocol):
+    """A scorer of the mode SANDBOX."""
+
+    name: str
+    version: str
+
+    def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one finished rollout; called from several threads. May raise SandboxError."""

@@ -1,0 +1,279 @@
+"""The scoring stage on its own, with scorers that work in every way and fail in every way."""
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from agent2.cards.folder import load_card
+from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
+from agent2.errors import CardError, ConfigError, Fault
+from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
+from agent2.evaluation.runner import UNSCORED, EvaluationPlan, evaluate, finished_summary, play_card, played_beside
+from agent2.evaluation.scoring import (
+    GIVE_UP_AFTER,
+    ScoringFailed,
+    ScoringPlace,
+    ScoringStopped,
+    Until,
+    score_played,
+)
+from agent2.models.scripted import ScriptedSampler
+from agent2.records import (
+    PENDING,
+    Item,
+    Message,
+    SamplingSettings,
+    Score,
+    ScoringMode,
+    ScoringWork,
+    Split,
+    Step,
+    work_of,
+)
+
+
+class World:
+    def reset(self, item, seed):
+        return [Message("user", item.prompt)]
+
+    def act(self, action):
+        self.answer = action
+        return Step(None, True)
+
+    def state(self):
+        return {"answer": self.answer}
+
+
+class Exact:
+    name, version = "exact", "1"
+
+    def score(self, item, rollout):
+        return Score(float(rollout.answer == item.reference), "compared")
+
+
+class Slowly(Exact):
+    """The same verdicts in batches; does what the references of `bad` say instead."""
+
+    name = "slowly"
+
+    def __init__(self, bad=None, **work):
+        self.work = ScoringWork(ScoringMode.BATCH, **{"batch_size": 4, "concurrency": 3, **work})
+        self.bad = bad or {}
+        self.asked = []
+
+    def score_batch(self, batch):
+        self.asked.append([item.id for item, _ in batch])
+        return [self.bad[item.id]() if item.id in self.bad else self.score(item, rollout) for item, rollout in batch]
+
+
+class Numbers:
+    name, version, primary_metric, max_turns, attempts = "numbers", "1", "accuracy", 1, 1
+    sampling = SamplingSettings(temperature=0.7)
+
+    def __init__(self, scorer=None):
+        self.own = scorer or Exact()
+
+    def items(self, split, n, secret):
+        return [Item(f"n{i}", split, str(i), str(i % 2)) for i in range(n)]
+
+    def environment(self):
+        return World()
+
+    def scorer(self):
+        return self.own
+
+    def environment_version(self):
+        return "world-v1"
+
+
+def plan(scorer=None, n=30, **changes):
+    benchmark = Numbers(scorer)
+    items = benchmark.items(Split.DEV, n, None)
+    return replace(EvaluationPlan(benchmark, Split.DEV, items, "base", "c" * 64, "t" * 64, "float32"), **changes)
+
+
+def one(messages):
+    return "1"
+
+
+def never(messages):
+    raise AssertionError("the model was asked again")
+
+
+def played(n=10):
+    items = Numbers().items(Split.DEV, n, None)
+    settings = PlaySettings(SamplingSettings(), 1)
+    return play_rollouts([Attempt(item, 0, 1) for item in items], ScriptedSampler(one), World, settings)
+
+
+def by_item(records):
+    return {record.rollout.item_id: record.score for record in records}
+
+
+def raises():
+    raise RuntimeError("the judge fell over")
+
+
+def leaves():
+    raise SystemExit(3)
+
+
+def hangs():
+    time.sleep(60)
+    return Score(1.0, "too late")
+
+
+def test_a_scorer_that_declares_nothing_is_inline_and_judges_as_rollouts_come():
+    assert work_of(Exact()).mode is ScoringMode.INLINE
+    rollouts = played(3)
+    records = score_played(rollouts, Exact())
+    first = next(records)
+    assert (first.rollout.item_id, first.score.value) == ("n0", 0.0)
+    assert [record.rollout.item_id for record in records] == ["n1", "n2"]
+
+
+def test_batches_give_the_verdicts_of_one_at_a_time():
+    scorer = Slowly()
+    found = by_item(score_played(played(), scorer))
+    assert found == by_item(score_played(played(), Exact()))
+    assert sorted(map(len, scorer.asked)) == [2, 4, 4]
+
+
+@pytest.mark.parametrize("fails", [raises, leaves, lambda: Score(None, "cannot", Fault.JUDGE), lambda: Score(7.0, "?")])
+def test_one_rollout_that_breaks_the_judge_is_missing_and_the_others_keep_their_scores(fails):
+    found = by_item(score_played(played(), Slowly({"n5": fails})))
+    expected = by_item(score_played(played(), Exact()))
+    broken = found.pop("n5")
+    assert (broken.value, broken.fault) == (None, Fault.JUDGE)
+    assert "judged twice" in broken.reason
+    assert found == {key: score for key, score in expected.items() if key != "n5"}
+
+
+def test_a_judge_that_answers_too_few_or_nothing_is_asked_one_by_one():
+    class Short(Slowly):
+        def score_batch(self, batch):
+            return super().score_batch(batch)[:1] if len(batch) > 1 else super().score_batch(batch)
+
+    assert by_item(score_played(played(), Short())) == by_item(score_played(played(), Exact()))
+
+
+def test_a_batch_that_hangs_is_missing_and_holds_nothing_up():
+    began = time.monotonic()
+    found = by_item(score_played(played(), Slowly({"n5": hangs}, timeout_s=1.5, concurrency=1)))
+    assert time.monotonic() - began < 30
+    late = {key for key, score in found.items() if score.value is None}
+    assert late == {"n4", "n5", "n6", "n7"}
+    assert found["n5"].fault is Fault.JUDGE and "1.5 seconds" in found["n5"].reason
+    assert found["n9"].value == 1.0
+
+
+def test_no_more_batches_are_under_way_than_the_scorer_says():
+    counts, most, lock = [0], [0], threading.Lock()
+
+    class Counting(Slowly):
+        def score_batch(self, batch):
+            with lock:
+                counts[0] += 1
+                most[0] = max(most[0], counts[0])
+            time.sleep(0.05)
+            with lock:
+                counts[0] -= 1
+            return super().score_batch(batch)
+
+    list(score_played(played(20), Counting(batch_size=1, concurrency=3)))
+    assert 1 < most[0] <= 3
+
+
+def test_a_stage_that_is_told_to_stop_stops():
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(ScoringStopped):
+        list(score_played(played(), Slowly(), ScoringPlace(stop=stop)))
+    with pytest.raises(ScoringStopped):
+        list(score_played(played(), Slowly(), ScoringPlace(stop=Until(threading.Event(), time.monotonic() - 1))))
+
+
+def test_a_mode_without_its_method_is_refused():
+    class Lacking:
+        name, version, work = "lacking", "1", ScoringWork(ScoringMode.SANDBOX)
+
+        def score(self, item, rollout):
+            return Score(1.0, "inline in truth")
+
+    with pytest.raises(ConfigError, match="lacking works in the mode 'sandbox' and has no method score_on"):
+        list(score_played(played(), Lacking()))
+
+
+def test_an_evaluation_with_a_batch_scorer_plays_first_and_leaves_one_scored_card(tmp_path):
+    scorer = Slowly()
+    summary = evaluate(plan(scorer), ScriptedSampler(one), tmp_path / "card")
+    inline = evaluate(plan(), ScriptedSampler(one), tmp_path / "inline")
+    assert summary.item_scores == inline.item_scores and summary.value == 0.5
+    assert validate_card(tmp_path / "card") == []
+    assert read_header(tmp_path / "card").protocol == plan(scorer).protocol()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["card", "inline"]
+    assert finished_summary(plan(scorer), tmp_path / "card") == summary
+    assert evaluate(plan(scorer), ScriptedSampler(never), tmp_path / "card") == summary
+
+
+def test_a_played_card_has_every_rollout_and_no_verdict_and_no_zero(tmp_path):
+    summary = play_card(plan(), ScriptedSampler(one), tmp_path / "card")
+    assert (summary.value, summary.n_missing, summary.n_rollouts) == (None, 30, 30)
+    assert all(record.score == PENDING for record in iter_rollouts(tmp_path / "card"))
+    assert read_header(tmp_path / "card").protocol.scorer == UNSCORED
+    assert validate_card(tmp_path / "card") == []
+    with pytest.raises(CardError, match="of another evaluation"):
+        finished_summary(plan(), tmp_path / "card")
+
+
+def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict(tmp_path):
+    is_down = [False]
+
+    class Flaky(Slowly):
+        def score_batch(self, batch):
+            if is_down[0]:
+                raise ConnectionError("no route to the judge")
+            return super().score_batch(batch)
+
+    def fall(done, planned):
+        is_down[0] = is_down[0] or (card.exists() and done == 4)
+
+    card, scorer = tmp_path / "card", Flaky(batch_size=1, concurrency=1)
+    with pytest.raises(ScoringFailed, match=rf"{GIVE_UP_AFTER} rollouts in a row.*no route.*run the same command again"):
+        evaluate(plan(scorer), ScriptedSampler(one), card, fall)
+    assert load_card(card).state == "open" and load_card(played_beside(card)).state == "closed"
+    is_down[0], n_before = False, len(scorer.asked)
+    summary = evaluate(plan(scorer), ScriptedSampler(never), card)
+    assert len(scorer.asked) - n_before == 26, "the four verdicts that were kept are not asked for again"
+    assert (summary.value, summary.n_missing) == (0.5, 0)
+    assert not played_beside(card).exists()
+    assert read_summary(card) == summary
+
+
+def test_a_judge_that_never_answers_ends_the_stage(tmp_path):
+    with pytest.raises(ScoringFailed, match="10 rollouts in a row got no verdict.*fell over"):
+        evaluate(plan(Slowly({f"n{i}": raises for i in range(10)}), n=10), ScriptedSampler(one), tmp_path / "card")
+
+
+def test_rollouts_that_failed_are_judged_by_the_fault_table_and_never_by_the_scorer(tmp_path):
+    class Broken(World):
+        def reset(self, item, seed):
+            if item.id == "n3":
+                from agent2.errors import EnvironmentFailed
+
+                raise EnvironmentFailed("no such world")
+            return super().reset(item, seed)
+
+    class Breaking(Numbers):
+        def environment(self):
+            return Broken()
+
+    scorer = Slowly()
+    chosen = replace(plan(scorer, n=6), benchmark=Breaking(scorer))
+    inline = evaluate(replace(plan(n=6), benchmark=Breaking()), ScriptedSampler(one), tmp_path / "inline")
+    summary = evaluate(chosen, ScriptedSampler(one), tmp_path / "card")
+    assert "n3" not in {name for batch in scorer.asked for name in batch}
+    assert (summary.item_scores, summary.faults) == (inline.item_scores, inline.faults)
+    assert summary.faults == {"environment": 1} and summary.item_scores["n3"] is None
