@@ -241,7 +241,9 @@ def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict
         is_down[0] = is_down[0] or (card.exists() and done == 4)
 
     card, scorer = tmp_path / "card", Flaky(batch_size=1, concurrency=1)
-    with pytest.raises(ScoringFailed, match=rf"{GIVE_UP_AFTER} rollouts in a row.*no route.*run the same command again"):
+    with pytest.raises(
+        ScoringFailed, match=rf"{GIVE_UP_AFTER} rollouts in a row.*no route.*run the same command again"
+    ):
         evaluate(plan(scorer), ScriptedSampler(one), card, fall)
     assert load_card(card).state == "open" and load_card(played_beside(card)).state == "closed"
     is_down[0], n_before = False, len(scorer.asked)
@@ -253,7 +255,7 @@ def test_a_judge_that_is_gone_ends_the_stage_and_costs_no_rollout_and_no_verdict
 
 
 def test_a_judge_that_never_answers_ends_the_stage(tmp_path):
-    with pytest.raises(ScoringFailed, match="10 rollouts in a row got no verdict.*fell over"):
+    with pytest.raises(ScoringFailed, match=r"10 rollouts in a row got no verdict.*fell over"):
         evaluate(plan(Slowly({f"n{i}": raises for i in range(10)}), n=10), ScriptedSampler(one), tmp_path / "card")
 
 
