@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.errors import CardError
-from agent2.records import JsonValue
+from agent2.records import Emits, JsonValue
 
 BASELINE = 0.5
 """The win rate of a checkpoint against itself."""
@@ -23,6 +23,9 @@ FLIP = "position_flip"
 """Label of a comparison in which either order had the answer that was shown first (or second) win."""
 FIRST_SHOWN = "first_shown_points"
 """View: the mean points of the answer that was shown first; 0.5 without position bias."""
+
+EMITS = Emits(views=frozenset({"shown_first", "shown_second", FIRST_SHOWN}), labels=frozenset({FLIP}))
+"""What a comparison has besides its points, whichever scorer judged it."""
 
 
 @dataclass(frozen=True, slots=True)

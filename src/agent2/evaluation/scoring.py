@@ -240,12 +240,12 @@ def in_batches(
         if stop.is_set():
             raise ScoringStopped
         if number in in_flight:  # else it came after its time
-            batch, _ = in_flight.pop(number)
-            yield from zip(batch, scores, strict=True)
+            answered, _ = in_flight.pop(number)
+            yield from zip(answered, scores, strict=True)
         for number in [key for key, (_, ends_at) in in_flight.items() if time.monotonic() >= ends_at]:
-            batch, _ = in_flight.pop(number)
+            overdue, _ = in_flight.pop(number)
             late = Score(None, f"no verdict within {work.timeout_s:g} seconds", Fault.JUDGE)
-            yield from ((unit, late) for unit in batch)
+            yield from ((unit, late) for unit in overdue)
 
 
 def unless_all_are_lost(

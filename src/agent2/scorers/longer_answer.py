@@ -3,6 +3,7 @@
 Length is not quality; this stands in for a judge where one is needed that is deterministic and costs nothing.
 """
 
+from agent2.cards.judgement import EMITS
 from agent2.records import Item, Preference, Rollout
 
 
@@ -11,6 +12,7 @@ class LongerAnswerScorer:
 
     name = "longer_answer"
     version = "1.0"
+    emits = EMITS
 
     def __init__(self, margin: int = 0) -> None:
         """margin: in characters."""
