@@ -178,7 +178,8 @@ def require_scorer(scorer: object, place: ScoringPlace | None = None) -> None:
     if callable(getattr(scorer, "prefer", None)):
         raise ConfigError(f"scorer {name} compares two rollouts and cannot score one card; use: agent2 cards judge")
     method = "score_on" if mode is ScoringMode.SANDBOX else "score"
-    if not callable(getattr(scorer, method, None)):
+    is_batch = mode is ScoringMode.BATCH and isinstance(scorer, BatchScorer)
+    if not is_batch and not callable(getattr(scorer, method, None)):
         raise ConfigError(f"scorer {name} works in the mode {mode.value!r} and has no method {method}; add it")
     if mode is ScoringMode.SANDBOX:
         (place or ScoringPlace()).sandbox.require()
