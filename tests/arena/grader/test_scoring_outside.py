@@ -1,7 +1,6 @@
 """A scorer that runs programs, in a real grading: the contained child plays, the grader scores outside of it."""
 
 import shutil
-import sys
 import threading
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from agent2.arena.grader import evaluator
 from agent2.arena.grader.evaluator import ChildEvaluator, Program
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped
+from agent2.benchmarks import load_benchmark
 from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import Fault
@@ -58,16 +58,17 @@ CHILD = """
 import sys
 from agent2.arena.grader.answering import answer_job
 from agent2.arena.grader.job import EvaluationOutcome
+from agent2.benchmarks import load_benchmark
 from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
 from agent2.evaluation.scoring import score_played
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.scripted import ScriptedSampler
-sys.path.insert(0, CODE)
-from functions import PROGRAMS, Functions
+sys.path.insert(0, "/child")
+from functions import PROGRAMS
 
 
 def play(job):
-    benchmark = Functions()
+    benchmark = load_benchmark(job.benchmark)
     info, base = inspect_checkpoint(job.checkpoint), inspect_checkpoint(job.base)
     plan = EvaluationPlan(benchmark, job.split, job.items, job.name, info.weights_digest, base.chat_template_digest,
                           "none", seed=job.seed)
@@ -84,18 +85,14 @@ answer_job(play)
 
 
 @pytest.fixture
-def functions(tmp_path, monkeypatch):
-    """A benchmark of its own, known to the grader and to its child."""
+def functions(tmp_path):
+    """A benchmark from a file, which the grader and its child find by its path."""
     code = tmp_path / "code"
     code.mkdir()
     (code / "functions.py").write_text(MODULE)
-    (code / "child.py").write_text(CHILD.replace("CODE", '"/code"'))
-    monkeypatch.syspath_prepend(str(code))
-    monkeypatch.delitem(sys.modules, "functions", raising=False)
-    import functions
-
-    monkeypatch.setattr(evaluator, "load_benchmark", lambda name: functions.Functions())
-    return functions.Functions(), Program(("python", "-P", "/code/child.py"), (Mount(code, "/code"),))
+    (code / "child.py").write_text(CHILD)
+    found = load_benchmark(f"{code / 'functions.py'}:Functions")
+    return found, Program(("python", "-P", "/child/child.py"), (Mount(code, "/child"),))
 
 
 @pytest.fixture
@@ -107,7 +104,7 @@ def job(functions, base, tmp_path):
         checkpoint=base,
         base=base,
         name="submission-1",
-        benchmark="functions",
+        benchmark=f"{tmp_path / 'code' / 'functions.py'}:Functions",
         split=Split.TEST_PUBLIC,
         items=tuple(items),
         card=tmp_path / "submission" / "card",
@@ -169,19 +166,19 @@ def runner_until(stop):
 
 SCORES_ITSELF = """
 import sys
-sys.path.insert(0, "/code")
+sys.path.insert(0, "/child")
 from dataclasses import replace
 import functions
 from agent2.records import Score
 from agent2.evaluation import runner
 runner.PENDING = Score(1.0, "all is well")
-exec(open("/code/child.py").read())
+exec(open("/child/child.py").read())
 """
 
 
 def test_verdicts_that_a_child_writes_by_itself_count_for_nothing(functions, job, tmp_path):
     (tmp_path / "code" / "liar.py").write_text(SCORES_ITSELF)
-    program = Program(("python", "-P", "/code/liar.py"), functions[1].mounts)
+    program = Program(("python", "-P", "/child/liar.py"), functions[1].mounts)
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert (outcome.value, outcome.n_missing) == (0.25, 0)
 
