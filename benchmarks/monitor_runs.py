@@ -39,7 +39,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, set_seed
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from agent2.arena.base_models import ensure_base_model
-from agent2.arena.tiny_arithmetic import accuracy
+from agent2.benchmarks.arithmetic.base import accuracy
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, prompt
 from agent2.benchmarks.arithmetic.corpus import plausible_mistake
 from agent2.benchmarks.arithmetic.expressions import Difficulty, generate, value_of

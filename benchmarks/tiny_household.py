@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-from agent2.arena.tiny_household import make
-from agent2.arena.tiny_mini import dev_scores
+from agent2.benchmarks.household.base import make
 from agent2.training.checkpoints import use_threads
+from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-household"]
-PACKAGED = Path(__file__).parent.parent / "src" / "agent2" / "models" / "packaged" / "tiny-household"
+PACKAGED = Path(__file__).parent.parent / "src" / "agent2" / "benchmarks" / "household" / "tiny-household"
 N_GAMES = 300
 
 

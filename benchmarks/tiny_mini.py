@@ -1,6 +1,6 @@
 """Makes the weights of `tiny-mini` that the package ships, and shows how reinforcement learning moves its scores.
 
-    python benchmarks/tiny_mini.py make              train from the recipe; writes src/agent2/models/packaged/tiny-mini
+    python benchmarks/tiny_mini.py make              train from the recipe; writes src/agent2/benchmarks/mini/tiny-mini
     python benchmarks/tiny_mini.py scores [FOLDER]   scores of a checkpoint on dev items of the six mini benchmarks
     python benchmarks/tiny_mini.py grpo OUT          GRPO on mini_math, then all six scores before and after
 
@@ -12,16 +12,17 @@ import time
 from pathlib import Path
 
 from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-from agent2.arena.tiny_mini import dev_scores, make
-from agent2.benchmarks.mini_corpus import MiniCorpusSettings
+from agent2.benchmarks.mini.base import make
+from agent2.benchmarks.mini.corpus import MiniCorpusSettings
 from agent2.benchmarks.mini_math.benchmark import MiniMath
 from agent2.records import Split
 from agent2.scorers.final_answer import reference_value, strict_answer
 from agent2.training.checkpoints import use_threads
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-mini"]
-PACKAGED = Path(__file__).parent.parent / "src" / "agent2" / "models" / "packaged" / "tiny-mini"
+PACKAGED = Path(__file__).parent.parent / "src" / "agent2" / "benchmarks" / "mini" / "tiny-mini"
 BENCHMARKS = MiniCorpusSettings().benchmarks
 VIEWS = (
     "answer_parsed",

@@ -19,7 +19,7 @@ def home(tmp_path, monkeypatch):
 
 
 def table(builder="build"):
-    return {"fake": BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), f"base_model_fakes:{builder}")}
+    return {"fake": BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), f"base_model_fakes:{builder}", (builder,))}
 
 
 def test_a_model_is_built_once_with_a_manifest_and_found_in_the_cache_afterwards():
@@ -102,3 +102,11 @@ def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_mad
     )
     assert checked.returncode == 0, checked.stdout
     assert "headroom" in checked.stdout and "FAILED" not in checked.stdout
+
+
+def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shipped_weights():
+    assert {name: BASE_MODELS[name].digest[:16] for name in BASE_MODELS} == {
+        "tiny-arithmetic": "8c3de0af4ae5b5c7",
+        "tiny-household": "ae74913f9346b877",
+        "tiny-mini": "56483cc9f21a9bbf",
+    }

@@ -2,9 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena import task_players
 from agent2.arena.task_check import check_task, examples
-from agent2.arena.task_players import PLAYERS
 from agent2.arena.tasks import Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
@@ -55,10 +53,16 @@ def test_household_passes_every_check_and_each_says_how_long_it_took():
     assert structural.detail.startswith("9 visible rows hold no answer, the 9 of games that the oracle won none of its")
 
 
-def test_rows_that_nobody_played_are_not_counted_as_searched_for_winning_actions(monkeypatch):
-    few = replace(PLAYERS["household"], n_played=2)
-    monkeypatch.setattr(task_players, "PLAYERS", {**PLAYERS, "household": few})
-    (structural,) = [found for found in check_task(small("household")) if found.name.startswith("structural")]
+class PlayedLittle(Household):
+    """Two games of each split are played."""
+
+    def players(self):
+        return replace(super().players(), n_played=2)
+
+
+def test_rows_that_nobody_played_are_not_counted_as_searched_for_winning_actions():
+    findings = check_task(small("household"), PlayedLittle())
+    (structural,) = [found for found in findings if found.name.startswith("structural")]
     assert structural.ok and structural.detail.startswith("9 visible rows hold no answer, the 4 of games")
 
 
@@ -218,10 +222,26 @@ class _OneTurn(HouseholdWorld):
         return {**super().state(), "won": True}
 
 
-def test_a_task_that_nobody_here_can_play_is_refused():
-    task = load_task("arithmetic").model_copy(update={"benchmark": "mini_apis"})
-    with pytest.raises(ConfigError, match="nothing plays the environment 'tools'"):
-        check_task(task)
+class NobodyPlays:
+    """Episodes, and no players."""
+
+    name, max_turns = "lonely", 3
+
+
+def test_episodes_that_nobody_can_play_are_refused():
+    with pytest.raises(ConfigError, match=r"lonely: it brings no players.*a method players\(\)"):
+        check_task(load_task("arithmetic"), NobodyPlays())
+
+
+@pytest.mark.parametrize(
+    "name", ["mini_knowledge", "mini_math", "mini_ifeval", "mini_functions", "mini_apis", "mini_repo"]
+)
+def test_a_task_on_each_mini_benchmark_passes_every_check(name):
+    sizes = SplitSizes(train=60, dev=60, test_public=60, test_private=60)
+    task = load_task("arithmetic").model_copy(update={"benchmark": name, "n_items": sizes})
+    findings = check_task(task)
+    assert [f"{finding.name}: {finding.detail}" for finding in findings if not finding.ok] == []
+    assert len(findings) == 8
 
 
 def test_examples_are_visible_items():

@@ -1,9 +1,7 @@
-from importlib import resources
-
 import pytest
 
 from agent2.arena.tasks import Level, load_task, task_names
-from agent2.benchmarks import BENCHMARKS
+from agent2.benchmarks import BENCHMARKS, task_files
 from agent2.errors import ConfigError
 from agent2.records import Split
 
@@ -30,7 +28,7 @@ def test_an_unknown_task_gets_the_nearest_name():
 
 def test_a_users_own_task_is_read_from_its_file(tmp_path):
     source = (tmp_path / "mine.yaml").resolve()
-    text = (resources.files("agent2.arena.tasks") / "arithmetic.yaml").read_text()
+    text = task_files()["arithmetic"].read_text()
     source.write_text(text.replace("name: arithmetic", "name: mine", 1))
     assert load_task(str(source)).name == "mine"
     source.write_text(text.replace("budget:", "budgett:"))
@@ -52,7 +50,7 @@ def test_a_users_own_task_is_read_from_its_file(tmp_path):
 )
 def test_a_wrong_value_in_a_task_is_named_with_its_line(tmp_path, old, new, sentence):
     source = tmp_path / "mine.yaml"
-    text = (resources.files("agent2.arena.tasks") / "arithmetic.yaml").read_text()
+    text = task_files()["arithmetic"].read_text()
     assert old in text
     source.write_text(text.replace(old, new, 1))
     with pytest.raises(ConfigError, match=sentence):

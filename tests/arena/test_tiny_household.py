@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-from agent2.arena.tiny_household import corpus_sample_digest, liken_names, make
-from agent2.arena.tiny_mini import MADE, WEIGHTS, dev_scores, unpack
+from agent2.benchmarks.household.base import corpus_sample_digest, liken_names, make
 from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.shipped import MADE, WEIGHTS, unpack
 from agent2.models.tiny import build_model
 from agent2.models.tiny_chats import build_word_tokenizer
+from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-household"]
-PACKAGED = Path(str(resources.files("agent2.models"))) / "packaged" / "tiny-household"
+PACKAGED = Path(str(resources.files("agent2.benchmarks.household"))) / "tiny-household"
 CHATS = household_corpus(replace(ENTRY.corpus, n_chats=200))
 
 

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from agent2.arena.base_models import BASE_MODELS, ensure_base_model
-from agent2.arena.tiny_mini import MADE, WEIGHTS, corpus_sample_digest, dev_scores, make, unpack
 from agent2.benchmarks import BENCHMARKS, load_benchmark
-from agent2.benchmarks.mini_corpus import CorpusPart, MiniCorpusSettings, mini_corpus
+from agent2.benchmarks.mini.base import corpus_sample_digest, make
+from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.shipped import MADE, WEIGHTS, unpack
 from agent2.records import Split
 from agent2.scorers.final_answer import reference_value, strict_answer
 from agent2.training.grpo import GrpoSettings, train_grpo
+from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-mini"]
-PACKAGED = Path(str(resources.files("agent2.models"))) / "packaged" / "tiny-mini"
+PACKAGED = Path(str(resources.files("agent2.benchmarks.mini"))) / "tiny-mini"
 NAMES = MiniCorpusSettings().benchmarks
 
 

@@ -71,14 +71,19 @@ def test_the_program_in_the_assignment_runs_as_it_stands(tmp_path):
     exec(program, names)
     assert names["step"].observation
     assert str(names["advice"]).split()[0] in {"go", "take", "open"}
-    assert names["is_won"] is False
+    assert names["score"] == 0.0
 
 
-def test_a_workspace_of_questions_is_as_it_was(tmp_path):
+def test_a_workspace_of_questions_holds_their_answers_and_a_reward(tmp_path):
     config = config_of("arithmetic", train=2, dev=1, test_public=1, test_private=1)
-    create_workspace(tmp_path / "w", config, load_benchmark("arithmetic"), INSIDE)
+    inside = replace(INSIDE, workspace=str(tmp_path / "w"))
+    create_workspace(tmp_path / "w", config, load_benchmark("arithmetic"), inside)
     rows = [json.loads(line) for line in (tmp_path / "w" / "data" / "train.jsonl").read_text().splitlines()]
-    assert [sorted(row) for row in rows] == [["answer", "id", "prompt"]] * 2
+    assert [sorted(row) for row in rows] == [["answer", "id", "payload", "prompt"]] * 2
     text = (tmp_path / "w" / "ASSIGNMENT.md").read_text()
     assert "from one user message that holds the prompt" in text
-    assert "Playing" not in text
+    assert "Playing" not in text and "There are no solutions" not in text
+    program = text.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, object] = {}
+    exec(program.replace("42", rows[0]["answer"]), names)
+    assert names["score"] == 1.0

@@ -13,8 +13,8 @@ from agent2.training.running import TrainReport
 
 LINES = [{"phase": "grpo", "step": step, "success": 0.5} for step in (2, 4, 6)]
 STAGES = (
-    OnlineStage("learning", OnlineGrpoSettings(batches=40), until_s=300),
-    OnlineStage("settling", OnlineGrpoSettings(batches=20), until_s=400),
+    OnlineStage("learning", OnlineGrpoSettings(batches=40), until=300 / 480),
+    OnlineStage("settling", OnlineGrpoSettings(batches=20), until=400 / 480),
 )
 
 
@@ -24,10 +24,13 @@ class Task:
 
     me: Participant
     submitted: list = field(default_factory=list)
-    train: tuple = ()
+    train: tuple = tuple(range(40))
 
     def world(self):
         return None
+
+    def success(self, episode):
+        return 1.0
 
     def check_and_submit(self, checkpoint, stage):
         self.submitted.append((checkpoint.parent.name, stage))
@@ -36,7 +39,9 @@ class Task:
 @pytest.fixture
 def task(tmp_path):
     sampling = SamplingSettings(temperature=1.0, top_p=1.0, max_tokens=9)
-    return Task(Participant(tmp_path, tmp_path, [], [], sampling, 0, "http://none", max_turns=7, effort=0.5))
+    return Task(
+        Participant(tmp_path, tmp_path, [], [], sampling, 0, "http://none", max_turns=7, wall_clock_s=480, effort=0.5)
+    )
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pydantic import Field
 from agent2.arena.gateway.drivers import Driver
 from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
+from agent2.benchmarks.home import BringsExpert
 from agent2.config import StrictModel
 from agent2.records import Benchmark, JsonValue, SamplingSettings
 from agent2.sandbox.registries import PackageSettings
@@ -165,11 +166,15 @@ class World:
     """What items are played in, as far as an agent has to know."""
 
     environment: str = "question"
-    """Name of the environment: `question`, `household`, ..."""
+    """Name of the environment."""
     benchmark: str = ""
     """What `agent2.benchmarks.load_benchmark` calls the source of the items."""
     max_turns: int = 1
     """Most messages of the model in one episode."""
+    row_fields: tuple[str, ...] = ("id", "prompt", "answer")
+    """Of a line of the visible data."""
+    expert: str = ""
+    """How an expert is asked in Python, where there is one."""
 
     @property
     def is_interactive(self) -> bool:
@@ -180,7 +185,11 @@ class World:
 def world_of(benchmark: Benchmark) -> World:
     """The world of a benchmark's items."""
     name = benchmark.environment_version().partition("-v")[0]
-    return World(environment=name, benchmark=benchmark.name, max_turns=benchmark.max_turns)
+    if isinstance(benchmark, BringsExpert):
+        expert = "benchmark.expert(item, chat)"
+    else:
+        expert = "world.ask_expert()" if hasattr(benchmark.environment(), "ask_expert") else ""
+    return World(name, benchmark.name, benchmark.max_turns, expert=expert)
 
 
 def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:
@@ -265,6 +274,7 @@ def assignment_text(
         "inside": inside,
         "sampling": sampling,
         "world": world or World(),
+        "row_fields": ", ".join(f"`{name}`" for name in (world or World()).row_fields),
         "mode_rule": MODE_RULES[config.mode],
         "llm_budget": _llm_budget(config),
         "network_words": _network_words(config),

@@ -5,7 +5,7 @@ well it does. Everything that its weights depend on is in the digest, so a chang
 
 Promises: a folder appears whole or not at all; of two builders at once the first to finish wins and both get
 the same folder. Does NOT check weights again on later use (`agent2 models check` does) and does NOT say what
-gains on such a model prove about others: nothing, see `agent2.benchmarks.arithmetic.corpus`.
+gains on such a model prove about others: nothing.
 """
 
 import dataclasses
@@ -15,22 +15,14 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 from agent2 import installation
-from agent2.benchmarks.arithmetic.corpus import CorpusSettings
-from agent2.benchmarks.arithmetic.splits import POOL_VERSION
-from agent2.benchmarks.household.corpus import HouseholdCorpusSettings
-from agent2.benchmarks.household.corpus import single_tokens as household_tokens
-from agent2.benchmarks.household.worlds import size_of
-from agent2.benchmarks.mini_corpus import MiniCorpusSettings, single_tokens
+from agent2.benchmarks import BASES
 from agent2.errors import ConfigError, unknown_name
-from agent2.models.tiny_recipe import ChatRecipe, TinyRecipe
-from agent2.records import JsonValue, digest_of
+from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress
 
 _log = logging.getLogger(__name__)
 
@@ -38,70 +30,23 @@ MANIFEST = "manifest.json"
 _HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """OWNER/NAME of a model hub; `models/NAME` is where the pages here keep a model."""
 
-OnProgress = Callable[[str], None]
-"""Told in a few words what is being done."""
+
+class _Recipes(Mapping[str, BaseModel]):
+    """The recipes of the homes by name; each is imported when it is first looked up."""
+
+    def __getitem__(self, name: str) -> BaseModel:
+        module, _, attribute = BASES[name].partition(":")
+        return cast(BaseModel, getattr(importlib.import_module(module), attribute))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(BASES)
+
+    def __len__(self) -> int:
+        return len(BASES)
 
 
-@dataclass(frozen=True, slots=True)
-class BaseModel:
-    """One entry of the table."""
-
-    version: str
-    """Raise it when the code of the recipe changes what comes out of the same settings."""
-    recipe: TinyRecipe | ChatRecipe
-    corpus: CorpusSettings | MiniCorpusSettings | HouseholdCorpusSettings
-    builder: str
-    """"module:function" of a `Builder`; loaded only when there is something to build."""
-
-    @property
-    def digest(self) -> str:
-        """Names everything that the weights depend on, the machine and torch's version aside."""
-        return digest_of([self.version, self.recipe, self.corpus, self.builder, POOL_VERSION])
-
-
-Builder = Callable[[BaseModel, Path, OnProgress], dict[str, JsonValue]]
-"""Builds into the folder and returns what the manifest says beyond the recipe."""
-
-BASE_MODELS: MappingProxyType[str, BaseModel] = MappingProxyType(
-    {
-        "tiny-arithmetic": BaseModel(
-            version="1",
-            recipe=TinyRecipe(target=0.27),
-            corpus=CorpusSettings(),
-            builder="agent2.arena.tiny_arithmetic:build",
-        ),
-        "tiny-mini": BaseModel(
-            version="2",
-            recipe=ChatRecipe(
-                TinyRecipe(target=1.0, n_layers=4, max_vocabulary=900, context_tokens=512, warmup_steps=20),
-                steps=(1600, 1100, 1000, 700, 1200),
-                batch_tokens=2048,
-                pieces=single_tokens(),
-            ),
-            corpus=MiniCorpusSettings(),
-            builder="agent2.arena.tiny_mini:build",
-        ),
-        "tiny-household": BaseModel(
-            version="1",
-            recipe=ChatRecipe(
-                TinyRecipe(
-                    target=1.0,
-                    n_layers=4,
-                    n_heads=4,
-                    feed_forward_size=256,
-                    max_vocabulary=300,
-                    context_tokens=1024,
-                    warmup_steps=20,
-                ),
-                steps=(800, 400),
-                batch_tokens=4096,
-                pieces=household_tokens(size_of("tiny")),
-            ),
-            corpus=HouseholdCorpusSettings(),
-            builder="agent2.arena.tiny_household:build",
-        ),
-    }
-)
+BASE_MODELS: Mapping[str, BaseModel] = _Recipes()
+"""Every base model that a packaged home brings a recipe for (`agent2.benchmarks.BASES`)."""
 
 
 def cached_path(name: str) -> Path | None:

@@ -18,6 +18,7 @@ from agent2.arena.base_models import BASE_MODELS
 from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps, run_trial
+from agent2.benchmarks import DEMO_TASK
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, Split
 
@@ -50,7 +51,7 @@ class RLBenchEnvironment:
     """One task of the arena, for pipeline code in a string."""
 
     def __init__(
-        self, task: str = "arithmetic", *, out: Path = Path("trials"), seed: int = 0, sandbox: str = "bubblewrap"
+        self, task: str = DEMO_TASK, *, out: Path = Path("trials"), seed: int = 0, sandbox: str = "bubblewrap"
     ):
         self._task = load_task(task)
         self._task_name = task

@@ -15,11 +15,11 @@ from functools import cached_property
 
 from agent2 import installation
 from agent2.arena.scoring import Exam, log_task_access
-from agent2.arena.task_players import Reply, TaskPlayers, players_of
 from agent2.arena.tasks import Level, TaskSpec
-from agent2.arena.workspace import VISIBLE_SPLITS, visible_row
+from agent2.arena.workspace import VISIBLE_SPLITS
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.home import Player, Players, players_of, visible_row
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.scripted import ScriptedSampler
@@ -55,7 +55,7 @@ class Finding:
 def check_task(task: TaskSpec, benchmark: Benchmark | None = None) -> list[Finding]:
     """Run every check that needs no model and no network.
 
-    benchmark: None: the installed one of the task. Raises ConfigError for a task whose environment has no players.
+    benchmark: None: the installed one of the task. Raises ConfigError for episodes for which it brings no players.
     """
     source = benchmark if benchmark is not None else load_benchmark(task.benchmark)
     return list(_timed(_Check(task, source).findings()))
@@ -81,11 +81,11 @@ class _Check:
 
     task: TaskSpec
     benchmark: Benchmark
-    players: TaskPlayers = field(init=False)
+    players: Players = field(init=False)
     exam: Exam = field(init=False)
 
     def __post_init__(self) -> None:
-        self.players = players_of(self.benchmark, self.task)
+        self.players = players_of(self.benchmark)
         self.exam = Exam(self.task, self.benchmark, installation.secret())
         log_task_access(self.exam, "task check")
 
@@ -102,14 +102,14 @@ class _Check:
     @cached_property
     def solved(self) -> list[ScoredRollout]:
         """The oracle's rollouts."""
-        return self._play(self.players.oracle(self.played))
+        return self._play(self.players.oracle)
 
     def findings(self) -> Iterator[Finding]:
         """Every check, one after the other."""
         yield self._disjoint()
         ceiling, floor = self.players.ceiling_at_least, self.players.floor_at_most
         yield _bracket("ceiling: an oracle", self.solved, f"at least {ceiling:.2f}", lambda mean: mean >= ceiling)
-        null = self._play(lambda chat: "")
+        null = self._play(lambda item, chat: "")
         yield _bracket("floor: a player that says nothing", null, f"at most {floor:.2f}", lambda mean: mean <= floor)
         at_random = self._play(self.players.random(self.played), lambda: self.players.random_world(self.benchmark))
         limit, words = self._random_limit()
@@ -131,22 +131,32 @@ class _Check:
         limit = max(floor, chance + CHANCE_SE * (chance * (1 - chance) / len(self.played)) ** 0.5)
         return limit, f"at most {limit:.2f}: guessing among {min(n_options)} options gives {chance:.2f}"
 
-    def _play(self, reply: Reply, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
+    def _play(self, player: Player, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
         benchmark = self.benchmark
-        settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns)
-        attempts = [Attempt(item, 0, 0) for item in self.played]
-        make_world = make_world or benchmark.environment
-        rollouts = play(attempts, ScriptedSampler(reply, capacity=1), make_world, benchmark.scorer(), settings)
+        settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns, max_in_flight=1)
+        playing: list[Item] = []
+
+        def attempts() -> Iterator[Attempt]:
+            for item in self.played:
+                playing[:] = [item]  # one is in flight at a time and attempts are pulled lazily
+                yield Attempt(item, 0, 0)
+
+        sampler = ScriptedSampler(lambda chat: player(playing[0], chat), capacity=1)
+        rollouts = play(attempts(), sampler, make_world or benchmark.environment, benchmark.scorer(), settings)
         return sorted(rollouts, key=lambda scored: scored.rollout.item_id)
 
     def _replayed(self) -> Finding:
         """The oracle's own actions again, n times, each time with an environment that remembers nothing."""
         name = "determinism: same actions, same observations and verdicts"
-        recorded = {tuple(_said(scored, n)): action for scored in self.solved for n, action in _actions(scored)}
+        recorded = {
+            (scored.rollout.item_id, *_said(scored, n)): action
+            for scored in self.solved
+            for n, action in _actions(scored)
+        }
         before = _verdicts(self.solved)
         for number in range(1, N_REPLAYS + 1):
             self.players.forget()
-            again = self._play(lambda chat: recorded.get(tuple(message.content for message in chat), ""))
+            again = self._play(lambda item, chat: recorded.get((item.id, *(message.content for message in chat)), ""))
             after = _verdicts(again)
             different = [item_id for item_id, verdict in before.items() if after[item_id] != verdict]
             if different:

@@ -3,36 +3,15 @@
 import json
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, assignment_text, world_of
 from agent2.arena.paths import TrialPaths
-from agent2.benchmarks.data import DataBenchmark
-from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Split
+from agent2.benchmarks.home import visible_row
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
-
-
-@runtime_checkable
-class PlayedInRows(Protocol):
-    """A benchmark whose items are played: it says itself what an agent is given of one, and takes that back."""
-
-    def visible_row(self, item: Item) -> Mapping[str, JsonValue]:
-        """A visible item as a row: enough to play it, no answer and no trajectory."""
-
-    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
-        """The item of such a row."""
-
-
-def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
-    """What an agent is given of a visible item: a question with its answer, or an episode to be played."""
-    if isinstance(benchmark, PlayedInRows):
-        return benchmark.visible_row(item)
-    row = {"id": item.id, "prompt": item.prompt, "answer": item.reference}
-    if isinstance(benchmark, DataBenchmark) and benchmark.spec.system is not None:
-        row["system"] = benchmark.spec.system
-    return row
 
 
 def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:
@@ -41,14 +20,15 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     (workspace / "code").mkdir()
     (workspace / "output").mkdir()
     world = world_of(benchmark)
-    text = assignment_text(config, inside, benchmark.sampling, world)
-    (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
     assignment = assignment_json(config, inside, benchmark.sampling, world)
     (workspace / "assignment.json").write_text(json.dumps(assignment, indent=2) + "\n", encoding="utf-8")
     for split in VISIBLE_SPLITS:
         items = benchmark.items(split, config.task.n_items[split], secret=None)
+        world = replace(world, row_fields=tuple(visible_row(benchmark, items[0])))
         rows = (visible_row(benchmark, item) for item in items)
         _write_rows(workspace / "data" / f"{split.value}.jsonl", rows)
+    text = assignment_text(config, inside, benchmark.sampling, world)
+    (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
 
 
 def clear_unstarted(paths: TrialPaths) -> None:

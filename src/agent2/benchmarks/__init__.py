@@ -1,12 +1,15 @@
 """Benchmarks: where items come from, the world they are played in, and how they are scored.
 
-`BENCHMARKS` is the one table of what ships: name -> "module:Class". Wherever a benchmark is named, the name may also be
-an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a folder with
-`benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
+Each packaged one has a home, a folder with all that is particular to it: items, players, expert, recipe and weights of
+its base model, task files (`tasks/*.yaml`). What a home may bring is in `home`. The tables here are the only place
+outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`. Wherever a benchmark is named, the
+name may also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a
+folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`); it brings the same things by the same methods.
 """
 
 from collections.abc import Callable
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -50,6 +53,16 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
     }
 )
 
+BASES: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "tiny-arithmetic": "agent2.benchmarks.arithmetic.corpus:BASE",
+        "tiny-household": "agent2.benchmarks.household.corpus:BASE",
+        "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
+    }
+)
+"""Base models that a home brings a recipe for: name -> "module:attribute" of a `BaseModel`."""
+DEMO_TASK = "arithmetic"
+"""What is run where nobody named a task; its scripted LLM and its base model have the same name."""
 
 READS_FILES = frozenset({"alfworld", "alfworld_chat"})
 """Benchmarks whose items come from a folder of the user's; each takes `data`, and without one looks where it lies."""
@@ -178,6 +191,12 @@ def _refuse_taken(name: str, who: str) -> None:
     """Cards tell benchmarks apart by name, so that of a packaged or installed one is taken."""
     if is_known(name):
         raise ConfigError(f"{who}: calls itself {name!r}, the name of a benchmark that is installed; rename it")
+
+
+def task_files() -> dict[str, Path]:
+    """Name -> file of every task that a packaged home brings."""
+    homes = Path(str(resources.files(__name__)))
+    return {path.stem: path for path in sorted(homes.glob("*/tasks/*.yaml"))}
 
 
 def guarded(benchmark: BenchmarkT) -> BenchmarkT:

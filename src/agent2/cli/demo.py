@@ -12,7 +12,8 @@ def demo(
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or none (flagged in the report).")] = "bubblewrap",
 ) -> None:
     """Let an agent post-train a tiny model on `arithmetic` in a real sandbox, and report what came of it."""
+    from agent2.benchmarks import DEMO_TASK
     from agent2.cli.trial_result import print_result
     from agent2.cli.trial_start import play_new_trial
 
-    print_result(play_new_trial("arithmetic", agent, 0, out, sandbox=sandbox))
+    print_result(play_new_trial(DEMO_TASK, agent, 0, out, sandbox=sandbox))

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from agent2.benchmarks import DEMO_TASK
+
 app = typer.Typer(help="Base models and checkpoints.", no_args_is_help=True)
 
 
@@ -24,7 +26,7 @@ def list_models() -> None:
 @app.command("build")
 def build(
     kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` makes a small model from scratch.")],
-    task: Annotated[str, typer.Option(help="Task that the model is made for.")] = "arithmetic",
+    task: Annotated[str, typer.Option(help="Task that the model is made for.")] = DEMO_TASK,
 ) -> None:
     """Build (or find in the cache) the base model of a task."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model

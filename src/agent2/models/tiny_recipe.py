@@ -1,10 +1,17 @@
-"""What a tiny model is made from and what is told about its making, without loading torch.
+"""What a base model is made from and what is told about its making, without loading torch.
 
 Kept apart from `agent2.models.tiny` so that a cached model can be looked up by its recipe in a moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent2.records import JsonValue, digest_of
+
+OnProgress = Callable[[str], None]
+"""Told in a few words what is being done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +84,28 @@ class ChatRecipe:
     def threads(self) -> int:
         """Of torch."""
         return self.model.threads
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """How one base model is made; the record that a benchmark's home gives its tiny base by."""
+
+    version: str
+    """Raise it when the code of the recipe changes what comes out of the same settings."""
+    recipe: TinyRecipe | ChatRecipe
+    corpus: Any
+    """Settings of the corpus, a frozen dataclass of the home's."""
+    builder: str
+    """"module:function" of a `Builder`; loaded only when there is something to build."""
+    origin: tuple[str, ...]
+    """Names of the code and the item pools that the weights depend on, as they were called when the model was first
+    made. They stay when the code moves: the digest is in the names of cached folders and in shipped `made.json`."""
+
+    @property
+    def digest(self) -> str:
+        """Names everything that the weights depend on, the machine and torch's version aside."""
+        return digest_of([self.version, self.recipe, self.corpus, *self.origin])
+
+
+Builder = Callable[[BaseModel, Path, OnProgress], dict[str, JsonValue]]
+"""Builds into the folder and returns what the manifest says beyond the recipe."""

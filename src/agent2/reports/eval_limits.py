@@ -1,19 +1,17 @@
 """What the numbers of an evaluation do not cover, one sentence each, from what was and was not done."""
 
+from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.contract.findings import GateState
 from agent2.contract.metrics import MetricSpec
 from agent2.evaluation.outcome import SuiteOutcome
 from agent2.evaluation.suite_folder import SIDES
 from agent2.records import Split
 
-EMBEDDED = "mini_"
-"""Begins the names of benchmarks whose items are generated here."""
-
 
 def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
     """The sentences, the most general first."""
     found = [_split_words(outcome.identity.split)]
-    embedded = [one.name for one in outcome.benchmarks if one.name.startswith(EMBEDDED)]
+    embedded = [one.name for one in outcome.benchmarks if one.name in BENCHMARKS and one.name not in READS_FILES]
     if embedded:
         found.append(
             f"{', '.join(embedded)}: small embedded stand-ins with generated items; nothing here compares with scores "

@@ -1,9 +1,9 @@
-"""The main program of an agent that keeps one recipe per kind of environment, each a program beside its `main.py`."""
+"""What the main programs of the reference agents share: choose a recipe by the kind of items, and run one."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,21 +13,17 @@ if TYPE_CHECKING:
     from agent2.training.participant import Participant
 
 
-def start_recipe(agent: str, recipes: Sequence[str]) -> None:
-    """Become the program that is named as the assignment's environment; does not return.
+def start_recipe(question: str, episodes: str) -> None:
+    """Become one of two programs beside this one, by whether an item is a question or an episode; does not return.
 
-    The recipe replaces this process, so that whoever watches processes sees which program trained.
-    agent: its name, for errors. recipes: the environments that it has a program for.
-    Raises ConfigError if there is none for this assignment.
+    The program replaces this process, so that whoever watches processes sees which one trained.
+    Raises ConfigError outside an arena workspace.
     """
     if "WORKSPACE" not in os.environ:
         raise ConfigError("$WORKSPACE is not set; run this program as an agent of the arena (agent2 run)")
     assignment = json.loads(Path(os.environ["WORKSPACE"], "assignment.json").read_text(encoding="utf-8"))
-    environment = assignment.get("environment", "question")
-    if environment not in recipes:
-        raise ConfigError(f"{agent} has no recipe for {environment!r}, only for {' and '.join(recipes)}")
-    program = Path(sys.argv[0]).resolve().with_name(f"{environment}.py")
-    os.execv(sys.executable, [sys.executable, str(program)])
+    name = episodes if assignment["scoring"].get("max_turns", 1) > 1 else question
+    os.execv(sys.executable, [sys.executable, str(Path(sys.argv[0]).resolve().with_name(name))])
 
 
 def run_recipe(run: "Callable[[Participant], None]") -> None:

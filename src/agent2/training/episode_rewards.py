@@ -13,13 +13,12 @@ from types import MappingProxyType
 
 import torch
 
-from agent2.records import JsonValue
 from agent2.training.advantages import advantages_of, share_with_signal
 from agent2.training.episodes import Ending, Episode
 from agent2.training.online_settings import OnlineGrpoSettings
 
-Success = Callable[[Mapping[str, JsonValue]], float]
-"""The world's state at the end of an episode to its success, 0 to 1."""
+Success = Callable[[Episode], float | None]
+"""An episode that came to an end to its success, 0 to 1; None: it could not be judged, which leaves it out."""
 
 COMPOSITE_WEIGHTS: Mapping[str, float] = MappingProxyType({"success": 5.0, "valid": 1.0, "format": 1.0})
 """Of the composite reward, which is divided by their sum: success, share of valid actions, share of messages that
@@ -47,14 +46,14 @@ class Judged:
     """For the log, by the names of `logs`."""
 
 
-def won(state: Mapping[str, JsonValue]) -> float:
+def won(episode: Episode) -> float:
     """Success as worlds with a goal tell it: the state's `won`."""
-    return float(bool(state.get("won")))
+    return float(bool(episode.state.get("won")))
 
 
 def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Success) -> Judged:
     """Rewards, exclusions and advantages of a batch whose groups stand together."""
-    successes = [None if e.ending is Ending.FAILED else success(e.state) for e in episodes]
+    successes = [None if e.ending is Ending.FAILED else success(e) for e in episodes]
     parts = [None if s is None else _components(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
     rewards = [None if p is None else _total(p, settings) for p in parts]
     excluded = [_excluded(e, s, settings) for e, s in zip(episodes, successes, strict=True)]

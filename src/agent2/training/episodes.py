@@ -26,6 +26,7 @@ from agent2.records import (
     Environment,
     Item,
     JsonValue,
+    Message,
     Sampler,
     SamplingSettings,
     Step,
@@ -88,7 +89,10 @@ class Episode:
     """For each completion token, whether the model drew it."""
     logprobs: list[float] = field(default_factory=list)
     """Of each drawn token when it was drawn; 0 for the others."""
+    opening: Sequence[Message] = ()
     actions: list[str] = field(default_factory=list)
+    observations: list[str | None] = field(default_factory=list)
+    """What the world answered to each message; None where it had nothing left to say."""
     ending: Ending | None = None
     n_unterminated: int = 0
     """Messages cut off at `max_tokens` or by the context."""
@@ -176,7 +180,7 @@ class _Table:
                 if isinstance(opening, EnvironmentFailed):
                     raise opening
                 assert world is not None
-                episode.prompt_ids = self._chat.opening(opening)
+                episode.opening, episode.prompt_ids = opening, self._chat.opening(opening)
                 self._ask(episode, world)
             except EnvironmentFailed as error:
                 self._fail(episode, error.fault, str(error))
@@ -198,6 +202,7 @@ class _Table:
         try:
             if isinstance(step, EnvironmentFailed):
                 raise step
+            episode.observations.append(step.observation)
             if step.done or len(episode.actions) >= turn_cap(world, self._limits.max_turns):
                 self._end(episode, world, Ending.COMPLETED if step.done else Ending.TURN_CAP)
                 return
@@ -260,7 +265,7 @@ class _Table:
     def _fail(self, episode: Episode, fault: Fault, reason: str) -> None:
         """Begin anew where the fault table allows it, else leave the episode without a reward."""
         episode.reason = reason
-        episode.prompt_ids, episode.completion_ids, episode.actions = [], [], []
+        episode.prompt_ids, episode.completion_ids, episode.actions, episode.observations = [], [], [], []
         episode.is_drawn, episode.logprobs = [], []
         episode.n_unterminated, episode.last_is_unterminated = 0, False
         if FAULT_POLICY[fault].retry and episode.retries < RETRIES:

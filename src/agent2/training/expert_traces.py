@@ -1,24 +1,24 @@
 """Trajectories of an expert, collected by playing: the rows that imitation learns from.
 
-Each game is played anew with the expert's advice. In some episodes a share of the actions is clumsy on purpose (a
+Each item is played anew with the expert's advice. In some episodes a share of the actions is clumsy on purpose (a
 possible command drawn at random, or one that is impossible by now): what came of it and how the expert goes on is in
 the row, the clumsy action itself is marked `"learn": false`. A model that has only seen an expert's spotless games
 does not know what to do after its own first mistake.
 
-Promises: the expert is asked only while a game is being played; games that were not won are counted and left out; all
-randomness comes from the seed. Does NOT know how the expert decides.
+Promises: the expert is asked only while an episode is being played; those that were not won are counted and left out;
+all randomness comes from the seed. Does NOT know how the expert decides.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from agent2.errors import ConfigError
 from agent2.evaluation.worlds import turn_cap
-from agent2.records import Environment, Item, JsonValue, derive_seed
+from agent2.records import Environment, Item, JsonValue, Message, RolloutStatus, StopReason, Turn, derive_seed
 
 
 class TeachingWorld(Environment, Protocol):
@@ -62,11 +62,34 @@ class Traces:
     seconds: float
 
 
-def collect_traces(items: Sequence[Item], make_world: Callable[[], Any], settings: TraceSettings) -> Traces:
-    """Play every item with the expert's advice.
+Expert = Callable[[Item, Sequence[Message]], str]
+"""The next message of somebody who does an item well, from the chat so far."""
+Verdict = Callable[[Item, Sequence[Message], Sequence[Turn], RolloutStatus, Mapping[str, JsonValue]], bool]
+"""Whether an episode is kept: its item, opening, turns, how it ended, and the world's state at the end."""
 
-    make_world: opens a fresh `TeachingWorld`. Raises ConfigError for settings that play nothing, EnvironmentFailed
-    when a world breaks.
+
+def is_won(
+    item: Item,
+    opening: Sequence[Message],
+    turns: Sequence[Turn],
+    status: RolloutStatus,
+    state: Mapping[str, JsonValue],
+) -> bool:
+    """As worlds with a goal tell it: the state's `won`."""
+    return bool(state.get("won"))
+
+
+def collect_traces(
+    items: Sequence[Item],
+    make_world: Callable[[], Any],
+    settings: TraceSettings,
+    expert: Expert | None = None,
+    verdict: Verdict = is_won,
+) -> Traces:
+    """Play every item with the expert's advice; where the world lists no possible actions, nobody is clumsy.
+
+    make_world: opens a fresh world; a `TeachingWorld` where expert is None, which is asked then. Raises ConfigError for
+    settings that play nothing, EnvironmentFailed when a world breaks.
     """
     if settings.episodes_per_item < 1 or settings.max_turns < 1 or not items:
         raise ConfigError(
@@ -79,38 +102,58 @@ def collect_traces(items: Sequence[Item], make_world: Callable[[], Any], setting
     for item in items:
         for number in range(settings.episodes_per_item):
             seed = derive_seed("expert trace", settings.seed, item.id, number)
-            messages, is_won = _episode(item, make_world(), settings, seed)
-            n_actions += sum(message["role"] == "assistant" for message in messages)
-            if is_won:
-                rows.append({"messages": messages})
+            played = _episode(item, make_world(), settings, seed, expert)
+            n_actions += len(played.turns)
+            if verdict(item, played.chat[: played.n_opening], played.turns, played.status, played.state):
+                rows.append({"messages": played.messages})
     return Traces(rows, len(items) * settings.episodes_per_item, n_actions, time.monotonic() - started)
 
 
-def _episode(
-    item: Item, world: TeachingWorld, settings: TraceSettings, seed: int
-) -> tuple[list[dict[str, JsonValue]], bool]:
-    """The messages of one game, the last one an action, and whether it was won."""
+@dataclass(slots=True)
+class _Played:
+    """One episode."""
+
+    chat: list[Message]
+    n_opening: int
+    turns: list[Turn] = field(default_factory=list)
+    unlearned: set[int] = field(default_factory=set)
+    """Places of clumsy actions in the chat."""
+    status: RolloutStatus = RolloutStatus.TURN_CAP
+    state: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[dict[str, JsonValue]]:
+        """The chat up to its last action, as `train_sft` takes it."""
+        return [
+            {"role": message.role, "content": message.content, **({"learn": False} if n in self.unlearned else {})}
+            for n, message in enumerate(self.chat[: self.n_opening + 2 * len(self.turns) - 1])
+        ]
+
+
+def _episode(item: Item, world: Any, settings: TraceSettings, seed: int, expert: Expert | None) -> _Played:
     rng = np.random.default_rng(seed)
     rate = settings.clumsy_rate if rng.random() < settings.clumsy_share else 0.0
-    messages: list[dict[str, JsonValue]] = [
-        {"role": message.role, "content": message.content} for message in world.reset(item, seed)
-    ]
+    chat = list(world.reset(item, seed))
+    played = _Played(chat, len(chat))
     was_possible: dict[str, None] = {}
     for _ in range(turn_cap(world, settings.max_turns)):
-        advice = world.ask_expert()
-        possible = [action for action in world.admissible() if action not in settings.avoided]
-        is_clumsy = rng.random() < rate
+        advice = world.ask_expert() if expert is None else expert(item, chat)
+        listed = world.admissible() if hasattr(world, "admissible") else ()
+        possible = [action for action in listed if action not in settings.avoided]
+        is_clumsy = rng.random() < rate and bool(possible)
         action = _clumsy(possible, was_possible, settings, rng) if is_clumsy else advice
         was_possible.update(dict.fromkeys(possible))
-        said: dict[str, JsonValue] = {"role": "assistant", "content": action}
-        messages.append(said if action == advice or settings.learn_clumsy else {**said, "learn": False})
+        if action != advice and not settings.learn_clumsy:
+            played.unlearned.add(len(chat))
+        chat.append(Message("assistant", action))
         step = world.act(action)
+        played.turns.append(Turn(action, step.observation, StopReason.END, 0, 0))
         if step.done or step.observation is None:
+            played.status = RolloutStatus.COMPLETED
             break
-        messages.append({"role": "user", "content": step.observation})
-    if messages[-1]["role"] == "user":
-        messages.pop()
-    return messages, bool(world.state().get("won"))
+        chat.append(Message("user", step.observation))
+    played.state = world.state()
+    return played
 
 
 def _clumsy(

@@ -1,8 +1,9 @@
 """Reinforcement learning with TRL's GRPOTrainer: sample, verify, and prefer what did better than its group.
 
 Rows are {"prompt", "answer"}: the model sees the prompt only, the reward function sees what the model wrote
-and the answer. The log (see `logs`) and TRL's trainer state are written beside out_dir. One torch thread
-unless $AGENT2_THREADS says more; a CUDA device is used if present.
+and the answer. A row may bring its whole opening as {"messages": [{"role", "content"}, ...]} beside the prompt. The
+log (see `logs`) and TRL's trainer state are written beside out_dir. One torch thread unless $AGENT2_THREADS says
+more; a CUDA device is used if present.
 
 A reward that no member of a group earns, or that all of them earn, teaches nothing: the base model must
 solve some of the prompts some of the time. Does NOT do multi-turn episodes: see `online_grpo`.
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback, set_seed
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 from agent2.training.checkpoints import CheckpointSaver, OnCheckpoint, load_for_training, use_threads
@@ -24,7 +25,7 @@ from agent2.training.logs import LogWriter, OnLog
 from agent2.training.running import TrainReport, log_path, require_rows, run_and_save
 
 Reward = Callable[[list[str], list[str]], list[float]]
-"""Completions and reference answers, in the same order, to one reward each."""
+"""Completions and the answers of their rows, in the same order, to one reward each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class GrpoSettings:
     checkpoint_steps: tuple[int, ...] = ()
     """After these steps the model is saved as `<out_dir>-step<N>` and the caller is told."""
     log_every_steps: int = 5
+    max_seconds: float | None = None
+    """Training ends with the first step after so long; None: no limit."""
     seed: int = 0
 
 
@@ -59,7 +62,7 @@ class GrpoHooks:
 
 def train_grpo(
     model_path: Path,
-    rows: Sequence[Mapping[str, str]],
+    rows: Sequence[Mapping[str, Any]],
     reward: Reward,
     out_dir: Path,
     settings: GrpoSettings,
@@ -89,14 +92,27 @@ def train_grpo(
                 out_dir,
                 hooks.on_checkpoint,
             ),
+            *([_Deadline(started + settings.max_seconds)] if settings.max_seconds is not None else []),
             *hooks.callbacks,
         ],
     )
     return run_and_save(trainer, model_path, out_dir, started)
 
 
-def _prompt(row: Mapping[str, str]) -> dict[str, Any]:
-    return {"prompt": [{"role": "user", "content": row["prompt"]}], "answer": row["answer"]}
+class _Deadline(TrainerCallback):  # type: ignore[misc]
+    """Ends training once the time is up."""
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Look at the clock."""
+        control.should_training_stop = control.should_training_stop or time.monotonic() > self._until
+
+
+def _prompt(row: Mapping[str, Any]) -> dict[str, Any]:
+    opening = row.get("messages") or [{"role": "user", "content": row["prompt"]}]
+    return {"prompt": [dict(message) for message in opening], "answer": row["answer"]}
 
 
 def _trl_reward(reward: Reward) -> Callable[..., list[float]]:

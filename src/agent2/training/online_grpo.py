@@ -56,7 +56,7 @@ class OnlineGrpoHooks:
     stop: Callable[[LogLine], str | None] | None = None
     """Asked after each line of the log; a sentence ends training, and the report holds it."""
     success: Success = won
-    """The world's state at the end of an episode to its success, 0 to 1."""
+    """An episode to its success, 0 to 1; None leaves it out."""
     callbacks: Sequence[TrainerCallback] = ()
     """Of the trainer, such as a monitor's; they come after our own."""
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.training.interactive import InteractiveTask, show_line
 from agent2.training.logs import LogLine
 from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
 from agent2.training.online_settings import OnlineGrpoSettings
 from agent2.training.participant import tell
+from agent2.training.visible import VisibleTask, show_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class OnlineStage:
     """Also that of its folder among the agent's outputs."""
     settings: OnlineGrpoSettings
     """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
-    until_s: float
-    """No new batch is begun so many seconds after the agent's start."""
+    until: float
+    """No new batch is begun after this share of the assignment's wall clock."""
 
 
 Stop = Callable[[LogLine], str | None]
@@ -33,7 +33,7 @@ Stop = Callable[[LogLine], str | None]
 
 
 def learn_in_stages(
-    task: InteractiveTask,
+    task: VisibleTask,
     checkpoint: Path,
     stages: Sequence[OnlineStage],
     started: float,
@@ -49,14 +49,15 @@ def learn_in_stages(
         watch = _Watch(make_watch())
         settings = dataclasses.replace(
             stage.settings,
+            prompts_per_batch=min(stage.settings.prompts_per_batch, len(task.train)),
             batches=max(1, round(me.effort * stage.settings.batches)),
             max_turns=me.max_turns,
             max_tokens=me.sampling.max_tokens,
-            max_seconds=max(1.0, stage.until_s - (time.monotonic() - started)),
+            max_seconds=max(1.0, stage.until * me.wall_clock_s - (time.monotonic() - started)),
         )
         out = me.output / stage.name / "model"
-        hooks = OnlineGrpoHooks(show_line, stop=watch)
-        report = train_online_grpo(checkpoint, task.train, task.world(), out, settings, hooks)
+        hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)
+        report = train_online_grpo(checkpoint, task.train, task.world, out, settings, hooks)
         tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
         if watch.reason is not None:
             tell(f"{stage.name}: thrown away; going on from {checkpoint}")

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,12 @@ class Participant:
     """Where the items come from, by the name that `agent2.benchmarks.load_benchmark` knows."""
     max_turns: int = 1
     """Most messages of the model in one episode."""
+    level: int = 1
+    """What the task demands: 1 a program verifies, 2 a judge does, 3 trajectories are collected online."""
+    wall_clock_s: float = 300.0
+    """Seconds that the assignment gives."""
     effort: float = 1.0
-    """Share of the usual number of online batches, from $AGENT2_EFFORT: below 1 to try a program out."""
+    """Share of the usual number of GRPO steps or batches, from $AGENT2_EFFORT: below 1 to try a program out."""
 
     def write_design(self, design: dict[str, Any]) -> None:
         """Keep the pipeline design where the report looks for it.
@@ -116,6 +120,8 @@ def read_participant() -> Participant:
         environment=assignment.get("environment", "question"),
         benchmark=assignment.get("benchmark", ""),
         max_turns=scoring.get("max_turns", 1),
+        level=assignment.get("level", 1),
+        wall_clock_s=assignment.get("budget", {}).get("wall_clock_s", 300.0),
         effort=_effort(),
     )
 
@@ -138,12 +144,3 @@ def _effort() -> float:
 
 def _rows(path: Path) -> list[Row]:
     return [json.loads(line) for _, line in numbered_lines(path.read_text(encoding="utf-8"))]
-
-
-def evaluation_words(participant: Participant, when: Sequence[str]) -> str:
-    """The evaluation protocol of a design, in words. when: moments of measuring."""
-    sampling = participant.sampling
-    return (
-        f"exact match on {len(participant.dev)} dev items, one draw each at temperature {sampling.temperature} and "
-        f"top_p {sampling.top_p}, {' and '.join(when)}"
-    )

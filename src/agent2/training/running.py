@@ -31,7 +31,7 @@ class TrainReport:
     """Why training ended before its last step; empty: it did not."""
 
 
-def require_rows(recipe: str, rows: Sequence[Mapping[str, str]]) -> None:
+def require_rows(recipe: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Every row has a prompt and an answer, and there is one. Raises ConfigError naming the first that has not."""
     if not rows:
         raise ConfigError(f"{recipe}: there are no rows to train on; give at least one {{'prompt', 'answer'}}")

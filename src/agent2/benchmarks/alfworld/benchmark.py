@@ -12,14 +12,16 @@ walkthrough is in no item.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agent2.benchmarks.alfworld.official import OfficialData, OfficialGame, data_root, is_dev
 from agent2.benchmarks.alfworld.prompts import chat_opening, published_examples, react_opening
+from agent2.benchmarks.home import Players
 from agent2.benchmarks.household.generate import listed
 from agent2.benchmarks.household.layout import shown_names
+from agent2.benchmarks.household.players import PUBLISHED_PLAYERS, first_commands
 from agent2.benchmarks.household.rows import item_of_row, row_of
 from agent2.environments.household.world import NAME, VERSION, HouseholdSettings, HouseholdWorld, Protocol
 from agent2.errors import ConfigError
@@ -86,6 +88,14 @@ class Alfworld:
     def environment_version(self) -> str:
         """Name and version of the world, and what its settings are."""
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
+
+    def players(self) -> Players:
+        """Who brackets the games."""
+        return PUBLISHED_PLAYERS
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first command that each opening allows."""
+        return first_commands(items, seed)
 
     def visible_row(self, item: Item) -> dict[str, JsonValue]:
         """A visible item as a row of train.jsonl; the packaged examples, the same for all of a type, are left out."""

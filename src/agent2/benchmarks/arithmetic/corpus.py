@@ -15,7 +15,8 @@ import numpy as np
 
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, prompt
 from agent2.benchmarks.arithmetic.expressions import Difficulty, Expression, Operation, canonical, generate, value_of
-from agent2.benchmarks.arithmetic.splits import Pool, pool_of
+from agent2.benchmarks.arithmetic.splits import POOL_VERSION, Pool, pool_of
+from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.scorers.rational import format_rational
 
 
@@ -58,3 +59,13 @@ def _other_operation(expression: Expression) -> Fraction | None:
     if isinstance(expression, int) or expression.symbol not in swapped:
         return None
     return value_of(Operation(swapped[expression.symbol], expression.left, expression.right))
+
+
+BASE = BaseModel(
+    version="1",
+    recipe=TinyRecipe(target=0.27),
+    corpus=CorpusSettings(),
+    builder="agent2.benchmarks.arithmetic.base:build",
+    origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
+)
+"""The recipe of `tiny-arithmetic`."""

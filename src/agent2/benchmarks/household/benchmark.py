@@ -12,10 +12,12 @@ Promises: no item holds a walkthrough or anything else that was made by solving 
 published ALFWorld scores: rooms, texts and models are our own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from agent2.benchmarks.home import Players
 from agent2.benchmarks.household.generate import game_of, opening, source_of
 from agent2.benchmarks.household.layout import Layout
+from agent2.benchmarks.household.players import HOUSEHOLD_PLAYERS, first_commands
 from agent2.benchmarks.household.rows import item_of_row, row_of
 from agent2.benchmarks.household.worlds import size_of
 from agent2.environments.household.faults import HouseholdFaults
@@ -62,6 +64,14 @@ class Household:
     def environment_version(self) -> str:
         """Name and version of the world, and what its settings are."""
         return f"{NAME}-v{VERSION}+{self.settings.digest}"
+
+    def players(self) -> Players:
+        """Who brackets the games."""
+        return HOUSEHOLD_PLAYERS
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first command that each opening allows."""
+        return first_commands(items, seed)
 
     def visible_row(self, item: Item) -> dict[str, JsonValue]:
         """A visible item as a row of train.jsonl: enough to play it, nothing that solves it."""

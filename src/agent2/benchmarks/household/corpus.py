@@ -19,6 +19,7 @@ from agent2.benchmarks.household.layout import Layout
 from agent2.benchmarks.household.mirror import Mirror
 from agent2.benchmarks.household.worlds import LAMP, WorldSize, size_of
 from agent2.environments.household.expert import SearchExpert
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
 
 _IDLE = frozenset({"look", "inventory", "examine"})
@@ -187,3 +188,26 @@ def single_tokens(size: WorldSize) -> tuple[str, ...]:
     words = sorted(kind.lower() for kind in types)
     numbered = [f" {word} {number}" for word in words for number in range(1, size.max_copies + 1)]
     return (*numbered, *(f" {word}" for word in words), *_PHRASES)
+
+
+BASE = BaseModel(
+    version="1",
+    recipe=ChatRecipe(
+        TinyRecipe(
+            target=1.0,
+            n_layers=4,
+            n_heads=4,
+            feed_forward_size=256,
+            max_vocabulary=300,
+            context_tokens=1024,
+            warmup_steps=20,
+        ),
+        steps=(800, 400),
+        batch_tokens=4096,
+        pieces=single_tokens(size_of("tiny")),
+    ),
+    corpus=HouseholdCorpusSettings(),
+    builder="agent2.benchmarks.household.base:build",
+    origin=("agent2.arena.tiny_household:build", "arithmetic-pools-1"),
+)
+"""The recipe of `tiny-household`."""

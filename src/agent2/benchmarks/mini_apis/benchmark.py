@@ -7,12 +7,14 @@ share of the episodes (`FAULTS`), by the episode's seed. The value is API-call a
 Does NOT compare with published API-Bank scores: APIs, questions and sizes are our own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.mini_apis.players import oracle, random_player
 from agent2.benchmarks.tool_questions import Question, draw_question, pick
 from agent2.environments.tools.apis import ACTIONS, CAPABILITIES, PREFIXES, SEARCH, Api, ApiToolbox
 from agent2.environments.tools.calls import ToolCall
@@ -20,7 +22,7 @@ from agent2.environments.tools.catalogue import FUNCTIONS
 from agent2.environments.tools.faults import LOGIN, FaultSettings
 from agent2.environments.tools.spec import Permission, ToolRules
 from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
-from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split, canonical_json
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import ApiCallScorer
 
 HEADER = (
@@ -108,6 +110,14 @@ class MiniApis:
     def scorer(self) -> Scorer:
         """API-call accuracy."""
         return ApiCallScorer()
+
+    def players(self) -> Players:
+        """Who brackets the episodes."""
+        return Players(oracle=oracle, random=at_random(random_player), n_played=75)
+
+    def expert(self, item: Item, chat: Sequence[Message]) -> str:
+        """What the oracle says next."""
+        return oracle(item, chat)
 
     def environment_version(self) -> str:
         """Name and version of the world, and what its rules and faults are."""

@@ -5,6 +5,7 @@ format, language) are views. The checkers are those for the published IFEval; th
 scores do NOT compare with published ones. `rows` reads the official file.
 """
 
+from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.mini_ifeval.tasks import WritingTask, canonical, draw_task
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
@@ -37,6 +38,10 @@ class MiniIfeval:
     def scorer(self) -> Scorer:
         """The instruction checks."""
         return ConstraintScorer()
+
+    def players(self) -> Players:
+        """Who brackets the tasks; a foreign text now and then follows the instructions."""
+        return Players(reference_answer, foreign_answers, floor_at_most=0.10)
 
     def environment_version(self) -> str:
         """Name and version of the world."""

@@ -4,6 +4,7 @@ Only the strictly read final answer counts (`exact_match`): a right number witho
 views tell "cannot read it" and "wrong" apart. Does NOT compare with published GSM8K scores.
 """
 
+from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.mini_math.problems import Problem, canonical, draw_problem, worked_answer
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
@@ -40,6 +41,10 @@ class MiniMath:
     def scorer(self) -> Scorer:
         """The final answer, read strictly."""
         return FinalAnswerScorer()
+
+    def players(self) -> Players:
+        """Who brackets the problems; a foreign answer is now and then right by chance."""
+        return Players(reference_answer, foreign_answers, floor_at_most=0.10)
 
     def environment_version(self) -> str:
         """Name and version of the world."""

@@ -8,18 +8,21 @@ changing tests or CI, skipping tests and widening permissions are refused and co
 Does NOT compare with published SWE-bench scores, and does NOT measure programming in a real language.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.mini_repo.players import oracle, random_player
 from agent2.benchmarks.tool_questions import pick
 from agent2.environments.tools.faults import LOGIN, FaultSettings
 from agent2.environments.tools.programs import read_program, value_of
 from agent2.environments.tools.repository import CI_FILE, CI_TEXT, TESTS_FILE, TOOLS, RepositoryToolbox
 from agent2.environments.tools.spec import Permission, ToolRules
 from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
-from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.resolved import ResolvedScorer
 
 HEADER = (
@@ -156,6 +159,14 @@ class MiniRepo:
     def scorer(self) -> Scorer:
         """Hidden tests on the final files."""
         return ResolvedScorer()
+
+    def players(self) -> Players:
+        """Who brackets the episodes."""
+        return Players(oracle=oracle, random=at_random(random_player), n_played=75)
+
+    def expert(self, item: Item, chat: Sequence[Message]) -> str:
+        """What the oracle says next."""
+        return oracle(item, chat)
 
     def environment_version(self) -> str:
         """Name and version of the world, and what its rules and faults are."""

@@ -1,58 +1,43 @@
 """Post-trains the base model by reinforcement learning on the train prompts; submits halfway and at the end.
 
-The answers of the train rows are used by the verifier only; the model is never shown one.
+The answers of the train rows are used by the benchmark's scorer only; the model is never shown one.
 """
 
 import dataclasses
 import os
+import time
 from pathlib import Path
 
-from agent2.benchmarks.arithmetic.rewards import verify
 from agent2.training.agent_main import run_recipe
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
-from agent2.training.logs import LogLine
-from agent2.training.participant import Participant, evaluation_words
+from agent2.training.participant import Participant, tell
+from agent2.training.visible import read_visible, show_line
 
-STEPS = 100
-SETTINGS = GrpoSettings(steps=STEPS, checkpoint_steps=(STEPS // 2,), seed=int(os.environ.get("AGENT2_SEED", "0")))
+SETTINGS = GrpoSettings(steps=100, seed=int(os.environ.get("AGENT2_SEED", "0")))
 
 
 def run(me: Participant) -> None:
     """Plan, measure, train and submit."""
+    task = read_visible(me)
+    settings = task.grpo_settings(SETTINGS, time.monotonic())
+    settings = dataclasses.replace(settings, checkpoint_steps=(settings.steps // 2,))
     me.write_design(
         {
             "algorithm": "GRPO",
-            "hyperparameters": dataclasses.asdict(SETTINGS),
-            "data_preprocessing": f"prompts of all {len(me.train)} train rows as one user message; answers for the "
-            "reward only",
-            "evaluation_protocol": evaluation_words(me, ["before training", "before each submission"]),
+            "hyperparameters": dataclasses.asdict(settings),
+            "data_preprocessing": f"prompts of all {len(task.train)} train rows; answers for the reward only",
+            "evaluation_protocol": task.evaluation_words(["before training", "before each submission"]),
         }
     )
-    print(f"base model: {100 * me.evaluate_on_dev(me.base, verify):.1f}% of {len(me.dev)} dev items")
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
 
     def check_and_submit(step: int, checkpoint: Path) -> None:
-        accuracy = me.evaluate_on_dev(checkpoint, verify)
-        print(f"after {step} steps: {100 * accuracy:.1f}% of dev items")
-        answer = me.submit(checkpoint, f"grpo, {step} steps, dev {100 * accuracy:.1f}%")
-        print(
-            f"submission {answer['submission_id']}: {answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
-        )
+        task.check_and_submit(checkpoint, f"grpo, {step} steps")
 
-    report = train_grpo(
-        me.base, me.train, reward, me.output / "model", SETTINGS, GrpoHooks(print_line, check_and_submit)
-    )
+    hooks = GrpoHooks(show_line, check_and_submit)
+    report = train_grpo(me.base, task.questions(), task.reward, me.output / "model", settings, hooks)
     check_and_submit(report.steps, report.checkpoint)
-    print(f"trained {report.steps} steps in {report.seconds:.0f} s, halfway submission included")
-
-
-def reward(completions: list[str], answers: list[str]) -> list[float]:
-    """1 for the exact value, 0 for anything else."""
-    return [verify(completion, answer) for completion, answer in zip(completions, answers, strict=True)]
-
-
-def print_line(line: LogLine) -> None:
-    """One line of the training log."""
-    print(f"step {line['step']}: reward {line['reward']:.3f}, entropy {line['entropy']:.3f}")
+    tell(f"trained {report.steps} steps in {report.seconds:.0f} s, halfway submission included")
 
 
 if __name__ == "__main__":

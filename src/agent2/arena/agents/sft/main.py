@@ -1,6 +1,43 @@
-"""Post-trains the base model by imitation: of the answers of the train rows, or of an expert in the train games."""
+"""Post-trains the base model by imitation and submits it once: of the answers of the train rows, or of an expert.
 
-from agent2.training.agent_main import start_recipe
+Where items are episodes, half of them are played clumsily, so that the rows show how the expert goes on from a
+mistake; the mistakes themselves are not imitated.
+"""
+
+import dataclasses
+import os
+
+from agent2.training.agent_main import run_recipe
+from agent2.training.expert_traces import TraceSettings
+from agent2.training.participant import Participant, tell
+from agent2.training.sft import SftSettings, train_sft
+from agent2.training.visible import read_visible, show_line
+
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+TRACES = TraceSettings(seed=SEED)
+ON_ANSWERS = SftSettings(seed=SEED)
+ON_EPISODES = SftSettings(epochs=6, batch_size=16, learning_rate=2e-3, warmup_steps=20, log_every_steps=40, seed=SEED)
+
+
+def run(me: Participant) -> None:
+    """Plan, measure, collect, train, measure again, submit."""
+    task = read_visible(me)
+    settings = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
+    traces = {"traces": dataclasses.asdict(TRACES)} if task.is_interactive else {}
+    shown = task.demonstrations(TRACES)
+    me.write_design(
+        {
+            "algorithm": "SFT",
+            "hyperparameters": dataclasses.asdict(settings) | traces,
+            "data_preprocessing": shown.words,
+            "evaluation_protocol": task.evaluation_words(["before training", "after it"]),
+        }
+    )
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    report = train_sft(me.base, shown.rows, me.output / "model", settings, show_line)
+    tell(f"{report.steps} steps in {report.seconds:.0f} s")
+    task.check_and_submit(report.checkpoint, f"sft on {len(shown.rows)} rows")
+
 
 if __name__ == "__main__":
-    start_recipe("sft", ("question", "household"))
+    run_recipe(run)

@@ -1,6 +1,43 @@
-"""Post-trains the base model on the visible rows alone: for a task whose lesson is that this is not enough."""
+"""Learns from the visible rows alone, without playing, at three rates, and submits each.
 
-from agent2.training.agent_main import start_recipe
+The control of tasks whose lesson is that this is not enough: of an episode, a row shows only the opening and with it at
+most a first message that is possible; what comes after is only known to those who play.
+"""
+
+import dataclasses
+import os
+
+from agent2.training.agent_main import run_recipe
+from agent2.training.participant import Participant, tell
+from agent2.training.sft import SftSettings, train_sft
+from agent2.training.visible import read_visible, show_line
+
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+LEARNING_RATES = (3e-5, 3e-4, 2e-3)
+"""From one that hardly moves the weights to that of `sft`: what the data cannot teach, no rate can."""
+SETTINGS = SftSettings(epochs=2, batch_size=16, warmup_steps=20, log_every_steps=40, seed=SEED)
+
+
+def run(me: Participant) -> None:
+    """Plan, measure, write rows; at each rate train from the base, measure and submit."""
+    task = read_visible(me)
+    settings = dataclasses.replace(SETTINGS, max_tokens=task.context)
+    shown = task.static_rows(SEED)
+    me.write_design(
+        {
+            "algorithm": "SFT on static data",
+            "hyperparameters": dataclasses.asdict(settings) | {"learning_rate": LEARNING_RATES},
+            "data_preprocessing": shown.words,
+            "evaluation_protocol": task.evaluation_words(["before training", "after it at each rate"]),
+        }
+    )
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    for rate in LEARNING_RATES:
+        out = me.output / f"rate-{rate:g}" / "model"
+        report = train_sft(me.base, shown.rows, out, dataclasses.replace(settings, learning_rate=rate), show_line)
+        tell(f"{report.steps} steps in {report.seconds:.0f} s")
+        task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")
+
 
 if __name__ == "__main__":
-    start_recipe("static-only", ("household",))
+    run_recipe(run)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import transformers
 
-from agent2.arena.base_models import BaseModel, OnProgress
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.arithmetic.rewards import verify
@@ -21,7 +20,7 @@ from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.hf import HfSampler
 from agent2.models.loading import no_progress_bars
 from agent2.models.tiny import build_tiny
-from agent2.models.tiny_recipe import TinyRecipe
+from agent2.models.tiny_recipe import BaseModel, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, Split, derive_seed
 
 N_PROBE_ITEMS = 400
@@ -35,7 +34,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     """
     recipe, settings = entry.recipe, entry.corpus
     if not isinstance(recipe, TinyRecipe) or not isinstance(settings, CorpusSettings):
-        raise ConfigError("tiny-arithmetic is made from pairs of arithmetic; see BASE_MODELS for its entry")
+        raise ConfigError("tiny-arithmetic is made from pairs of arithmetic; see agent2.benchmarks.BASES")
     benchmark = Arithmetic(settings.difficulty)
     dev = benchmark.items(Split.DEV, N_PROBE_ITEMS + N_MEASURED_ITEMS, None)
     probed, measured = dev[N_MEASURED_ITEMS:], dev[:N_MEASURED_ITEMS]

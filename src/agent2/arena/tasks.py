@@ -1,11 +1,11 @@
-"""Tasks of the arena, one YAML file each; a path in place of a name takes a user's own."""
+"""Tasks of the arena, one YAML file each in the benchmark's home; a path in place of a name takes a user's own."""
 
 from enum import IntEnum, StrEnum
-from importlib import resources
 from pathlib import Path
 
 from pydantic import Field
 
+from agent2.benchmarks import task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import unknown_name
 from agent2.plugins import relative_to
@@ -99,15 +99,14 @@ class TaskSpec(StrictModel):
     benchmark: str
     """What `agent2.benchmarks.load_benchmark` takes; a path is taken from the task file's own folder."""
     base_model: str
-    """Name in `agent2.arena.base_models.BASE_MODELS`, or a folder in Hugging Face layout."""
+    """Name in `agent2.benchmarks.BASES`, or a folder in Hugging Face layout."""
     n_items: SplitSizes
     budget: BudgetSpec
 
 
 def task_names() -> list[str]:
     """The packaged tasks."""
-    folder = resources.files("agent2.arena.tasks")
-    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return sorted(task_files())
 
 
 def load_task(name_or_path: str) -> TaskSpec:
@@ -115,7 +114,7 @@ def load_task(name_or_path: str) -> TaskSpec:
     if "/" in name_or_path or name_or_path.endswith(".yaml"):
         spec = load_yaml(Path(name_or_path), TaskSpec)
         return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, Path(name_or_path).parent)})
-    if name_or_path not in task_names():
-        raise unknown_name("task", name_or_path, task_names())
-    with resources.as_file(resources.files("agent2.arena.tasks") / f"{name_or_path}.yaml") as path:
-        return load_yaml(path, TaskSpec)
+    files = task_files()
+    if name_or_path not in files:
+        raise unknown_name("task", name_or_path, sorted(files))
+    return load_yaml(files[name_or_path], TaskSpec)

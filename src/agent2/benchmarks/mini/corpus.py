@@ -1,4 +1,4 @@
-"""The corpus of the base model `tiny-mini`: chats of all six mini benchmarks, mixed.
+"""The recipe of the base model `tiny-mini` and its corpus: chats of all six mini benchmarks, mixed.
 
 Each part says how many chats it gives and how often they are right; the latter is what decides how good a model that
 imitates the corpus is at that benchmark. Promises: only contents of the train pools; one set of settings, one corpus.
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agent2.benchmarks.mini.drills import DRILLS
 from agent2.benchmarks.mini_apis import benchmark as mini_apis
-from agent2.benchmarks.mini_drills import DRILLS
 from agent2.benchmarks.mini_functions import benchmark as mini_functions
 from agent2.benchmarks.mini_math import benchmark as mini_math
 from agent2.benchmarks.mini_repo import benchmark as mini_repo
 from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
 
 
@@ -27,7 +28,7 @@ class CorpusPart:
     mean_right_share: float
     """0 to 1; what it is a mean over is said by the benchmark's `pretraining_examples`."""
     drill: str = ""
-    """A name of `mini_drills.DRILLS` instead of the benchmark's own chats; the share is not used."""
+    """A name of `drills.DRILLS` instead of the benchmark's own chats; the share is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +124,17 @@ def single_tokens() -> tuple[str, ...]:
         '{"error": "',
     )
     return (*frames, mini_functions.HEADER, mini_apis.HEADER, mini_repo.HEADER, mini_math.FOOTER)
+
+
+BASE = BaseModel(
+    version="2",
+    recipe=ChatRecipe(
+        TinyRecipe(target=1.0, n_layers=4, max_vocabulary=900, context_tokens=512, warmup_steps=20),
+        steps=(1600, 1100, 1000, 700, 1200),
+        batch_tokens=2048,
+        pieces=single_tokens(),
+    ),
+    corpus=MiniCorpusSettings(),
+    builder="agent2.benchmarks.mini.base:build",
+    origin=("agent2.arena.tiny_mini:build", "arithmetic-pools-1"),
+)

@@ -21,14 +21,13 @@ from tempfile import TemporaryDirectory
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from agent2.arena.base_models import BaseModel, OnProgress
-from agent2.arena.tiny_mini import pack, unpack
 from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, household_corpus
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
+from agent2.models.shipped import pack, unpack
 from agent2.models.tiny import NO_LABEL, build_model, threads
 from agent2.models.tiny_chats import Row, build_word_tokenizer, encode_chats, train_stage
-from agent2.models.tiny_recipe import ChatRecipe
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, Message, digest_of
 
 N_SAMPLE_CHATS = 200
@@ -43,7 +42,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
     Raises ConfigError if the shipped weights are not those of `made.json`, or were made by another recipe.
     """
-    with resources.as_file(resources.files("agent2.models") / "packaged" / "tiny-household") as packaged:
+    with resources.as_file(resources.files("agent2.benchmarks.household") / "tiny-household") as packaged:
         return unpack(packaged, entry, out_dir, on_progress)
 
 
@@ -54,7 +53,7 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
     """
     recipe, settings = entry.recipe, entry.corpus
     if not isinstance(recipe, ChatRecipe) or not isinstance(settings, HouseholdCorpusSettings):
-        raise ConfigError("only a recipe for chats of household games can be made here; see BASE_MODELS")
+        raise ConfigError("only a recipe for chats of household games can be made here; see agent2.benchmarks.BASES")
     started = time.perf_counter()
     on_progress(f"playing {settings.n_chats} games")
     chats = household_corpus(settings)

@@ -1,0 +1,213 @@
+"""What a benchmark's home may bring beside its items, world and scorer; a plug-in's benchmark brings it the same way.
+
+A home says more about itself by further methods of its benchmark, none of which is needed:
+
+- `players()`: who brackets it (`Players`); without it, questions are answered with references, right and foreign ones.
+- `visible_row(item)` and `item_of(row)`: what an agent is given of a visible item, and the way back; without them a
+  row holds id, prompt, answer and payload.
+- `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
+- `static_answers(items, seed)`: what can be imitated without playing, for items that are episodes.
+
+`score_messages` is the benchmark's own scorer as a reward on visible items.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from agent2.errors import ConfigError
+from agent2.records import (
+    Benchmark,
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    Rollout,
+    RolloutStatus,
+    Score,
+    Split,
+    StopReason,
+    Turn,
+    Usage,
+    derive_seed,
+)
+
+Player = Callable[[Item, Sequence[Message]], str]
+"""The next message of somebody who may know the item, from the chat so far."""
+
+
+def _forget_nothing() -> None:
+    """Of a world that remembers nothing between episodes."""
+
+
+def _own_world(benchmark: Benchmark) -> Environment:
+    return benchmark.environment()
+
+
+@dataclass(frozen=True, slots=True)
+class Players:
+    """Who brackets a benchmark, and what they must come to; a player that says nothing is always among them."""
+
+    oracle: Player
+    random: Callable[[Sequence[Item]], Player]
+    """Made from the items that it will play."""
+    ceiling_at_least: float = 1.0
+    """Mean score of the oracle."""
+    floor_at_most: float = 0.05
+    """Mean score of the null and of the random player; where items have options, guessing is allowed for beside it."""
+    random_world: Callable[[Benchmark], Environment] = _own_world
+    """What the random player plays in; may tell it more than a model is told, so that it is a fair floor."""
+    shared_content: Callable[[Item], str] = lambda item: item.prompt
+    """What no two splits may share."""
+    content_name: str = "prompt"
+    n_played: int = 200
+    """Items of each split that are played."""
+    forget: Callable[[], None] = _forget_nothing
+    """Drop what the world remembers, so that a replay computes everything anew."""
+
+
+@runtime_checkable
+class BringsPlayers(Protocol):
+    """A benchmark that says itself who brackets it."""
+
+    def players(self) -> Players:
+        """Random player and oracle with floor and ceiling."""
+
+
+@runtime_checkable
+class BringsRows(Protocol):
+    """A benchmark that says itself what an agent is given of a visible item, and takes that back."""
+
+    def visible_row(self, item: Item) -> Mapping[str, JsonValue]:
+        """A visible item as a row: enough to play it; no answer, no trajectory where they are to be found by play."""
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of such a row. Raises ConfigError for another kind of row."""
+
+
+@runtime_checkable
+class BringsExpert(Protocol):
+    """A benchmark whose visible items come with somebody who can do them."""
+
+    def expert(self, item: Item, chat: Sequence[Message]) -> str:
+        """The next message of somebody who does this visible item well."""
+
+
+@runtime_checkable
+class BringsStaticAnswers(Protocol):
+    """A benchmark of episodes of which something can be imitated without playing."""
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first message for each item, from what its visible row says alone."""
+
+
+def players_of(benchmark: Benchmark) -> Players:
+    """Who brackets a benchmark. Raises ConfigError for one of episodes that brings nobody."""
+    if isinstance(benchmark, BringsPlayers):
+        return benchmark.players()
+    if benchmark.max_turns > 1:
+        raise ConfigError(
+            f"benchmark {benchmark.name}: it brings no players for a check and its items are episodes; give its class "
+            "a method players() that returns agent2.benchmarks.home.Players"
+        )
+    return Players(oracle=reference_answer, random=foreign_answers)
+
+
+def reference_answer(item: Item, chat: Sequence[Message]) -> str:
+    """Answers with the reference."""
+    return item.reference or ""
+
+
+def foreign_answers(items: Sequence[Item]) -> Player:
+    """Answers with the reference of a random item."""
+    return at_random(lambda item, chat, rng: items[int(rng.integers(len(items)))].reference or "")(items)
+
+
+def at_random(
+    reply: Callable[[Item, Sequence[Message], np.random.Generator], str],
+) -> Callable[[Sequence[Item]], Player]:
+    """A random player out of a function that draws: the same chat of an item gets the same message in every process."""
+
+    def made(items: Sequence[Item]) -> Player:
+        def play(item: Item, chat: Sequence[Message]) -> str:
+            rng = np.random.default_rng(derive_seed("random player", item.id, *(m.content for m in chat)))
+            return reply(item, chat, rng)
+
+        return play
+
+    return made
+
+
+def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
+    """What an agent is given of a visible item: a question with its answer, or an episode to be played."""
+    if isinstance(benchmark, BringsRows):
+        return benchmark.visible_row(item)
+    return {"id": item.id, "prompt": item.prompt, "answer": item.reference, "payload": dict(item.payload)}
+
+
+def item_of(benchmark: Benchmark, row: Mapping[str, JsonValue]) -> Item:
+    """The item of a visible row, in the train split. Raises ConfigError for a row without id or prompt."""
+    if isinstance(benchmark, BringsRows):
+        return benchmark.item_of(row)
+    missing = [key for key in ("id", "prompt") if key not in row]
+    if missing:
+        raise ConfigError(
+            f"row {str(row.get('id'))!r} of {benchmark.name} has no {' and no '.join(missing)}; "
+            "give a line of data/train.jsonl"
+        )
+    answer = row.get("answer")
+    return Item(
+        id=str(row["id"]),
+        split=Split.TRAIN,
+        prompt=str(row["prompt"]),
+        reference=None if answer is None else str(answer),
+        payload=dict(row.get("payload") or {}),
+    )
+
+
+def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], seed: int = 0) -> Score:
+    """The verdict on a visible item in which the model says these messages, by the scorer that judges hidden items.
+
+    seed: of the world. What is said after the end of an episode counts for nothing. Raises EnvironmentFailed when the
+    world breaks.
+    """
+    world = benchmark.environment()
+    opening = world.reset(item, seed)
+    turns: list[Turn] = []
+    status = RolloutStatus.TURN_CAP
+    for message in messages[: benchmark.max_turns]:
+        step = world.act(message)
+        turns.append(Turn(message, step.observation, StopReason.END, 0, 0))
+        if step.done:
+            status = RolloutStatus.COMPLETED
+            break
+    return score_played(benchmark, item, opening, turns, status, world.state())
+
+
+def score_played(
+    benchmark: Benchmark,
+    item: Item,
+    opening: Sequence[Message],
+    turns: Sequence[Turn],
+    status: RolloutStatus,
+    state: Mapping[str, JsonValue],
+) -> Score:
+    """The verdict on an episode that was played by somebody else than an evaluation.
+
+    state: of the world at the end.
+    """
+    answer = state.get("answer")
+    rollout = Rollout(
+        item_id=item.id,
+        attempt=0,
+        seed=0,
+        status=status,
+        prompt=opening,
+        turns=turns,
+        answer=None if answer is None else str(answer),
+        state=dict(state),
+        usage=Usage(),
+    )
+    return benchmark.scorer().score(item, rollout)

@@ -1,0 +1,327 @@
+"""What an agent's program does with the visible items of its assignment, whatever the task: imitate, reward, measure.
+
+The rows are taken back to items of the assignment's benchmark, and the benchmark's own world and scorer say what a
+message or an episode is worth, as they do when a submission is scored. So a program that works with a `VisibleTask`
+names no task and runs on every one. Does NOT write a card, and does NOT know hidden items.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.home import BringsExpert, BringsStaticAnswers, item_of, score_messages, score_played
+from agent2.errors import ConfigError
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.hf import HfSampler
+from agent2.models.loading import context_length
+from agent2.records import (
+    Benchmark,
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    RolloutStatus,
+    Split,
+    StopReason,
+    Turn,
+    derive_seed,
+)
+from agent2.training.episodes import Ending, Episode
+from agent2.training.expert_traces import TraceSettings, collect_traces
+from agent2.training.grpo import GrpoSettings
+from agent2.training.logs import LogLine
+from agent2.training.participant import Participant, tell
+
+Row = dict[str, Any]
+
+GRPO_SHARE = 0.8
+"""Of the assignment's wall clock, after which no step of GRPO on questions is begun; the rest is for measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedScore:
+    """How a checkpoint did on items that were played once each."""
+
+    success: float
+    """Mean score, 0 to 1, of the items that have one."""
+    by_type: Mapping[str, float]
+    """Of each task type that occurs; empty where items have none."""
+    n_missing: int
+    """Items without a score."""
+
+    def __str__(self) -> str:
+        """For a log: success in percent, and that of each type."""
+        types = ", ".join(f"{name} {100 * value:.0f}" for name, value in sorted(self.by_type.items()))
+        return f"{100 * self.success:.1f}%" + (f" ({types})" if types else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrations:
+    """Rows to imitate, as `train_sft` takes them, and where they come from."""
+
+    rows: Sequence[Row]
+    words: str
+    """For the design."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleTask:
+    """The items of an assignment, ready to be learned from."""
+
+    benchmark: Benchmark
+    train: Sequence[Item]
+    dev: Sequence[Item]
+    me: Participant
+
+    @property
+    def is_interactive(self) -> bool:
+        """True where an item is an episode of several turns, False where it is one question with one answer."""
+        return self.me.max_turns > 1
+
+    @property
+    def world(self) -> Callable[[], Environment]:
+        """Makes fresh worlds."""
+        return self.benchmark.environment
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the base model takes, prompt and completion together."""
+        return context_length(AutoConfig.from_pretrained(self.me.base).get_text_config(decoder=True))
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether the world can be asked for advice and lists what is possible, as a clumsy player needs."""
+        return hasattr(self.world(), "ask_expert") and hasattr(self.world(), "admissible")
+
+    def demonstrations(self, settings: TraceSettings) -> Demonstrations:
+        """What can be imitated: reference answers of questions, or won episodes of an expert.
+
+        settings: of the episodes. Raises ConfigError where the task gives neither.
+        """
+        if not self.is_interactive:
+            answers = [(item, item.reference) for item in self.train if item.reference is not None]
+            rows = self._pairs(answers) if len(answers) == len(self.train) else []
+            words = f"the reference answers of all {len(rows)} train rows; loss on the answer only"
+        else:
+            expert = self.benchmark.expert if isinstance(self.benchmark, BringsExpert) else None
+            if expert is None and not hasattr(self.world(), "ask_expert"):
+                rows = []
+            else:
+                limits = replace(settings, max_turns=self.me.max_turns)
+                rows = collect_traces(self.train, self.world, limits, expert, self._is_solved).rows
+            words = (
+                f"{settings.episodes_per_item} episode(s) of each of {len(self.train)} train items, played with the "
+                f"expert's advice; the {len(rows)} that were solved are kept"
+            )
+        if not rows:
+            raise ConfigError(
+                f"benchmark {self.benchmark.name}: there is nothing to imitate: its train rows hold no answers, and no "
+                "expert plays its items; use an agent that learns from rewards (grpo)"
+            )
+        return Demonstrations(rows, words)
+
+    def static_rows(self, seed: int) -> Demonstrations:
+        """What can be imitated from the visible rows alone, without playing.
+
+        Raises ConfigError for episodes of which nothing can.
+        """
+        if not self.is_interactive:
+            return self.demonstrations(TraceSettings())
+        if not isinstance(self.benchmark, BringsStaticAnswers):
+            raise ConfigError(
+                f"benchmark {self.benchmark.name}: nothing can be imitated without playing its items; use an agent "
+                "that plays (sft, grpo)"
+            )
+        rows = self._pairs(list(zip(self.train, self.benchmark.static_answers(self.train, seed), strict=True)))
+        return Demonstrations(rows, f"the opening of each of {len(rows)} train items with a first message to it")
+
+    def questions(self) -> list[dict[str, Any]]:
+        """The train items as rows of `train_grpo`; their "answer" is the item's id, which `reward` takes."""
+        return [
+            {"prompt": item.prompt, "answer": item.id, "messages": _as_rows(self._opening(item))} for item in self.train
+        ]
+
+    def grpo_settings(self, usual: GrpoSettings, started: float) -> GrpoSettings:
+        """Settings of `train_grpo` for this assignment: its tokens, its items, most of its time, the effort asked for.
+
+        started: `time.monotonic()` of the agent's start.
+        """
+        return replace(
+            usual,
+            steps=max(2, round(self.me.effort * usual.steps)),
+            prompts_per_step=min(usual.prompts_per_step, len(self.train)),
+            max_completion_tokens=self.me.sampling.max_tokens,
+            max_seconds=max(1.0, GRPO_SHARE * self.me.wall_clock_s - (time.monotonic() - started)),
+        )
+
+    def reward(self, completions: Sequence[str], item_ids: Sequence[str]) -> list[float]:
+        """What completions of train items are worth, by the benchmark's scorer.
+
+        Raises ConfigError for a completion that it cannot judge.
+        """
+        items = {item.id: item for item in self.train}
+        rewards = []
+        for completion, item_id in zip(completions, item_ids, strict=True):
+            score = score_messages(self.benchmark, items[item_id], [completion])
+            if score.value is None:
+                raise ConfigError(f"train item {item_id}: its answer has no score ({score.reason})")
+            rewards.append(score.value)
+        return rewards
+
+    def success(self, episode: Episode) -> float | None:
+        """What an episode that was played in training is worth, by the scorer of the benchmark."""
+        lengths = [StopReason.END] * len(episode.actions)
+        if episode.last_is_unterminated:
+            lengths[-1] = StopReason.LENGTH
+        observations = [*episode.observations, *[None] * (len(episode.actions) - len(episode.observations))]
+        turns = [
+            Turn(action, observation, stop, 0, 0)
+            for action, observation, stop in zip(episode.actions, observations, lengths, strict=True)
+        ]
+        status = RolloutStatus.COMPLETED if episode.ending is Ending.COMPLETED else RolloutStatus.TURN_CAP
+        item = episode.start.item
+        return score_played(self.benchmark, item, episode.opening, turns, status, episode.state).value
+
+    def evaluate_on_dev(self, checkpoint: Path, max_batch: int = 128) -> PlayedScore:
+        """Every dev item played once as the grader plays. Raises ConfigError if none has a score."""
+        score = play_once(
+            checkpoint, self.benchmark, self.dev, PlaySettings(self.me.sampling, self.me.max_turns), max_batch
+        )
+        self.me.log_evaluation(checkpoint, {"eval_dev": score.success, "eval_missing": float(score.n_missing)})
+        return score
+
+    def check_and_submit(self, checkpoint: Path, stage: str) -> None:
+        """Measure a checkpoint on the dev items, hand it in and print both scores; stage: what it comes from.
+
+        Raises SubmissionError if the grader gives no score.
+        """
+        after = self.evaluate_on_dev(checkpoint)
+        tell(f"{stage}: {after} of {len(self.dev)} dev items")
+        answer = self.me.submit(checkpoint, f"{stage}, dev {100 * after.success:.1f}%")
+        told = f"{answer['score']:.1f} (base model {answer['baseline_score']:.1f})"
+        tell(f"submission {answer['submission_id']}: {told}")
+
+    def evaluation_words(self, when: Sequence[str]) -> str:
+        """The evaluation protocol of a design, in words. when: moments of measuring."""
+        sampling = self.me.sampling
+        turns = f"each played once for at most {self.me.max_turns} turns" if self.is_interactive else "one draw each"
+        return (
+            f"mean score on {len(self.dev)} dev items, {turns}, at temperature {sampling.temperature} and top_p "
+            f"{sampling.top_p}, {' and '.join(when)}"
+        )
+
+    def _opening(self, item: Item) -> Sequence[Message]:
+        return self.world().reset(item, 0)
+
+    def _pairs(self, answers: Sequence[tuple[Item, str]]) -> list[Row]:
+        """A row for each answer: a pair where the opening is the bare prompt for all items, else conversations."""
+        openings = [self._opening(item) for item, _ in answers]
+        if all(
+            list(opening) == [Message("user", item.prompt)]
+            for (item, _), opening in zip(answers, openings, strict=True)
+        ):
+            return [{"prompt": item.prompt, "answer": answer} for item, answer in answers]
+        return [
+            {"messages": [*_as_rows(opening), {"role": "assistant", "content": answer}]}
+            for (_, answer), opening in zip(answers, openings, strict=True)
+        ]
+
+    def _is_solved(
+        self,
+        item: Item,
+        opening: Sequence[Message],
+        turns: Sequence[Turn],
+        status: RolloutStatus,
+        state: Mapping[str, JsonValue],
+    ) -> bool:
+        return (score_played(self.benchmark, item, opening, turns, status, state).value or 0.0) >= 1.0
+
+
+def read_visible(me: Participant) -> VisibleTask:
+    """The task of an assignment. Raises ConfigError if its rows are not those of its benchmark."""
+    benchmark = load_benchmark(me.benchmark)
+    train, dev = ([item_of(benchmark, row) for row in rows] for rows in (me.train, me.dev))
+    return VisibleTask(benchmark, train, dev, me)
+
+
+def play_once(
+    checkpoint: Path, benchmark: Benchmark, items: Sequence[Item], settings: PlaySettings, max_batch: int = 128
+) -> PlayedScore:
+    """A checkpoint on items, each played once; seeds follow from the items. Raises ConfigError if none has a score."""
+    attempts = [Attempt(item, 0, derive_seed("dev", settings.sampling.seed, item.id)) for item in items]
+    types = {item.id: str(item.payload.get("task_type", "")) for item in items}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sampler = HfSampler(checkpoint, max_batch=max_batch, device=device)
+    values: dict[str, list[float]] = defaultdict(list)
+    try:
+        for scored in play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings):
+            if scored.score.value is not None:
+                values[types[scored.rollout.item_id]].append(scored.score.value)
+    finally:
+        sampler.close()
+    known = [value for group in values.values() for value in group]
+    if not known:
+        raise ConfigError(f"{checkpoint}: none of {len(items)} dev items has a score; look at its log")
+    by_type = {name: sum(group) / len(group) for name, group in values.items() if name}
+    return PlayedScore(sum(known) / len(known), by_type, len(items) - len(known))
+
+
+def dev_scores(
+    checkpoint: Path, benchmarks: Sequence[str], n_items: int = 200, temperature: float | None = None
+) -> dict[str, dict[str, float]]:
+    """Mean score and mean of every view on dev items, by benchmark; missing scores are left out and counted.
+
+    temperature: None for the benchmark's own.
+    """
+    sampler = HfSampler(checkpoint, max_batch=128)
+    try:
+        return {name: _views(sampler, name, n_items, temperature) for name in benchmarks}
+    finally:
+        sampler.close()
+
+
+def _views(sampler: Any, name: str, n_items: int, temperature: float | None) -> dict[str, float]:
+    benchmark = load_benchmark(name)
+    sampling = benchmark.sampling if temperature is None else replace(benchmark.sampling, temperature=temperature)
+    attempts = [
+        Attempt(item, 0, derive_seed("tiny mini", item.id)) for item in benchmark.items(Split.DEV, n_items, None)
+    ]
+    settings = PlaySettings(sampling, benchmark.max_turns)
+    scores = [scored.score for scored in play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings)]
+    known = [score.value for score in scores if score.value is not None]
+    found = {"score": _mean(known), "missing": float(len(scores) - len(known))}
+    for view in sorted({view for score in scores for view in score.views}):
+        found[view] = _mean([value for score in scores if (value := score.views.get(view)) is not None])
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _as_rows(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
+def show_line(line: LogLine) -> None:
+    """Print one line of a training log, for an agent's own log."""
+    shown = (
+        "loss",
+        "reward",
+        "success",
+        "kl_initial",
+        "entropy",
+        "turns",
+        "invalid_share",
+        "unterminated_share",
+        "signal_share",
+    )
+    told = ", ".join(f"{name} {float(line[name]):.3f}" for name in shown if name in line)
+    tell(f"{line['phase']} step {line['step']}: {told}")

@@ -1,0 +1,175 @@
+import json
+
+import pytest
+
+from agent2.arena.base_models import ensure_base_model
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.home import score_messages, visible_row
+from agent2.environments.question import QuestionEnvironment
+from agent2.errors import ConfigError, Fault
+from agent2.records import Item, Score, Split
+from agent2.training.expert_traces import TraceSettings
+from agent2.training.participant import Participant, read_participant
+from agent2.training.visible import VisibleTask, read_visible, show_line
+
+SCORING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
+
+
+@pytest.fixture
+def participate(tmp_path, monkeypatch):
+    """Writes a workspace for a benchmark and returns its participant."""
+
+    def make(benchmark, rows, scoring=SCORING):
+        (tmp_path / "data").mkdir()
+        assignment = {"benchmark": benchmark, "scoring": scoring}
+        (tmp_path / "assignment.json").write_text(json.dumps(assignment))
+        for split in ("train", "dev"):
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)  # as the workspace has them
+            (tmp_path / "data" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+        monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+        for name in ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR"):
+            monkeypatch.setenv(name, str(tmp_path))
+        monkeypatch.setenv("DATA_PATH", str(tmp_path / "data"))
+        monkeypatch.setenv("GRADING_SERVER_URL", "http://127.0.0.1:1")
+        return read_participant()
+
+    return make
+
+
+def rows(n, name="household"):
+    benchmark = load_benchmark(name)
+    return [visible_row(benchmark, item) for item in benchmark.items(Split.TRAIN, n, None)]
+
+
+def test_rows_become_items_that_can_be_played_and_the_design_says_how_they_are(participate):
+    task = read_visible(participate("household", rows(3)))
+    assert task.is_interactive and task.me.max_turns == 12
+    world = task.world()
+    assert world.reset(task.train[0], 0)[0].content == task.train[0].prompt
+    words = task.evaluation_words(["before training"])
+    assert "3 dev items" in words and "at most 12 turns, at temperature 1.0" in words
+
+
+QUESTIONS = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12}
+SINGLE = ("arithmetic", "mini_knowledge", "mini_math", "mini_ifeval", "mini_functions")
+PLAYED = ("household", "mini_apis", "mini_repo")
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_questions_bring_answers_to_imitate_that_the_benchmarks_own_scorer_pays_for(participate, name):
+    task = read_visible(participate(name, rows(12, name), QUESTIONS))
+    assert not task.is_interactive
+    assert [(row["prompt"], row["answer"]) for row in task.demonstrations(TraceSettings()).rows] == [
+        (item.prompt, item.reference) for item in task.train
+    ]
+    ids = [row["answer"] for row in task.questions()]
+    assert task.reward([item.reference for item in task.train], ids) == [1.0] * 12
+    assert sum(task.reward(["no idea"] * 12, ids)) <= 2  # of mini_functions, a few are answered without a call
+    assert [row["messages"] for row in task.questions()] == [
+        [{"role": "user", "content": item.prompt}] for item in task.train
+    ]
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_episodes_bring_traces_of_an_expert_that_the_benchmarks_own_scorer_pays_for(participate, name):
+    task = read_visible(participate(name, rows(8, name)))
+    shown = task.demonstrations(TraceSettings(episodes_per_item=1, clumsy_share=0.0))
+    assert len(shown.rows) >= 7
+    prompts = {item.prompt: item for item in task.train}
+    for row in shown.rows:
+        item = prompts[row["messages"][0]["content"]]
+        said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
+        assert len(said) > 1
+        if name == "household":  # the others meet faults by the seed of the episode
+            assert score_messages(task.benchmark, item, said).value == 1.0
+            assert score_messages(task.benchmark, item, said[:-1]).value == 0.0
+
+
+class Silent:
+    """Episodes that nobody shows how to play, and questions without answers."""
+
+    name = "silent"
+    max_turns = 3
+
+    def environment(self):
+        return QuestionEnvironment()
+
+    def scorer(self):
+        return self
+
+    def score(self, item, rollout):
+        return Score(None, "there are no tests", Fault.JUDGE)
+
+
+@pytest.mark.parametrize("scoring", [SCORING, QUESTIONS])
+def test_a_task_with_nothing_to_imitate_says_so(participate, scoring):
+    me = participate("arithmetic", [{"id": "a", "prompt": "1 + 1 ="}], scoring)
+    task = VisibleTask(Silent(), [Item("a", Split.TRAIN, "1 + 1 =")], [], me)
+    for ask in (lambda: task.demonstrations(TraceSettings()), lambda: task.static_rows(0)):
+        with pytest.raises(ConfigError, match=r"silent: (there is nothing to imitate|nothing can be imitated)"):
+            ask()
+
+
+def test_a_row_without_a_prompt_and_a_completion_that_cannot_be_judged_are_refused(participate):
+    with pytest.raises(ConfigError, match="row 'a' of mini_math has no prompt"):
+        read_visible(participate("mini_math", [{"id": "a", "answer": "1"}], QUESTIONS))
+    item = Item("a", Split.TRAIN, "Which?")
+    with pytest.raises(ConfigError, match="train item a: its answer has no score .*no tests"):
+        VisibleTask(Silent(), [item], [], None).reward(["B"], ["a"])
+
+
+def test_openings_alone_can_be_imitated_where_the_home_says_with_what(participate):
+    task = read_visible(participate("household", rows(6)))
+    shown = task.static_rows(3).rows
+    assert [row["prompt"] for row in shown] == [item.prompt for item in task.train]
+    assert {row["answer"].partition(" to ")[0] for row in shown} == {"go"}
+    assert all(row["answer"].removeprefix("go to ") in row["prompt"] for row in shown)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_played_on_every_dev_item(participate):
+    task = read_visible(participate("household", rows(24)))
+    score = task.evaluate_on_dev(ensure_base_model("tiny-household"))
+    assert score.n_missing == 0
+    assert 0 <= score.success < 0.4
+    assert set(score.by_type) <= {item.payload["task_type"] for item in task.dev}
+    assert task.evaluate_on_dev(ensure_base_model("tiny-household")) == score
+    logged = [json.loads(line) for line in (task.me.output / "eval_log.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["eval_dev"]) for line in logged] == [(0, score.success), (1, score.success)]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_measured_handed_in_and_both_are_told(participate, monkeypatch, capsys):
+    task = read_visible(participate("household", rows(4)))
+    handed_in = []
+
+    def submit(_, checkpoint, note):
+        handed_in.append((checkpoint, note))
+        return {"submission_id": 2, "score": 74.333, "baseline_score": 6.333, "error": None}
+
+    monkeypatch.setattr(Participant, "submit", submit)
+    base = ensure_base_model("tiny-household")
+    task.check_and_submit(base, "as it was")
+    success = json.loads((task.me.output / "eval_log.jsonl").read_text())["eval_dev"]
+    assert handed_in == [(base, f"as it was, dev {100 * success:.1f}%")]
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"as it was: {task.evaluate_on_dev(base)} of {len(task.dev)} dev items",
+        "submission 2: 74.3 (base model 6.3)",
+    ]
+
+
+def test_a_line_of_the_log_is_told_in_words(capsys):
+    show_line({"phase": "grpo", "step": 4, "loss": 0.5, "success": 0.25, "t": 1.0})
+    assert capsys.readouterr().out == "grpo step 4: loss 0.500, success 0.250\n"
+
+
+@pytest.mark.parametrize("text", ["a lot", "0", "-1", "nan", "inf"])
+def test_an_effort_that_is_no_number_above_zero_is_refused(participate, monkeypatch, text):
+    monkeypatch.setenv("AGENT2_EFFORT", text)
+    with pytest.raises(ConfigError, match="AGENT2_EFFORT"):
+        participate("household", rows(1))
+
+
+def test_a_row_with_a_line_separator_in_its_text_is_one_row(participate):
+    row = {"id": "a", "prompt": "one\u2028two\u0085three", "answer": "1"}
+    assert participate("arithmetic", [row]).train == [row]
