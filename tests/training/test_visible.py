@@ -114,7 +114,7 @@ def test_a_row_without_a_prompt_and_a_completion_that_cannot_be_judged_are_refus
     with pytest.raises(ConfigError, match="row 'a' of mini_math has no prompt"):
         read_visible(participate("mini_math", [{"id": "a", "answer": "1"}], QUESTIONS))
     item = Item("a", Split.TRAIN, "Which?")
-    with pytest.raises(ConfigError, match="train item a: its answer has no score .*no tests"):
+    with pytest.raises(ConfigError, match=r"train item a: its answer has no score .*no tests"):
         VisibleTask(Silent(), [item], [], None).reward(["B"], ["a"])
 
 
