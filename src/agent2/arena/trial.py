@@ -23,7 +23,7 @@ from typing import Protocol
 from agent2 import installation
 from agent2.arena.agent_phase import AgentOutcome, attempt, keep_log, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time, world_of
+from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.budget import Deadline, require_room
@@ -55,7 +55,7 @@ from agent2.arena.scoring import (
     paired_gain,
     split_score,
 )
-from agent2.arena.workspace import clear_unstarted, create_workspace
+from agent2.arena.workspace import clear_unstarted, create_workspace, world_told
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
@@ -274,7 +274,9 @@ def _run_agent(trial: _Trial, base: SplitScore, left_s: float, *, stopped: float
         keep_log(trial.paths.agent_log)
     trial.sandbox.prepare_workspace(trial.paths.workspace)
     benchmark = trial.exam.benchmark
-    assignment = assignment_json(trial.config, trial.inside, benchmark.sampling, world_of(benchmark))
+    assignment = assignment_json(
+        trial.config, trial.inside, benchmark.sampling, world_told(trial.config, benchmark, trial.inside)
+    )
     facts = ApiFacts(task=trial.config.task.name, workspace=trial.inside.workspace, assignment=assignment)
     with open_gateway(trial.agent, trial.config, trial.paths, trial.inside) as gateway, _told_restarts(trial, gateway):
         deadline = Deadline(time.time(), left_s)

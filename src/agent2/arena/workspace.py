@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, assignment_text, world_of
+from agent2.arena.assignment import InsidePaths, TrialConfig, World, assignment_json, assignment_text, world_of
 from agent2.arena.paths import TrialPaths
+from agent2.benchmarks import name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split
 
@@ -19,7 +21,7 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     (workspace / "data").mkdir(parents=True)
     (workspace / "code").mkdir()
     (workspace / "output").mkdir()
-    world = world_of(benchmark)
+    world = world_told(config, benchmark, inside, workspace / "data")
     assignment = assignment_json(config, inside, benchmark.sampling, world)
     (workspace / "assignment.json").write_text(json.dumps(assignment, indent=2) + "\n", encoding="utf-8")
     for split in VISIBLE_SPLITS:
@@ -29,6 +31,23 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
         _write_rows(workspace / "data" / f"{split.value}.jsonl", rows)
     text = assignment_text(config, inside, benchmark.sampling, world)
     (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
+
+
+def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
+    """The world of a task as the agent is told of it, with a name by which it can load the benchmark.
+
+    data: host's folder of the visible data, into which a user's own Python file, or `benchmark.yaml` without its data,
+    is copied; None: that was done before. What lies beside a Python file is not shown.
+    """
+
+    def shown(path: Path) -> Path:
+        if data is not None and path.parent != data:
+            shutil.copyfile(path, data / path.name)
+        return Path(inside.data) / path.name
+
+    with tempfile.TemporaryDirectory() as scratch:
+        name = name_inside(config.task.benchmark, data or Path(scratch), shown)
+    return replace(world_of(benchmark), benchmark=name)
 
 
 def clear_unstarted(paths: TrialPaths) -> None:

@@ -4,7 +4,7 @@ Each packaged one has a home, a folder with all that is particular to it: items,
 its base model, task files (`tasks/*.yaml`). What a home may bring is in `home`. The tables here are the only place
 outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`. Wherever a benchmark is named, the
 name may also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a
-folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`); it brings the same things by the same methods.
+folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
 """
 
 from collections.abc import Callable

@@ -34,6 +34,7 @@ import yaml
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
+from agent2.benchmarks.home import question_of_row, row_of_question
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.errors import ConfigError, unknown_name
@@ -277,6 +278,14 @@ class DataBenchmark:
         if not self._portions_of(split):
             return 0
         return len(self._members(split, secret))
+
+    def visible_row(self, item: Item) -> dict[str, Any]:
+        """A visible item as an agent is given it, with the system message if there is one."""
+        return row_of_question(item) | ({} if self.spec.system is None else {"system": self.spec.system})
+
+    def item_of(self, row: Mapping[str, Any]) -> Item:
+        """The item of such a row."""
+        return question_of_row(row, self.name)
 
     def environment(self) -> Environment:
         """A fresh world."""

@@ -144,17 +144,27 @@ def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
     """What an agent is given of a visible item: a question with its answer, or an episode to be played."""
     if isinstance(benchmark, BringsRows):
         return benchmark.visible_row(item)
-    return {"id": item.id, "prompt": item.prompt, "answer": item.reference, "payload": dict(item.payload)}
+    return row_of_question(item)
 
 
 def item_of(benchmark: Benchmark, row: Mapping[str, JsonValue]) -> Item:
     """The item of a visible row, in the train split. Raises ConfigError for a row without id or prompt."""
     if isinstance(benchmark, BringsRows):
         return benchmark.item_of(row)
+    return question_of_row(row, benchmark.name)
+
+
+def row_of_question(item: Item) -> dict[str, JsonValue]:
+    """A visible item with its reference answer as a row."""
+    return {"id": item.id, "prompt": item.prompt, "answer": item.reference, "payload": dict(item.payload)}
+
+
+def question_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
+    """The item of such a row. Raises ConfigError for a row without id or prompt."""
     missing = [key for key in ("id", "prompt") if key not in row]
     if missing:
         raise ConfigError(
-            f"row {str(row.get('id'))!r} of {benchmark.name} has no {' and no '.join(missing)}; "
+            f"row {str(row.get('id'))!r} of {benchmark} has no {' and no '.join(missing)}; "
             "give a line of data/train.jsonl"
         )
     answer = row.get("answer")
