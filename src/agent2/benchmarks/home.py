@@ -19,6 +19,7 @@ import numpy as np
 
 from agent2.errors import ConfigError
 from agent2.records import (
+    BatchScorer,
     Benchmark,
     Environment,
     Item,
@@ -220,4 +221,5 @@ def score_played(
         state=dict(state),
         usage=Usage(),
     )
-    return benchmark.scorer().score(item, rollout)
+    scorer = benchmark.scorer()
+    return scorer.score_batch([(item, rollout)])[0] if isinstance(scorer, BatchScorer) else scorer.score(item, rollout)
