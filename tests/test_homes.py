@@ -1,0 +1,72 @@
+"""Nothing outside a benchmark's home names it: the table of what ships is the one place that does."""
+
+import ast
+from pathlib import Path
+
+from agent2.benchmarks import BASES, BENCHMARKS, task_files
+
+SOURCE = Path(__file__).parent.parent / "src" / "agent2"
+HOMES = SOURCE / "benchmarks"
+NAMES = {name.replace("-", "_") for name in (*BENCHMARKS, *BASES, *task_files())}
+TABLE = "benchmarks/__init__.py"
+SHARED = ("environments/household/", "scorers/household.py")
+"""The world and the scorer that household and alfworld share bear the first one's name."""
+EXCEPTIONS = {
+    "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
+    "contract/capabilities.py": {"arithmetic", "mini_ifeval", "mini_knowledge", "mini_math", "mini_repo"},
+}
+"""What names a benchmark besides, all of it: the second lists well-known names, published ones beside ours."""
+
+
+def named(source: str) -> set[str]:
+    """Benchmarks, tasks and base models that code names: identifiers, parts of modules, and strings that are a name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        parts: list[str] = []
+        if isinstance(node, ast.Import):
+            parts = [part for alias in node.names for part in alias.name.split(".")]
+        elif isinstance(node, ast.ImportFrom):
+            parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Name):
+            parts = [node.id]
+        elif isinstance(node, ast.Attribute):
+            parts = [node.attr]
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            parts = [node.name]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
+            parts = node.value.replace(":", ".").split(".") if " " not in node.value else []
+        found |= {name for part in parts if (name := part.replace("-", "_")) in NAMES}
+    return found
+
+
+def homes() -> set[str]:
+    """The folders of the homes, `mini` with what six of them share."""
+    return {target.split(".")[2] for target in (*BENCHMARKS.values(), *BASES.values())}
+
+
+def test_no_module_outside_the_homes_names_a_benchmark_but_the_table_and_two_more():
+    strangers = {}
+    for path in SOURCE.rglob("*.py"):
+        place = path.relative_to(SOURCE).as_posix()
+        is_home = HOMES in path.parents and path.relative_to(HOMES).parts[0] in homes()
+        if is_home or place == TABLE or place.startswith(SHARED):
+            continue
+        if told := named(path.read_text(encoding="utf-8")):
+            strangers[place] = told
+    assert strangers == EXCEPTIONS
+
+
+def test_reference_agents_name_no_task_in_any_file():
+    for path in (SOURCE / "arena" / "agents").rglob("*"):
+        if path.suffix in {".py", ".yaml"}:
+            text = path.read_text(encoding="utf-8").lower().replace("-", "_")
+            assert [name for name in NAMES if name in text and not name.startswith("mini_swe")] == [], path
+
+
+def test_a_name_in_an_import_an_identifier_or_a_string_is_noticed():
+    assert named("from agent2.benchmarks.household.players import expert") == {"household"}
+    assert named("import agent2.benchmarks.mini_math.benchmark") == {"mini_math"}
+    assert named("task = 'arithmetic'") == named("arithmetic = 1") == {"arithmetic"}
+    assert named("model = 'tiny-household'") == {"tiny_household"}
+    assert named("'agent2.benchmarks.alfworld.benchmark:Alfworld'") == {"alfworld"}
+    assert named("'one household game'") == set()
