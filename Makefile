@@ -43,7 +43,7 @@ format: $(VENV)/.installed-test
 wheel: $(VENV)/.installed-test
 	$(BIN)/python -m build --wheel
 
-# Two stamps: the demo needs neither a compiler nor the tools of development. Made anew when a requirement changes.
+# Two stamps: the demo needs neither a compiler nor the tools of development. Made again when a requirement changes.
 $(VENV)/.installed-%: pyproject.toml constraints.txt scripts/install-sandbox.sh scripts/install.py
 	sh scripts/install-sandbox.sh
 	$(PYTHON) scripts/install.py $* --venv $(VENV) --torch-index "$(TORCH_INDEX)"

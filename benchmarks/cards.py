@@ -5,7 +5,7 @@
 Each phase runs in a process of its own, so that its peak memory is its own; seconds are wall clock around the call
 alone, starting Python and loading the package left out, loading pyarrow and duckdb left in where a phase needs them.
 Writing is what an evaluation does: append, each rollout handed to the kernel before the next. Rollouts are made while
-writing; making them is measured beside it and is no part of the seconds.
+writing; making them is measured beside it and is not part of the seconds.
 
 Goals at a million: regrade under 20 s, first page of a query under 1 s, one rollout by id under 0.1 s, every phase
 under 1 GB. Exit code 1 if one is missed.

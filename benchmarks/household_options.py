@@ -96,7 +96,7 @@ def run(name: str, option: Option, start: Path, items: list[Item], folder: Path)
     except Agent2Error as error:
         ended = f"; ended: {error}"
     log = read_log(out.parent / "train_log.jsonl")
-    signals = watch(Watched(log, MonitorSettings(), [])).signals  # success on the batches themselves is no benchmark
+    signals = watch(Watched(log, MonitorSettings(), [])).signals  # success on the batches themselves is not a benchmark
     named = any(signal.danger in option.expected for signal in signals)
     verdict = "NO"
     if named if option.expected else not signals:

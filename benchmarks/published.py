@@ -159,7 +159,9 @@ def mmlu_pro(data: Path) -> Iterator[Row]:
         if letter is None:
             n_filled += generator.randint(0, len(options) - 1) == row["answer_index"]
     n = len(rows)
-    yield Row("answers read as stored", n, n_same, 4, "the others name a letter that is no option, wrong either way")
+    yield Row(
+        "answers read as stored", n, n_same, 4, "the others name a letter that is not an option, wrong either way"
+    )
     yield Row("verdicts that differ", 0, n_misread)
     yield Row("accuracy by stored letters, %", 52.01, 100 * n_right / n, 0.005)
     note = "7 of 12,032 last letters are read otherwise: a hyphen or apostrophe beside a letter makes it part of a word"

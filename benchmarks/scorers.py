@@ -3,7 +3,7 @@
     python benchmarks/scorers.py --peers-python PATH [--write-golden]
     python benchmarks/scorers.py                       (compares with the peers' verdicts that were kept)
 
-The peers are no dependencies: `pip install lm-eval inspect-ai langdetect nltk immutabledict` into an environment of
+The peers are not dependencies: `pip install lm-eval inspect-ai langdetect nltk immutabledict` into an environment of
 its own, with NLTK's punkt_tab data where NLTK looks for it (`NLTK_DATA`), and `instruction_following_eval`
 (github.com/josejg/instruction_following_eval, which inspect-evals' IFEval asks for) on its path to have that
 judge too. Every disagreement falls into a class of `scorer_differences.py` with who is right and why; where a benchmark

@@ -53,7 +53,7 @@ def test_a_changed_a_missing_and_a_torn_line_show():
     assert check_access_log(access_log()) == [f"{access_log()}:2: does not follow the line before it"]
     access_log().write_bytes(lines[0] + lines[1][:20])
     log_access(access())
-    assert check_access_log(access_log()) == [f"{access_log()}:2: is no entry"]
+    assert check_access_log(access_log()) == [f"{access_log()}:2: is not an entry"]
 
 
 def test_no_log_has_no_problems(tmp_path):

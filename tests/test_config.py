@@ -71,7 +71,7 @@ def test_malformed_override_says_how_to_write_it(override):
 
 @pytest.mark.parametrize("override", ["name=[", "name={a", "name=2020-13-45", "name=\x00"])
 def test_an_override_whose_value_is_no_yaml_is_refused(override):
-    with pytest.raises(ConfigError, match=r"^--set '[^']*': not valid YAML.*; mend the value after '='$"):
+    with pytest.raises(ConfigError, match=r"^--set '[^']*': not valid YAML.*; fix the value after '='$"):
         parse_yaml("name: a\n", Outer, "f", [override])
 
 
@@ -84,7 +84,7 @@ def test_text_that_yaml_cannot_turn_into_values_is_refused(text):
 
 
 def test_a_key_that_comes_twice_is_refused():
-    with pytest.raises(ConfigError, match=r"f:4: key 'depth' comes twice"):
+    with pytest.raises(ConfigError, match=r"f:4: key 'depth' appears twice"):
         parse_yaml("name: a\ninner:\n  depth: 1\n  depth: 2\n", Outer, "f")
 
 

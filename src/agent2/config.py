@@ -86,7 +86,7 @@ def read_yaml_text(text: str, where: str, overrides: Sequence[str] = (), flag: s
     root, data = _read(text, where)
     data = {} if data is None else data
     if not isinstance(data, dict):
-        raise ConfigError(f"{where}: holds a {type(data).__name__}, a mapping of keys is needed")
+        raise ConfigError(f"{where}: contains a {type(data).__name__}, a mapping of keys is needed")
     for override in overrides:
         _apply_override(data, override, flag)
     return YamlText(where, data, root, tuple(overrides), flag)
@@ -101,7 +101,7 @@ def _validated(source: YamlText, model: type[ModelT]) -> ModelT:
 
 
 def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Node | None, Any]:
-    """The tree of a YAML text, which knows lines, and its values. is_override: it is no file, but a value of --set."""
+    """The tree of a YAML text, which knows lines, and its values. is_override: a value of --set, not a file."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_double_keys(root, where)
@@ -111,7 +111,7 @@ def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Nod
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2020-13-45
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark and not is_override else ""
-        advice = "mend the value after '='" if is_override else "mend the line"
+        advice = "fix the value after '='" if is_override else "fix the line"
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or error
         raise ConfigError(f"{where}{line}: not valid YAML: {problem}; {advice}") from error
 
@@ -129,7 +129,7 @@ def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in names:
                     raise ConfigError(
-                        f"{where}:{key.start_mark.line + 1}: key {key.value!r} comes twice; keep one of the two"
+                        f"{where}:{key.start_mark.line + 1}: key {key.value!r} appears twice; keep one of the two"
                     )
                 names.add((key.tag, str(key.value)))
                 pending.append(value)
@@ -163,12 +163,12 @@ def _apply_override(data: dict[str, Any], override: str, flag: str) -> None:
     for parent in parents:
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
-            raise ConfigError(f"{flag} {override!r}: {parent!r} is no mapping; name a key inside one")
+            raise ConfigError(f"{flag} {override!r}: {parent!r} is not a mapping; name a key inside one")
     data[last] = _read(value, f"{flag} {override!r}", is_override=True)[1]
 
 
 def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple[int | str, ...], str]:
-    """The problem of a rejected record that a user should mend first: where it is, and a sentence about it."""
+    """The problem of a rejected record that a user should fix first: where it is, and a sentence about it."""
     problems = error.errors()
     # A misspelt key is also a missing one; the first is what the user can see.
     problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
@@ -203,7 +203,7 @@ def _line_of(node: yaml.Node | None, location: Location) -> int | None:
         if isinstance(node, yaml.MappingNode):
             pair = next((p for p in node.value if p[0].value == str(part)), None)
             if pair is None:
-                continue  # the kind of a union, which is no key of the file
+                continue  # the kind of a union, which is not a key of the file
             line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]

@@ -14,7 +14,7 @@ The access log has one JSON line for each request for private items, also for on
 appended, fsynced before the items are made, and each holds the digest of the line before it, so that a line that was
 changed, taken out or put in shows (`check_access_log`). A benchmark makes an entry itself when a program asks it for
 private items with this installation's secret (`agent2.benchmarks.guarded`). It is a file of the user who runs agent2,
-who can write the whole chain anew or cut its end off; organisers who need more send copies elsewhere.
+who can rewrite the whole chain or cut its end off; organisers who need more send copies elsewhere.
 """
 
 import fcntl
@@ -90,7 +90,7 @@ def secret() -> bytes:
         ) from error
     if len(value) != SECRET_BYTES:
         raise ConfigError(
-            f"{path}: holds {len(value)} bytes, {SECRET_BYTES} are needed; restore it, or delete it to get "
+            f"{path}: contains {len(value)} bytes, {SECRET_BYTES} are needed; restore it, or delete it to get "
             "new hidden items (old scores are then no longer comparable)"
         )
     return value
@@ -161,7 +161,7 @@ def check_access_log(path: Path) -> list[str]:
         try:
             stated = json.loads(line)["before"]
         except (ValueError, LookupError, TypeError):
-            problems.append(f"{path}:{number}: is no entry")
+            problems.append(f"{path}:{number}: is not an entry")
         else:
             if stated != _digest(before):
                 problems.append(f"{path}:{number}: does not follow the line before it")

@@ -219,7 +219,7 @@ class Rollout:
     """Set exactly when `status` is FAILED."""
     reason: str = ""
     retries: int = 0
-    """How often the attempt was begun anew after a fault that the fault table allows to retry."""
+    """How often the attempt was restarted after a fault that the fault table allows to retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +383,7 @@ class EvaluationProtocol:
     max_wall_time_s: float | None = None
     """For one rollout; None: no limit."""
     retries: int = 1
-    """How often an attempt may be begun anew after a fault that allows it."""
+    """How often an attempt may be restarted after a fault that allows it."""
     prompt_digest: str = ""
     """Of instructions and examples that the benchmark puts around an item; empty: it adds none."""
     judge_digest: str = ""

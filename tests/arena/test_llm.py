@@ -53,7 +53,7 @@ def test_a_driver_is_kept_resolved_and_without_its_key(task, chatty, driver, tmp
 
 
 def test_an_agent_that_is_driven_by_an_llm_wants_a_driver(task, chatty, tmp_path):
-    with pytest.raises(ConfigError, match="agent chatty is driven by an LLM; name one, as in --driver"):
+    with pytest.raises(ConfigError, match="agent chatty is driven by an LLM; pass one, as in --driver"):
         new_trial(task, chatty, 0, tmp_path / "trials")
     assert not (tmp_path / "trials").exists()
 

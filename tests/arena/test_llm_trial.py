@@ -202,7 +202,7 @@ def test_a_recording_that_holds_a_key_is_not_shared(recorded, tmp_path):
     shutil.copytree(recorded, leaky, symlinks=True)
     body = read_exchanges(leaky / "llm")[0].request
     body.write_bytes(zstandard.compress(f"my key is {KEY}".encode()))
-    with pytest.raises(ConfigError, match=rf"llm/bodies/{body.name}: holds the key in {KEY_VARIABLE}"):
+    with pytest.raises(ConfigError, match=rf"llm/bodies/{body.name}: contains the key in {KEY_VARIABLE}"):
         share_trial(leaky, tmp_path / "shown")
     assert not (tmp_path / "shown").exists()
     assert list(tmp_path.iterdir()) == [leaky]

@@ -78,7 +78,7 @@ def test_an_open_network_is_told_to_the_agent_and_flagged_in_the_report(task):
 def test_unusable_choices_name_the_flag():
     with pytest.raises(ConfigError, match=r"--network: unknown network policy 'pakages'; did you mean 'packages'"):
         sandbox_choices("pakages", "")
-    with pytest.raises(ConfigError, match=r"--gpus 0,x: 'x' is no number"):
+    with pytest.raises(ConfigError, match=r"--gpus 0,x: 'x' is not a number"):
         sandbox_choices("", "0,x")
 
 

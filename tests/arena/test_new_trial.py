@@ -30,7 +30,7 @@ def test_a_folder_whose_making_was_cut_short_is_used(task, tmp_path):
 def test_a_folder_that_holds_something_else_is_not_used(task, tmp_path):
     (tmp_path / "trials" / "one").mkdir(parents=True)
     (tmp_path / "trials" / "one" / "thesis.tex").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
 
 

@@ -24,7 +24,7 @@ def test_a_trial_that_is_not_finished_is_not_shared(trial, tmp_path):
 def test_a_folder_that_exists_is_not_written_over(trial, tmp_path):
     EventLog(trial.trial_log).append("finished")
     (tmp_path / "out").mkdir()
-    with pytest.raises(ConfigError, match="exists already; name a new folder"):
+    with pytest.raises(ConfigError, match="already exists; pass a new folder"):
         share_trial(trial.root, tmp_path / "out")
 
 

@@ -280,7 +280,7 @@ def test_two_harnesses_at_one_trial_are_refused(task, tmp_path):
 
 def test_a_trial_folder_is_never_used_twice(task, tmp_path):
     new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
-    with pytest.raises(ConfigError, match=r"exists already; choose another --trial-id, or --resume it"):
+    with pytest.raises(ConfigError, match=r"already exists; choose another --trial-id, or --resume it"):
         new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
 
 

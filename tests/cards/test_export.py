@@ -45,7 +45,7 @@ def test_nothing_of_a_rollout_is_left_out(tmp_path, monkeypatch):
 def test_an_existing_file_is_not_overwritten(tmp_path):
     card = write_card(tmp_path / "card", [make_scored("a")])
     (tmp_path / "out.parquet").write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         export_rollouts(card, tmp_path / "out.parquet")
     assert (tmp_path / "out.parquet").read_text() == "mine"
 
@@ -69,7 +69,7 @@ def test_the_suffix_says_the_format_and_every_format_holds_the_same(tmp_path):
     with (tmp_path / "out.csv").open(newline="") as file:
         cells = list(csv.DictReader(file))
     assert [row["item_id"] for row in cells] == ["a", "b", "c"]
-    assert [row["score"] for row in cells] == ["1.0", "0.0", ""]  # a missing score is no zero
+    assert [row["score"] for row in cells] == ["1.0", "0.0", ""]  # a missing score is not a zero
     assert json.loads(cells[0]["turns"]) == rows[0]["turns"]
     assert json.loads(cells[0]["views"]) == {"parsed": 1.0}
 

@@ -158,7 +158,7 @@ def test_a_truncated_file_and_bytes_at_the_end_are_reported(card):
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff\xfe", b'{"format": 1}'])
 def test_a_damaged_card_json_is_one_clear_sentence(card, content):
     (card / "card.json").write_bytes(content)
-    assert "card.json: is no card" in validate_card(card)[0]
+    assert "card.json: is not a card" in validate_card(card)[0]
 
 
 def test_a_card_of_a_later_format_is_refused(card):

@@ -110,7 +110,7 @@ def test_a_damaged_line_in_the_middle_is_named_and_not_cut(tmp_path):
     rollouts = tmp_path / "card" / "rollouts.jsonl"
     lines = rollouts.read_bytes().splitlines(keepends=True)
     rollouts.write_bytes(lines[0] + b"garbage\n" + lines[2])
-    with pytest.raises(CardError, match=r"rollouts\.jsonl:2: is no rollout"):
+    with pytest.raises(CardError, match=r"rollouts\.jsonl:2: is not a rollout"):
         CardWriter.resume(tmp_path / "card", make_header())
     assert rollouts.read_bytes().count(b"\n") == 3
     assert any("rollouts.jsonl:2" in problem for problem in validate_card(tmp_path / "card"))
@@ -179,7 +179,7 @@ def test_a_closed_card_cannot_be_resumed(tmp_path):
 def test_an_attempt_is_on_the_card_once(tmp_path):
     with CardWriter(tmp_path / "card", make_header()) as writer:
         writer.append(make_record("a"))
-        with pytest.raises(CardError, match="item 'a' attempt 0 is there already"):
+        with pytest.raises(CardError, match="item 'a' attempt 0 already exists"):
             writer.append(make_record("a", 0.0))
         assert writer.close().value == 1.0
 

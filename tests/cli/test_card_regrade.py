@@ -111,7 +111,7 @@ def test_timeouts_are_turn_caps_and_time_caps(agent2, card, word, score):
         (["card", "--timeouts", "dropp"], "did you mean 'drop'?"),
         (["card", "--crashes", "count"], "leaves no score to count"),
         (["card", "--attempts", "last"], "--attempts: unknown way to take attempts together 'last'"),
-        (["card", "--out", "card"], "is there already"),
+        (["card", "--out", "card"], "already exists"),
     ],
 )
 def test_bad_input_is_one_sentence(agent2, card, arguments, sentence):

@@ -76,7 +76,7 @@ def test_the_published_reports_are_refused_with_exit_code_1(name, release, actio
     assert f"training action   {action}\n" in output
     assert "FIRED" in output
     assert "no item counts: point rule used" in output
-    assert "was ignored; this decision is computed anew" in output
+    assert "was ignored; this decision is recomputed" in output
 
 
 def test_a_candidate_ends_with_exit_code_0_and_json_holds_every_gate(tmp_path):
@@ -115,7 +115,7 @@ def test_a_report_of_another_suite_is_said_to_be_one(tmp_path):
     [
         ("gsm8k_exact_mach: 70% -> 71% (+1.0)", "did you mean 'gsm8k_exact_match'"),
         ("helpfulness: 70% -> 71% (+1.0)", "unknown report field"),
-        ("safety_violation_rate: 30 -> 90", "a rate lies between 0 and 100%"),
+        ("safety_violation_rate: 30 -> 90", "a rate is between 0 and 100%"),
     ],
 )
 def test_a_report_with_a_field_that_is_no_metric_is_bad_input(tmp_path, line, sentence):
@@ -205,7 +205,7 @@ def test_cards_of_other_protocols_are_bad_input_and_the_field_is_named(tmp_path)
 def test_one_card_alone_is_bad_input(tmp_path):
     card = write_card(tmp_path / "card", verdicts("10"))
     assert "nothing to compare it with" in run("compare", card, code=2)
-    assert "nothing to hold against it" in run("regress", card, code=2)
+    assert "nothing to compare it with" in run("regress", card, code=2)
 
 
 def test_a_folder_without_cards_is_named_before_a_missing_candidate(tmp_path):

@@ -110,7 +110,7 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
         ([SUITE, *SIDES, "--role", "nightlly"], "did you mean 'nightly'?"),
         ([SUITE, *SIDES, "--split", "test_pubic"], "did you mean 'test_public'?"),
         ([SUITE, *SIDES, "--split", "train"], "what models learn from"),
-        ([SUITE, *SIDES[:2]], "a score without its control group is no evidence"),
+        ([SUITE, *SIDES[:2]], "a score without its control group is not evidence"),
         ([SUITE, *SIDES[:3], "nowhere"], "checkpoint 'nowhere': no such folder"),
         (
             [SUITE, *SIDES[:3], "tiny-mni"],

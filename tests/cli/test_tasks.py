@@ -42,7 +42,7 @@ def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
     result = run("tasks", "check", task, "--data", str(data))
     assert result.exit_code == 0, result.output
     assert "published" in result.output
-    assert "is not on this machine; name a model with --model" in " ".join(result.output.split())
+    assert "is not on this machine; pass a model with --model" in " ".join(result.output.split())
 
 
 def test_a_task_is_shown_also_where_its_data_are_missing():
@@ -61,10 +61,10 @@ def test_missing_data_end_a_check_with_the_command_to_run():
 def test_a_data_folder_that_is_none_or_not_wanted_is_refused(tmp_path):
     (tmp_path / "file").touch()
     for name in ("nothing", "file"):
-        with pytest.raises(ConfigError, match=f"--data .*{name}: is no folder"):
+        with pytest.raises(ConfigError, match=f"--data .*{name}: is not a directory"):
             own_inputs("", tmp_path / name)
         checked = run("tasks", "check", "alfworld", "--data", str(tmp_path / name), "--model", "none")
-        assert f"{name}: is no folder" in str(checked.exception)
+        assert f"{name}: is not a directory" in str(checked.exception)
     result = run("run", "arithmetic", "--agent", "nop", "--data", str(tmp_path), "--out", str(tmp_path / "trials"))
     assert "reads no data folder" in str(result.exception)
     assert not list((tmp_path / "trials").glob("*"))

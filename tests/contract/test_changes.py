@@ -49,12 +49,12 @@ def test_other_ways_to_write_a_change_are_understood(text, unit, old, new):
 @pytest.mark.parametrize(
     ("value", "unit", "sentence"),
     [
-        ("63.0 -> 62.8", Unit.RATE, "a rate lies between 0 and 100%"),
-        ("130% -> 62.8%", Unit.RATE, "a rate lies between 0 and 100%"),
+        ("63.0 -> 62.8", Unit.RATE, "a rate is between 0 and 100%"),
+        ("130% -> 62.8%", Unit.RATE, "a rate is between 0 and 100%"),
         ("44.8% -> 44.1% (-0.9)", Unit.RATE, r"the values give 44.8% -> 44.1% \(-0.7\)"),
         ("612 -> 941 (+20%)", Unit.LENGTH, r"\+53.8%"),
         ("612 -> 941%", Unit.LENGTH, "is a percentage, but the metric is a length"),
-        ("good -> better", Unit.RATE, "'good' is no number"),
+        ("good -> better", Unit.RATE, "'good' is not a number"),
         ("1 -> 2 -> 3", Unit.COUNT, "more than one arrow"),
         (True, Unit.COUNT, "no number"),
         ([1, 2], Unit.COUNT, "is no change"),

@@ -30,7 +30,7 @@ def test_sound_gates_are_accepted():
     [
         ([PRIMARY], [], "nothing blocks a fall of the primary metric 'math'"),
         ([PRIMARY], [RegressionGate(name="x", metrics=["maht"])], "did you mean 'math'"),
-        ([PRIMARY], [HOLDS, HOLDS], "'math_holds' comes twice"),
+        ([PRIMARY], [HOLDS, HOLDS], "'math_holds' appears twice"),
         ([PRIMARY], [HOLDS, EvidenceGate(), EvidenceGate(name="other")], "more than one gate of kind 'evidence'"),
         (
             [PRIMARY, MetricSpec(name="bad", is_safety=True, direction=Direction.LOWER)],

@@ -26,7 +26,7 @@ def test_an_unknown_metric_is_answered_with_the_nearest_name():
 def test_an_alias_finds_its_metric_and_belongs_to_one_only():
     spec = MetricSpec(name="resolved", alias=["pass@1"])
     assert metric_named([spec], "pass@1") is spec
-    with pytest.raises(ConfigError, match="'pass@1' comes twice"):
+    with pytest.raises(ConfigError, match="'pass@1' appears twice"):
         metrics_by_name([spec, MetricSpec(name="pass@1")])
 
 

@@ -84,7 +84,7 @@ def test_the_control_group_comes_from_the_suite_or_is_missing(tmp_path):
         ("evidence: {math: {paired: {n: 100, n_won: 30, n_lost: 3}}}", "new - old is 0.06, the pairs give 0.27"),
         ("evidence: {math: {paired: {n: 100, n_won: 9, n_lost: 3, p_value: 0.5}}}", "not what the counts give"),
         ("evidence: {math: {paired: {n: 9, delta: 0.06}}}", "give n_won and n_lost, or all of"),
-        ("history: {math: [70%, lots]}", "'lots' is no number"),
+        ("history: {math: [70%, lots]}", "'lots' is not a number"),
         ("history: {math: [60% -> 70%]}", "is no earlier value"),
         ("training: {reward: 0.5}", r"Input should be a valid string|needs both sides"),
         ("training: {rewards: 0.4 -> 0.5}", "did you mean"),
@@ -93,7 +93,7 @@ def test_the_control_group_comes_from_the_suite_or_is_missing(tmp_path):
         ("primary_metric: charts = 60% (+1)", "is not the suite's, 'math'"),
         ("primary_metric: 76%", "write it as 'name = value"),
         ("regressions: [charts]", "is no regression"),
-        ("math: 70% -> 76%", "comes twice"),
+        ("math: 70% -> 76%", "appears twice"),
     ],
 )
 def test_what_is_no_report_of_this_suite_is_refused_with_its_place(tmp_path, line, sentence):

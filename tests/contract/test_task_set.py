@@ -55,7 +55,7 @@ def test_an_unknown_verify_type_is_read_and_warned_of():
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ([EXACT, EXACT], "set.json: task 2: id 'capital' comes twice"),
+        ([EXACT, EXACT], "set.json: task 2: id 'capital' appears twice"),
         ([{**EXACT, "expected_answer": None}], "task 1 'capital': "),
         (
             [{key: SCRIPT[key] for key in SCRIPT if key != "verify_script"}],
@@ -72,8 +72,8 @@ def test_an_unknown_verify_type_is_read_and_warned_of():
         ([], "a list of at least one task is needed"),
         ({"task": [EXACT]}, "an object with keys ['task']"),
         ("[{]", "set.json:1: not valid JSON"),
-        ('[{"id": "a", "id": "b"}]', "key 'id' comes twice in one object"),
-        ('[{"id": "a", "max_turns": NaN}]', "NaN is no JSON number"),
+        ('[{"id": "a", "id": "b"}]', "key 'id' appears twice in one object"),
+        ('[{"id": "a", "max_turns": NaN}]', "NaN is not a JSON number"),
     ],
 )
 def test_a_bad_task_set_is_refused_with_the_task_and_the_reason(text, wanted):

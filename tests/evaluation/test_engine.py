@@ -178,7 +178,7 @@ def test_a_world_that_breaks_once_is_begun_anew_and_the_rollout_says_so(where):
     record = play_one(item(n_turns=2, **{f"break_{where}": 1}))
     assert record.rollout.status is RolloutStatus.COMPLETED
     assert record.rollout.retries == 1
-    assert record.rollout.reason == f"begun anew after this environment fault: the world broke in {where}"
+    assert record.rollout.reason == f"restarted after this environment fault: the world broke in {where}"
     assert [t.action for t in record.rollout.turns] == ["yes", "yes"]
     assert record.score.value == 1.0
 

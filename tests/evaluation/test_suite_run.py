@@ -165,7 +165,7 @@ def test_an_unfinished_evaluation_has_no_outcome(request_of):
 
     with pytest.raises(KeyboardInterrupt):
         run_suite(request, stop)
-    with pytest.raises(ConfigError, match="is not finished; run the evaluation again to go on"):
+    with pytest.raises(ConfigError, match="is not finished; resume it with the same command"):
         read_outcome(request.out)
 
 

@@ -146,4 +146,4 @@ def test_games_in_worker_processes_are_the_same_and_one_that_dies_is_begun_anew_
     assert {rollout.retries for rollout in again.values()} == {0, 1}
     for item_id, rollout in again.items():
         assert rollout.turns == here[item_id].turns
-        assert ("begun anew after this environment fault" in rollout.reason) == bool(rollout.retries)
+        assert ("restarted after this environment fault" in rollout.reason) == bool(rollout.retries)

@@ -42,7 +42,7 @@ def test_other_trials_of_a_sweep_are_counted_and_not_held_against_this_one():
     now = time.time()
     found = access_check(access_log(), now - 60, now + 60, "trial-1")
     assert found.findings == () and "2 of other trials that were scored meanwhile" in found.looked_at
-    ask("trial-1")  # a person who asks under a trial's name is no trial
+    ask("trial-1")  # a person who asks under a trial's name is not a trial
     ask("me")
     assert check() == {"private items given out": Effect.NOTE}
 

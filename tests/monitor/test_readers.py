@@ -79,7 +79,7 @@ def test_of_two_values_at_one_step_the_later_counts_and_it_is_said(tmp_path):
     rows = [{"step": 1, "reward": 0.1}, {"step": 1, "reward": 0.9}]
     log = read_log(write_jsonl(tmp_path / "log.jsonl", rows))
     assert log.series["reward"].values.tolist() == [0.9]
-    assert "comes twice" in log.notes[0]
+    assert "appears twice" in log.notes[0]
 
 
 def test_values_that_are_no_numbers_are_left_out_and_said(tmp_path):

@@ -28,9 +28,9 @@ def test_a_mount_at_a_place_that_is_taken_or_no_path_is_refused(tmp_path, inside
 def test_parts_that_do_not_exist_are_named(tmp_path):
     with pytest.raises(SandboxError, match=r"gone does not exist"):
         check_spec(_spec(tmp_path, mounts=(Mount(tmp_path / "gone", "/models/base"),)))
-    with pytest.raises(SandboxError, match=r"gone is no folder"):
+    with pytest.raises(SandboxError, match=r"gone is not a directory"):
         check_spec(_spec(tmp_path / "gone"))
-    with pytest.raises(SandboxError, match=r"port 8000: .*gone is no unix socket"):
+    with pytest.raises(SandboxError, match=r"port 8000: .*gone is not a unix socket"):
         check_spec(_spec(tmp_path, ports={8000: tmp_path / "gone"}))
 
 

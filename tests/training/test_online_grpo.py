@@ -90,7 +90,7 @@ def test_a_caller_or_the_clock_can_end_it(base, tmp_path):
 
 @pytest.mark.parametrize(("n_broken", "n_failed", "n_retried"), [(3, 0, 3), (97, 1, 96)])
 def test_worlds_that_break_are_begun_anew_and_the_log_says_so(base, tmp_path, n_broken, n_failed, n_retried):
-    """The 96 worlds of a batch are opened before any is opened anew: the 97th that breaks is a second try."""
+    """The 96 worlds of a batch are opened before any is opened again: the 97th that breaks is a second try."""
     BreaksAtFirst.left = n_broken
     _, lines = run(base, tmp_path, world=BreaksAtFirst)
     assert lines[0]["masked_failed"] == pytest.approx(n_failed / 96)

@@ -38,7 +38,7 @@ from agent2.records import Rollout
 def main() -> None:
     """Run the job on standard input."""
     answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not an answer
     job = AuditJob.model_validate_json(sys.stdin.buffer.read())
     with os.fdopen(answer, "wb", buffering=0) as file:
         for check in run(job):

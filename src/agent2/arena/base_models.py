@@ -82,7 +82,7 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
     """See that `ensure_base_model` has something to give, and build nothing.
 
     Raises ConfigError: with the nearest name for an unknown one, with the command that gets a model where there is no
-    such folder (nothing is downloaded here), or for a folder that is no model in Hugging Face layout.
+    such folder (nothing is downloaded here), or for a folder that is not a model in Hugging Face layout.
     """
     if not is_path(name_or_path):
         _entry(name_or_path, models)

@@ -15,7 +15,7 @@ def read_config(path: Path) -> TrialConfig:
     try:
         return TrialConfig.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path.parent}: no {path.name} there; name the folder of a trial") from error
+        raise ConfigError(f"{path.parent}: no {path.name} there; pass the folder of a trial") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -67,7 +67,7 @@ def _line(row: dict[str, JsonValue]) -> bytes:
 
 
 def _storable(value: JsonValue) -> JsonValue:
-    """The value with text that is no Unicode escaped, and integers beyond 64 bits as text."""
+    """The value with text that is not Unicode escaped, and integers beyond 64 bits as text."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

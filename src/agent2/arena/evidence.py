@@ -260,7 +260,7 @@ class TrialEvidence:
     processes: Sequence[ProcessSample]
     metrics: Sequence[MetricPoint]
     design: Mapping[str, JsonValue] | None
-    """What the agent wrote in output/design.json, parsed; None if there is none or it is no JSON object."""
+    """What the agent wrote in output/design.json, parsed; None if there is none or it is not a JSON object."""
     gpu_hours: float | None = None
     """Time in which GPUs worked for the agent; None where that could not be measured."""
     agent_end_reason: str = ""

@@ -107,7 +107,7 @@ class RLBenchEnvironment:
     def get_feedback(self, run_id: str) -> dict[str, JsonValue]:
         """The execution results of a stored run.
 
-        Raises ConfigError for an id that this object did not run and that is no trial in its folder.
+        Raises ConfigError for an id that this object did not run and that is not a trial in its folder.
         """
         if run_id not in self.runs:
             root = self._out / run_id

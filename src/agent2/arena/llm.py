@@ -46,11 +46,11 @@ def require_driver(agent: Agent, config: TrialConfig) -> None:
     if protocol is None:
         if driver is not None:
             raise ConfigError(
-                f"agent {agent.spec.name} is driven by no LLM (its agent.yaml has no key llm); leave out --driver"
+                f"agent {agent.spec.name} is driven by no LLM (its agent.yaml has no key llm); remove --driver"
             )
         return
     if driver is None:
-        raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; name one, as in --driver openai/gpt-5.2")
+        raise ConfigError(f"agent {agent.spec.name} is driven by an LLM; pass one, as in --driver openai/gpt-5.2")
     leak = _leak_of(driver, agent)
     if leak is not None:
         raise ConfigError(
@@ -64,7 +64,7 @@ def require_driver(agent: Agent, config: TrialConfig) -> None:
     dollars = config.budget.llm_dollars
     if dollars is not None and load_prices(_prices(config)).cost(driver.model, TokenCounts(1, 1)) is None:
         raise ConfigError(
-            f"budget.llm_dollars={dollars:g} cannot be held: the price of {driver.model!r} is not known; name a price "
+            f"budget.llm_dollars={dollars:g} cannot be held: the price of {driver.model!r} is not known; pass a price "
             "file with --set prices=FILE, or set budget.llm_tokens instead"
         )
 

@@ -130,7 +130,7 @@ def require_gpus(config: TrialConfig) -> None:
 def repeat_trial(source: Path, out: Path) -> Path:
     """Make a new trial with the configuration and the agent's files of an earlier one.
 
-    Raises ConfigError if the source is no trial, SandboxError for a GPU that is not on this machine.
+    Raises ConfigError if the source is not a trial, SandboxError for a GPU that is not on this machine.
     """
     before = TrialPaths(source.resolve())
     return _make_again(before, read_config(before.trial_json), out)
@@ -143,14 +143,14 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
     gives, as far as `overrides` do not say otherwise (see `ungranted`), and no variable of the shell is passed on.
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
     base model that the recording names by its folder needs base_model=FOLDER.
-    Raises ConfigError if the source is no trial, holds no recorded LLM traffic, or ran without a sandbox and no
+    Raises ConfigError if the source is not a trial, holds no recorded LLM traffic, or ran without a sandbox and no
     override says that this is wanted again, SandboxError for a GPU that is not on this machine.
     """
     before = TrialPaths(source.resolve())
     config = read_config(before.trial_json)
     if config.driver_record is None or not (before.llm / "exchanges.jsonl").is_file():
         raise ConfigError(
-            f"{source}: holds no recorded LLM traffic to replay (no driver, or no llm/exchanges.jsonl); "
+            f"{source}: contains no recorded LLM traffic to replay (no driver, or no llm/exchanges.jsonl); "
             "use --repeat to run it once more"
         )
     draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
@@ -226,7 +226,7 @@ def _make_folder(config: TrialConfig, agent: Agent, out: Path) -> Path:
         raise ConfigError(f"{paths.root}: cannot be made ({error.strerror}); choose another --out") from error
     begun = {paths.agent.name}
     if any(e.name not in begun and not e.name.startswith(f".{paths.trial_json.name}.") for e in paths.root.iterdir()):
-        raise ConfigError(f"{paths.root}: exists already; choose another --trial-id, or --resume it")
+        raise ConfigError(f"{paths.root}: already exists; choose another --trial-id, or --resume it")
     _copy_agent(agent, paths.agent)
     write_json(paths.trial_json, config.model_dump(mode="json"))
     return paths.root
@@ -236,7 +236,7 @@ def _require_small(agent: Agent) -> None:
     size_mib = sum(path.stat().st_size for path in agent.folder.rglob("*") if path.is_file()) / 2**20
     if size_mib > MAX_AGENT_MIB:
         raise ConfigError(
-            f"{agent.folder}: holds {size_mib:.0f} MiB, {MAX_AGENT_MIB} is the most; keep data and binaries elsewhere"
+            f"{agent.folder}: contains {size_mib:.0f} MiB, the limit is {MAX_AGENT_MIB}; move data and binaries elsewhere"
         )
 
 

@@ -46,7 +46,7 @@ MIN_SECRET_CHARS = 8
 def share_trial(source: Path, out: Path) -> Path:
     """Write the recording of a finished trial to the new folder `out`; returns it.
 
-    Raises ConfigError if the source is no finished trial, `out` exists, or a secret was found.
+    Raises ConfigError if the source is not a finished trial, `out` exists, or a secret was found.
     """
     paths, shared = TrialPaths(source.resolve()), TrialPaths(out.resolve())
     config = read_config(paths.trial_json)
@@ -55,7 +55,7 @@ def share_trial(source: Path, out: Path) -> Path:
             f"{source}: is not finished; let it finish, or resume it with: {TrialPaths(source).resume_command}"
         )
     if shared.root.exists():
-        raise ConfigError(f"{out}: exists already; name a new folder")
+        raise ConfigError(f"{out}: already exists; pass a new folder")
     draft = TrialPaths(shared.root.with_name(f".{shared.root.name}.{os.getpid()}"))
     draft.root.mkdir(parents=True)
     try:
@@ -133,8 +133,8 @@ def _require_clean(folder: Path, secrets: dict[str, bytes]) -> None:
             for what, secret in secrets.items():
                 if secret in data:
                     raise ConfigError(
-                        f"{path.relative_to(folder)}: holds {what}; nothing was written: find out how it came there, "
-                        "and do not give this trial away"
+                        f"{path.relative_to(folder)}: contains {what}; nothing was written: find out how it got there, "
+                        "and do not share this trial"
                     )
 
 

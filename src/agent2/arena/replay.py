@@ -76,7 +76,7 @@ class ReplayReport:
 def compare_replay(replayed: Path) -> ReplayReport:
     """Compare a finished replay with its source, and keep what was found in its replay.json.
 
-    Raises ConfigError if it is no replay or its source is gone.
+    Raises ConfigError if it is not a replay or its source is gone.
     """
     after = TrialPaths(replayed.resolve())
     config = read_config(after.trial_json)
@@ -123,7 +123,7 @@ class _Facts:
 
 def _source(after: TrialPaths, config: TrialConfig) -> TrialPaths:
     if config.replay is None:
-        raise ConfigError(f"{after.root}: is no replay; nothing to compare it with")
+        raise ConfigError(f"{after.root}: is not a replay; nothing to compare it with")
     before = TrialPaths(Path(config.replay.trial))
     if not before.trial_json.is_file():
         raise ConfigError(f"{before.root}: the recording is gone; restore it to compare {after.root} with it")

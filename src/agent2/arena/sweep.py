@@ -220,7 +220,7 @@ def _claim(root: Path, spec: SweepSpec) -> None:
         before = SweepSpec.model_validate_json(path.read_bytes()).model_dump(mode="json", exclude={"parallel"})
         if before != plan:
             changed = ", ".join(sorted(key for key in plan if plan[key] != before.get(key)))
-            raise ConfigError(f"{root}: holds a sweep with another {changed}; change its name, or use another --out")
+            raise ConfigError(f"{root}: contains a sweep with another {changed}; change its name, or use another --out")
         return
     (root / "logs").mkdir(parents=True, exist_ok=True)
     write_json(path, spec.model_dump(mode="json"))

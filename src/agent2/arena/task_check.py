@@ -1,7 +1,7 @@
 """`agent2 tasks check`: proof that a task can be trusted before anybody is scored on it.
 
 Checks, each through the real engine and scorer: the floor (a player that says nothing and one at random), the ceiling
-(an oracle), that the same actions give the same observations and verdicts when everything is computed anew, that the
+(an oracle), that the same actions give the same observations and verdicts when everything is recomputed, that the
 splits are disjoint, that hidden items change with the installation secret, and that the task demands what its level
 says (at level 3: no trajectory is given away and none is so short that it need not be played). What a base model
 scores, and how far it is from itself, is `agent2.arena.task_base`.

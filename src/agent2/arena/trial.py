@@ -92,7 +92,7 @@ def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION, *, 
     """
     paths = TrialPaths(root.resolve())
     if not paths.trial_json.is_file():
-        raise ConfigError(f"{root}: no trial.json there; name the folder of a trial")
+        raise ConfigError(f"{root}: no trial.json there; pass the folder of a trial")
     if read_events(paths.trial_log).last("finished") is None:
         _play(paths, steps, evaluation, restarts_agent=restarts_agent)
     elif paths.integrity.exists() and is_unfinished(paths.integrity):

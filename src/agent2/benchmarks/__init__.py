@@ -83,7 +83,7 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
     """
     if data is not None and name not in READS_FILES:
         raise ConfigError(
-            f"benchmark {name} makes its own items and reads no data folder ({data}); leave out --data, which is for "
+            f"benchmark {name} makes its own items and reads no data folder ({data}); remove --data, which is for "
             f"{', '.join(sorted(READS_FILES))}"
         )
     if is_data_name(name, where):
@@ -203,7 +203,7 @@ def guarded(benchmark: BenchmarkT) -> BenchmarkT:
     """The same benchmark; whoever asks it for private items leaves an entry in the access log first.
 
     For a benchmark that did not come from `load_benchmark`. The evaluations and trials of this package make entries of
-    their own, and none comes twice. Raises ConfigError for an object whose class cannot be extended.
+    their own, and none appears twice. Raises ConfigError for an object whose class cannot be extended.
     """
     kind = type(benchmark)
     if not getattr(kind, "is_guarded", False):

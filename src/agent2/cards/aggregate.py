@@ -27,7 +27,7 @@ ATTEMPT_STRIDE = 1 << 32
 
 
 def summarize(records: Iterable[ScoredRollout], rule: ReportingRule) -> CardSummary:
-    """The card's numbers under a rule. Raises CardError if an attempt comes twice."""
+    """The card's numbers under a rule. Raises CardError if an attempt appears twice."""
     tally = Tally(rule)
     for record in records:
         tally.add(record)

@@ -174,7 +174,7 @@ def _learned(found: CardComparison) -> str:
         return f"{told}; {won}; no score is missing on either side"
     return (
         f"{told}; {won}; items without a score: {len(found.only_new)} before, {len(found.only_old)} after: "
-        f"with them the difference lies between {100 * low:+.1f} and {100 * high:+.1f}"
+        f"with them the difference is between {100 * low:+.1f} and {100 * high:+.1f}"
     )
 
 

@@ -69,7 +69,7 @@ def export_rollouts(card: Path, out: Path) -> int:
     if kind not in (".parquet", ".jsonl", ".csv"):
         raise ConfigError(f"{out}: the suffix {kind!r} names no format; write to a .parquet, .jsonl or .csv file")
     if out.exists():
-        raise ConfigError(f"{out}: is there already; choose another name or delete it")
+        raise ConfigError(f"{out}: already exists; choose another name or delete it")
     header = read_header(card)
     schema = COLUMNS.with_metadata({b"agent2.header": canonical_json(header)})
     out.parent.mkdir(parents=True, exist_ok=True)

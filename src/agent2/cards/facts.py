@@ -59,7 +59,7 @@ class FactsWriter:
         self._writer = pq.ParquetWriter(self._aside, COLUMNS, compression="zstd")
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
-        """Take the next lines. Raises CardError for one that is no rollout, OSError if the disk is full."""
+        """Take the next lines. Raises CardError for one that is not a rollout, OSError if the disk is full."""
         for batch in self._batches.add(lines):
             self._writer.write_batch(batch)
 

@@ -54,7 +54,7 @@ def load_card(path: Path) -> CardFile:
     try:
         card = msgspec.json.decode(data, type=CardFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CardError(f"{file}: is no card ({error}); restore it from a copy or evaluate again") from error
+        raise CardError(f"{file}: is not a card ({error}); restore it from a copy or evaluate again") from error
     if card.format not in READABLE:
         known = " and ".join(map(str, READABLE))
         raise CardError(f"{file}: format {card.format}, this version reads {known}; use the version that wrote it")
@@ -186,4 +186,6 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CardError(f"{where}: is no rollout ({error}); restore the file from a copy or evaluate again") from error
+        raise CardError(
+            f"{where}: is not a rollout ({error}); restore the file from a copy or evaluate again"
+        ) from error

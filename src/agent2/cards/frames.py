@@ -1,7 +1,7 @@
 """Lines out of the two rollouts files of a card.
 
 Promises: a frame whose bytes do not match its digest is never returned as data, but as much of it as can still be
-unpacked is at hand for saying which line was changed; a line that is no rollout is named.
+unpacked is at hand for saying which line was changed; a line that is not a rollout is named.
 """
 
 import hashlib

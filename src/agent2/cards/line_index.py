@@ -51,7 +51,7 @@ class LineIndex:
 def read_sums(path: Path) -> NDArray[np.uint32] | None:
     """Lines x 2 (line, id) of the card in folder `path`; None if it has no index.
 
-    Raises CardError if the file cannot be read or is no whole number of lines long.
+    Raises CardError if the file cannot be read or is not a whole number of lines long.
     """
     file = path / LINE_INDEX
     try:

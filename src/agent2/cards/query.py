@@ -84,7 +84,7 @@ class CardQueries:
         found: dict[Path, tuple[Path, CardFile]] = {}
         for top in folders:
             if not top.is_dir():
-                raise ConfigError(f"{top}: no such folder; name a card, an evaluation, a trial, or a folder above them")
+                raise ConfigError(f"{top}: no such folder; pass a card, an evaluation, a trial, or a folder above them")
             for path in folder.cards_below(top):
                 card = folder.load_card(path)
                 if card.state == "open":

@@ -47,7 +47,7 @@ def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
     if fault is not None:
         yield f"fault: {fault.value}"
     if rollout.retries:
-        yield f"begun anew {rollout.retries} times"
+        yield f"restarted {rollout.retries} times"
     value = "missing" if score.value is None else f"{score.value:g}"
     yield f"score: {value}: {score.reason}"
     counted = counted_value(record, rule)

@@ -55,7 +55,7 @@ def validate_card(path: Path) -> list[str]:
     planned = card.header.planned_rollouts
     if not damage and card.state == "closed":
         if planned is not None and planned != tally.n_rollouts:
-            problems.append(f"{path}: holds {tally.n_rollouts} of {planned} planned rollouts")
+            problems.append(f"{path}: contains {tally.n_rollouts} of {planned} planned rollouts")
         problems += _facts_problems(path, card)
         if header_digest == card.header_digest:
             problems += _summary_problems(path, card, tally.summary())

@@ -52,7 +52,7 @@ class CardWriter:
     def __init__(self, path: Path, header: CardHeader) -> None:
         """Begin a new card in `path`. Raises CardError if there is one already or the folder cannot be made."""
         if folder.card_exists(path):
-            raise CardError(f"{path}: holds a card already; resume it or choose another folder")
+            raise CardError(f"{path}: contains a card already; resume it or choose another folder")
         rollouts = path / folder.OPEN_ROLLOUTS
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class CardWriter:
         """
         rollout = record.rollout
         if self._tally.has(rollout.item_id, rollout.attempt):
-            raise CardError(f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} is there already")
+            raise CardError(f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} already exists")
         try:
             line = _encoder.encode(record) + b"\n"
         except (TypeError, ValueError, OverflowError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
@@ -145,7 +145,7 @@ class CardWriter:
         planned = self._card.header.planned_rollouts
         if planned is not None and planned != self.n_rollouts:
             raise CardError(
-                f"{self._path}: holds {self.n_rollouts} of {planned} planned rollouts; play the others first"
+                f"{self._path}: contains {self.n_rollouts} of {planned} planned rollouts; play the others first"
             )
         self._sync()
         frames, parts = self._compress()

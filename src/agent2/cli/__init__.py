@@ -127,7 +127,7 @@ def _tell(error: Exception) -> NoReturn:
         where = f"{error.filename}: " if error.filename else ""
         _give_up(f"{where}{error.strerror}; check the path, its rights and the space on its disk", code)
     if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # before Python 3.13 no OSError
-        _give_up(f"{error}; name another path", EXIT_BAD_INPUT)
+        _give_up(f"{error}; pass another path", EXIT_BAD_INPUT)
     if has_failed:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _give_up(f"{what}; the machine ran out of disk space or memory: make room and repeat the command", code)

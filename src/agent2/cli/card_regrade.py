@@ -45,9 +45,9 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     changes = _changes({**given, "model_faults": model_faults}, attempts)
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
-        raise ConfigError(f"{card}: no cards there; name a card or a folder above some (agent2 cards list finds them)")
+        raise ConfigError(f"{card}: no cards there; pass a card or a folder above some (agent2 cards list finds them)")
     if out is not None and out.exists():
-        raise ConfigError(f"{out}: is there already; choose another name or delete it")
+        raise ConfigError(f"{out}: already exists; choose another name or delete it")
     found = []
     for path in paths:
         found.append(regrade_card(path, _rule(path, changes), most_moves=None if out is not None else 0))

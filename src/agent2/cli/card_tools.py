@@ -35,7 +35,7 @@ def replay(
     for scene in scenes(found[0], header.reporting):
         print_scene(scene.title, scene.text)
         if step:
-            typer.prompt("Enter goes on", default="", show_default=False, prompt_suffix="")
+            typer.prompt("press Enter to continue", default="", show_default=False, prompt_suffix="")
     print_path("card", card)
 
 
@@ -83,7 +83,7 @@ def import_log(
         raise unknown_name("split", split, list(Split), "--split")
     is_lm_eval = log.suffix == ".jsonl"
     if filter_name is not None and not is_lm_eval:
-        raise ConfigError("--filter: only samples of lm-eval have filters; leave it out")
+        raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
     foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
     summary = write_foreign(foreign, out, Split(split))
     value = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"

@@ -27,7 +27,7 @@ def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below
 
     if not folder.is_dir():
         raise ConfigError(
-            f"{folder}: no such folder; name the folder of a trial, a sweep or an evaluation, or one above them"
+            f"{folder}: no such folder; pass the folder of a trial, a sweep or an evaluation, or one above them"
         )
     rows = []
     for path in cards_below(folder):
@@ -172,7 +172,7 @@ def validate(
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
         raise ConfigError(
-            f"{card}: no card.json there or below; name a card or a folder above some (agent2 cards list finds them)"
+            f"{card}: no card.json there or below; pass a card or a folder above some (agent2 cards list finds them)"
         )
     problems = [problem for path in paths for problem in validate_card(path)]
     for problem in problems:

@@ -41,7 +41,7 @@ def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["Car
         return find_cards(baseline), [find_cards(path) for path in candidates]
     if not is_evaluation(baseline):
         find_cards(baseline)  # a folder without cards is the mistake to name first
-        raise ConfigError(f"{baseline}: nothing to compare it with; name a candidate, or the folder of an evaluation")
+        raise ConfigError(f"{baseline}: nothing to compare it with; pass a candidate, or the folder of an evaluation")
     return find_cards(baseline, BASELINE), [find_cards(baseline)]
 
 

@@ -91,7 +91,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             _source(checkpoint or contract.model, "--checkpoint", contract, settings, steps),
         )
         if endpoint and SourceKind.SERVED not in (control.kind, tested.kind):
-            raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); leave the option out")
+            raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); remove the option")
         if known is not None:
             require_about(known, tested.name)
         request = SuiteRequest(
@@ -130,7 +130,7 @@ def _source(
     from agent2.models.sources import find_checkpoint
 
     if name is None:
-        why = " (a score without its control group is no evidence)" if flag == "--baseline" else ""
+        why = " (a score without its control group is not evidence)" if flag == "--baseline" else ""
         raise ConfigError(f"suite {contract.id} names no checkpoint for {flag}; give one{why}")
     if name in BASE_MODELS:
         name = str(ensure_base_model(name, lambda message: steps(message)))

@@ -33,7 +33,7 @@ def regress(
 
     if new is None and not is_evaluation(old):
         find_cards(old)  # a folder without cards is the mistake to name first
-        raise ConfigError(f"{old}: nothing to hold against it; name NEW, or the folder of an evaluation")
+        raise ConfigError(f"{old}: nothing to compare it with; pass NEW, or the folder of an evaluation")
     before = find_cards(old) if new is not None else find_cards(old, BASELINE)
     found = regress_sets(before, find_cards(new if new is not None else old))
     if as_json:

@@ -101,7 +101,7 @@ def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "lis
     if model == NO_MODEL:
         return [Finding(name, None, "left out by --model none")]
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
-        return [Finding(name, None, f"{spec.base_model} is not on this machine; name a model with --model")]
+        return [Finding(name, None, f"{spec.base_model} is not on this machine; pass a model with --model")]
     from agent2.arena.task_base import check_base
     from agent2.cli.show import progress_bar
 

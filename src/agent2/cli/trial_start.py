@@ -37,12 +37,12 @@ def check_data(data: Path | None) -> Path | None:
         return None
     folder = data.expanduser().resolve()
     if not folder.is_dir():
-        raise ConfigError(f"--data {data}: is no folder; name the one that holds the official data")
+        raise ConfigError(f"--data {data}: is not a directory; pass the one that contains the official data")
     return folder
 
 
 def sandbox_choices(network: str, gpus: str) -> list[str]:
-    """The overrides for --network and --gpus. Raises ConfigError for an unknown policy or a GPU that is no number."""
+    """The overrides for --network and --gpus. Raises ConfigError for an unknown policy or a bad GPU number."""
     from agent2.errors import unknown_name
     from agent2.sandbox.spec import Network
 
@@ -52,7 +52,7 @@ def sandbox_choices(network: str, gpus: str) -> list[str]:
     numbers = [part.strip() for part in gpus.split(",")] if gpus else []
     wrong = [part for part in numbers if not part.isdecimal()]
     if wrong:
-        raise ConfigError(f"--gpus {gpus}: {wrong[0]!r} is no number; write the numbers of GPUs, as in --gpus 0,1")
+        raise ConfigError(f"--gpus {gpus}: {wrong[0]!r} is not a number; write the numbers of GPUs, as in --gpus 0,1")
     chosen = [f"gpus=[{', '.join(str(int(part)) for part in numbers)}]"] if numbers else []
     return [*([f"network={network}"] if network else []), *chosen]
 
@@ -177,6 +177,6 @@ def check_is_folder(flag: str, path: Path) -> None:
     """Raise ConfigError if files cannot be made below `path`, which need not exist yet."""
     above = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists())
     if not above.is_dir():
-        raise ConfigError(f"{flag} {path}: {above} is a file; name a folder")
+        raise ConfigError(f"{flag} {path}: {above} is a file; pass a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"{flag} {path}: {above} may not be written by this user; name another folder")
+        raise ConfigError(f"{flag} {path}: {above} may not be written by this user; pass another folder")

@@ -22,7 +22,7 @@ BY_ITEM = (Role.PRIMARY, Role.REGRESSION_GATE)
 
 
 def problems_of(spec: MetricSpec, found: MetricEvidence | None, needs: EvidenceNeeds) -> tuple[str, ...]:
-    """Why the evidence of a metric is not good enough, one sentence each with what would mend it; empty if it is."""
+    """Why the evidence of a metric is not good enough, one sentence each with what would fix it; empty if it is."""
     if found is None or not found.is_complete:
         return (_missing_side(spec, found),)
     problems = []
@@ -77,7 +77,7 @@ def _missing_side(spec: MetricSpec, found: MetricEvidence | None) -> str:
     if found is None or (found.old is None and found.new is None):
         return f"{spec.name}: no number on either side; evaluate it on both"
     side = "baseline" if found.old is None else "checkpoint"
-    hint = "a score without its control is no evidence of improvement" if side == "baseline" else "evaluate it"
+    hint = "a score without its control is not evidence of improvement" if side == "baseline" else "evaluate it"
     return f"{spec.name}: no number for the {side}; {hint}"
 
 
@@ -122,7 +122,7 @@ def _not_clean(spec: MetricSpec, found: MetricEvidence, needs: EvidenceNeeds) ->
         if clean is not None and clean < needs.min_clean_share:
             problems.append(
                 f"{spec.name}: {tell_value(clean, Unit.RATE)} of the rollouts are clean for the {side}, at least "
-                f"{tell_value(needs.min_clean_share, Unit.RATE)} are needed; mend what failed and play again"
+                f"{tell_value(needs.min_clean_share, Unit.RATE)} are needed; fix what failed and play again"
             )
     if found.clean_old is not None and found.clean_new is not None:
         difference = abs(found.clean_old - found.clean_new)

@@ -42,7 +42,7 @@ class CardRows:
     n_rollouts: int = 0
     n_clean: int = 0
     n_model_faults: int = 0
-    """Rollouts that the model itself broke off: logits that are no numbers, a template that fails, no room."""
+    """Rollouts that the model itself broke off: logits that are not numbers, a template that fails, no room."""
     model_fault: str = ""
     """Reason of the first of them."""
     labels: Counter[str] = field(default_factory=Counter)
@@ -89,7 +89,7 @@ def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
     found.rows = {name: dict(sorted(rows.items())) for name, rows in found.rows.items()}
     found.attempts = dict(sorted(found.attempts.items()))
     if planned is not None and planned != found.n_rollouts:
-        raise CardError(f"{path}: holds {found.n_rollouts} of {planned} planned rollouts; evaluate again")
+        raise CardError(f"{path}: contains {found.n_rollouts} of {planned} planned rollouts; evaluate again")
     for measure in measures:
         lacking = [name for name in measure.views if name not in views]
         if measure.is_reported:

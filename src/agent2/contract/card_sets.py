@@ -46,7 +46,7 @@ def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
         found = sorted(path.parent for path in top.glob(f"*/{CARD_FILE}"))
     if not found:
         raise ConfigError(
-            f"{folder}: no cards there; name a card, a folder of cards or the folder of an evaluation "
+            f"{folder}: no cards there; pass a card, a folder of cards or the folder of an evaluation "
             "(agent2 cards list finds cards)"
         )
     cards: dict[str, Path] = {}
@@ -59,7 +59,7 @@ def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
         cards[key], headers[key] = path, header
     names = sorted({header.checkpoint_name for header in headers.values()})
     if len(names) > 1:
-        raise ConfigError(f"{folder}: holds cards of several checkpoints ({', '.join(names)}); name one side's folder")
+        raise ConfigError(f"{folder}: holds cards of several checkpoints ({', '.join(names)}); pass one side's folder")
     return CardSet(names[0], folder, dict(sorted(cards.items())), headers)
 
 

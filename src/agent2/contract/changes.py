@@ -66,12 +66,12 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     """
     if value is None or isinstance(value, bool):
         if isinstance(value, bool):
-            raise ConfigError(f"{where}: {value} is no number; write it as 'old -> new'")
+            raise ConfigError(f"{where}: {value} is not a number; write it as 'old -> new'")
         return ReadChange(None, None, is_missing_said=True)
     if isinstance(value, int | float):
         return _single(float(value), unit, where)
     if not isinstance(value, str):
-        raise ConfigError(f"{where}: {shown(value)} is no change; write it as 'old -> new (change)'")
+        raise ConfigError(f"{where}: {shown(value)} is not a change; write it as 'old -> new (change)'")
     text, stated = value.strip(), None
     if (match := _STATED.match(text)) is not None:
         text, stated = match.group(1), match.group(2).strip()
@@ -108,12 +108,10 @@ def _side(text: str, unit: Unit, where: str) -> float | None:
         return None
     match = _SIDE.match(text.strip())
     if match is None:
-        raise ConfigError(f"{where}: {text.strip()!r} is no number; write it as 'old -> new (change)'")
+        raise ConfigError(f"{where}: {text.strip()!r} is not a number; write it as 'old -> new (change)'")
     value, is_percent = float(match.group(1).replace("_", "")), match.group(2) == "%"
     if is_percent and unit is not Unit.RATE:
-        raise ConfigError(
-            f"{where}: {text.strip()!r} is a percentage, but the metric is a {unit.value}; take the % away"
-        )
+        raise ConfigError(f"{where}: {text.strip()!r} is a percentage, but the metric is a {unit.value}; remove the %")
     return _checked(round(value / 100.0, 12) if is_percent else value, unit, where)
 
 
@@ -121,7 +119,7 @@ def _checked(value: float, unit: Unit, where: str) -> float:
     if not math.isfinite(value):
         raise ConfigError(f"{where} is not finite; write 'missing' for a number that is not known")
     if unit is Unit.RATE and not 0.0 <= value <= 1.0:
-        raise ConfigError(f"{where}: a rate lies between 0 and 100%; write {value:g}% with its percent sign, or 0 to 1")
+        raise ConfigError(f"{where}: a rate is between 0 and 100%; write {value:g}% with its percent sign, or 0 to 1")
     return value
 
 
@@ -154,7 +152,7 @@ def _check_stated(old: float, new: float, stated: str, sides: list[str], unit: U
         tolerance = (slack[1] + slack[0] * abs(new / old)) / abs(old) + _rounding(stated) / 100.0
     if abs(real - change) > tolerance + 1e-9:
         told = tell_change(old, new, unit)
-        raise ConfigError(f"{where}: the values give {told}; mend the change or the values")
+        raise ConfigError(f"{where}: the values give {told}; fix the change or the values")
 
 
 def _rounding(text: str) -> float:

@@ -46,10 +46,10 @@ NO_CAUSES: Mapping[str, str] = MappingProxyType({})
 CURES: Mapping[str, str] = MappingProxyType(
     {
         "data": "attributed to data: supplement training items of this class",
-        "reward": "attributed to the reward: mend it or split it, then train again on this class",
+        "reward": "attributed to the reward: fix it or split it, then train again on this class",
         "algorithm": "attributed to the algorithm: look at steps, credit and exploration on this class",
         "tools": "attributed to tools: add trajectories that recover from this error",
-        "evaluation": "attributed to the evaluation: mend the scorer before anything is trained on it",
+        "evaluation": "attributed to the evaluation: fix the scorer before anything is trained on it",
         "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
     }
 )
@@ -186,7 +186,7 @@ def _general_problems(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], 
     """Problems that no single gate sees."""
     problems = []
     if evidence.baseline is None:
-        problems.append("no control group: neither report nor suite names a baseline; name one and evaluate it")
+        problems.append("no control group: neither report nor suite names a baseline; pass one and evaluate it")
     problems += [f"incomparable: {clause}; evaluate both sides under one protocol" for clause in evidence.incomparable]
     problems += [f"{sentence}; that is a broken checkpoint, not a low score: fix it" for sentence in evidence.broken]
     if evidence.role == "candidate" and not evidence.private_evidence():
@@ -244,7 +244,7 @@ def _lacking_for_release(
     elif check.agreement < gate.min_agreement:
         lacking.append(
             f"{check.by} agreed with the scorer on {check.n_agree} of {check.n} rollouts, "
-            f"{100 * gate.min_agreement:.3g}% are needed; mend the scorer first"
+            f"{100 * gate.min_agreement:.3g}% are needed; fix the scorer first"
         )
     if evidence.badcases is None:
         lacking.append("badcases were not counted; evaluate from cards, so that they can be replayed")

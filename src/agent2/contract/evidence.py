@@ -126,7 +126,7 @@ class Evidence:
     incomparable: tuple[str, ...] = ()
     """Protocol differences between the two sides, one clause each: "gsm8k: sampling.temperature 0.0 against 0.6"."""
     broken: tuple[str, ...] = ()
-    """Why a side is no working model, one sentence each: most of its rollouts ended in faults of its own."""
+    """Why a side is not a working model, one sentence each: most of its rollouts ended in faults of its own."""
     notes: tuple[str, ...] = ()
     """What the reader of a decision should know: ignored fields, skipped benchmarks."""
 

@@ -150,7 +150,7 @@ class RegressionGate(_Gate):
     """L06: a metric got significantly worse.
 
     With paired items: fires when worse by more than `margin` is shown, or when the drop is beyond `tolerance` and
-    significant; passes when "no worse than the margin" is shown; else inconclusive, which is no pass. Without
+    significant; passes when "no worse than the margin" is shown; else inconclusive, which is not a pass. Without
     pairs: fires when the drop is beyond `tolerance`.
     """
 
@@ -316,7 +316,7 @@ RuledGate: TypeAlias = (
 def check_gates(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], where: str = "suite") -> None:
     """Whether gates and metrics fit. Raises ConfigError naming the gate.
 
-    Refused: a gate that names no metric of the suite (the nearest one is named), a name that comes twice, a
+    Refused: a gate that names no metric of the suite (the nearest one is named), a name that appears twice, a
     regression or safety gate over a metric without direction, a safety metric that no safety gate reads, and a
     primary metric whose fall nothing would block.
     """
@@ -325,7 +325,7 @@ def check_gates(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], where:
     names = [gate.name for gate in gates]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"{where}: gate {twice[0]!r} comes twice; give each gate a name of its own")
+        raise ConfigError(f"{where}: gate {twice[0]!r} appears twice; give each gate a unique name")
     for kind in ("evidence", "release_evidence"):
         if sum(gate.kind == kind for gate in gates) > 1:
             raise ConfigError(f"{where}: more than one gate of kind {kind!r}; keep one")

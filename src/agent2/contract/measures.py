@@ -216,7 +216,7 @@ def _metric(
     before, after = (float(np.mean([side[item] for item in sorted(common)])) for side in values)
     outside = [value for value in (before, after) if metric.unit is Unit.RATE and not 0.0 <= value <= 1.0]
     if outside:
-        problem = f"{rule.name} gives {outside[0]:.4g}, which is no rate; measure any:<view>, or change the unit"
+        problem = f"{rule.name} gives {outside[0]:.4g}, which is not a rate; measure any:<view>, or change the unit"
         return MetricEvidence(metric.name, None, None, problem=problem, **counts)
     has_noise = rule.name == "score" and len(baseline) == 1
     return MetricEvidence(

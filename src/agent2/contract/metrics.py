@@ -77,7 +77,7 @@ class MetricSpec(StrictModel):
         if self.role is Role.PRIMARY and self.direction is Direction.NONE:
             raise ValueError(f"primary metric {self.name!r} needs a direction; say which way is better")
         if self.role is Role.PRIMARY and (self.scope is not None or not self.is_required):
-            raise ValueError(f"primary metric {self.name!r} is required and has no scope; take both keys away")
+            raise ValueError(f"primary metric {self.name!r} is required and has no scope; remove both keys")
         if self.is_safety and self.direction is Direction.NONE:
             raise ValueError(f"safety metric {self.name!r} needs a direction; a violation rate is 'lower'")
         return self
@@ -99,12 +99,12 @@ def primary_of(metrics: Sequence[MetricSpec]) -> MetricSpec:
 
 
 def metrics_by_name(metrics: Iterable[MetricSpec]) -> dict[str, MetricSpec]:
-    """Name and every alias -> metric. Raises ConfigError for a name that comes twice."""
+    """Name and every alias -> metric. Raises ConfigError for a name that appears twice."""
     table: dict[str, MetricSpec] = {}
     for metric in metrics:
         for name in (metric.name, *metric.alias):
             if name in table:
-                raise ConfigError(f"metrics: name {name!r} comes twice; a name or alias belongs to one metric")
+                raise ConfigError(f"metrics: name {name!r} appears twice; a name or alias belongs to one metric")
             table[name] = metric
     return table
 

@@ -33,7 +33,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
     """The evidence that a report file holds.
 
     baseline: the control group of the suite, for a report that names none.
-    Raises ConfigError, with file, line and the nearest known name, for what is no report of this suite.
+    Raises ConfigError, with file, line and the nearest known name, for what is not a report of this suite.
     """
     source = read_yaml(path)
     try:
@@ -46,7 +46,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
     notes = list(record.notes)
     for key in ("release_decision", "training_action"):
         if source.data.get(key) is not None:
-            notes.append(f"{key} {shown(source.data[key])} of the report was ignored; this decision is computed anew")
+            notes.append(f"{key} {shown(source.data[key])} of the report was ignored; this decision is recomputed")
     fields = {key: value for key, value in (record.model_extra or {}).items() if key not in DECIDED}
     _check_fields(source, fields, metrics)
     main = _metrics(source, (), fields, record.evidence, metrics)
@@ -76,7 +76,7 @@ def read_report(path: Path, metrics: Sequence[MetricSpec], baseline: str | None 
 def read_history(path: Path, metrics: Sequence[MetricSpec]) -> dict[str, tuple[float, ...]]:
     """Earlier values by metric, oldest first, from a YAML or JSON file `metric: [value, ...]`.
 
-    Raises ConfigError for a name that is no metric and for a value that is none.
+    Raises ConfigError for a name that is not a metric and for a value that is none.
     """
     source = read_yaml(path)
     for key, values in source.data.items():
@@ -133,14 +133,14 @@ def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, wher
     side = record.contradicts(change.old, change.new, spec.unit)
     if side is not None:
         raise ConfigError(
-            f"{where}: the {side} value is {getattr(change, side):g}, under `evidence:` it is {exact[side]:g}; mend one"
+            f"{where}: the {side} value is {getattr(change, side):g}, under `evidence:` it is {exact[side]:g}; fix one"
         )
     old, new = (getattr(change, name) if value is None else value for name, value in exact.items())
     pair = record.paired.evidence() if record.paired is not None else None
     if pair is not None and old is not None and new is not None:
         allowed = 1e-6 if None not in exact.values() else 0.0011 if spec.unit is Unit.RATE else 0.02 * abs(old) + 0.11
         if abs(new - old - pair.delta) > allowed:
-            raise ConfigError(f"{where}: new - old is {new - old:g}, the pairs give {pair.delta:g}; mend one of them")
+            raise ConfigError(f"{where}: new - old is {new - old:g}, the pairs give {pair.delta:g}; fix one of them")
     return MetricEvidence(
         name=spec.name,
         old=old,
@@ -177,7 +177,7 @@ def _add_round(
     for place, entry in enumerate(_listed(record.regressions)):
         spot = source.spot(("regressions", place))
         if not isinstance(entry, Mapping) or len(entry) != 1:
-            raise ConfigError(f"{spot}: {shown(entry)} is no regression; write it as 'metric: change'")
+            raise ConfigError(f"{spot}: {shown(entry)} is not a regression; write it as 'metric: change'")
         (key, value), *_ = entry.items()
         spec = metric_named(metrics, str(key), spot)
         if spec.name not in found:
@@ -200,7 +200,9 @@ def _history(
             where = f"{source.spot((*place, key, index))}: {key}"
             change = read_change(value, spec.unit, where)
             if change.new is None or change.old is not None:
-                raise ConfigError(f"{where}: {shown(value)} is no earlier value; write one number for each evaluation")
+                raise ConfigError(
+                    f"{where}: {shown(value)} is not an earlier value; write one number for each evaluation"
+                )
             numbers.append(change.new)
         found[spec.name] = tuple(numbers)
     return found
@@ -235,7 +237,7 @@ def _badcases(source: YamlText, record: ReportRecord) -> dict[str, int] | None:
             pairs = entry.items() if isinstance(entry, Mapping) else [str(entry).rsplit(":", 1)]
             for pair in pairs:
                 if len(pair) != 2 or not (number := str(pair[1]).split() or [""])[0].isdigit():
-                    raise ConfigError(f"{spot}: {shown(entry)} is no badcase; write it as 'name: 74 cases'")
+                    raise ConfigError(f"{spot}: {shown(entry)} is not a badcase; write it as 'name: 74 cases'")
                 counts[str(pair[0]).strip()] = int(number[0])
     return counts
 

@@ -43,7 +43,7 @@ class PairedRecord(StrictModel):
             if None in stated:
                 raise ValueError("give n_won and n_lost, or all of delta, low, high and p_value")
             if not float(self.low or 0.0) <= float(self.delta or 0.0) <= float(self.high or 0.0):
-                raise ValueError(f"delta={self.delta} lies outside its interval [{self.low}, {self.high}]")
+                raise ValueError(f"delta={self.delta} is outside its interval [{self.low}, {self.high}]")
         elif self.n_won + self.n_lost > self.n:
             raise ValueError(f"{self.n_won} won and {self.n_lost} lost are more than n={self.n} items")
         else:
@@ -55,7 +55,7 @@ class PairedRecord(StrictModel):
         for name in ("delta", "low", "high", "p_value"):
             said, real = getattr(self, name), getattr(made, name)
             if said is not None and abs(said - real) > AGREEMENT:
-                raise ValueError(f"{name}={said} is not what the counts give ({real:.6f}); take it away or mend it")
+                raise ValueError(f"{name}={said} is not what the counts give ({real:.6f}); remove it or fix it")
 
     def evidence(self) -> PairedEvidence:
         """As the rules read it."""
@@ -123,7 +123,7 @@ class SpotCheckRecord(StrictModel):
 
 
 class ReportRecord(BaseModel):
-    """The top level of a report: the keys that are no metrics; every other key is taken for one."""
+    """The top level of a report: the keys that are not metrics; every other key is taken for one."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

@@ -1,7 +1,7 @@
 """Writes a report: the fields that people know, what stands behind them, and the decision with its gates.
 
 Promises: the same evidence and decision give the same bytes (no times, no paths of this machine); what is written
-can be read back by `contract.report_file`, which computes the decision anew; exact values stand under
+can be read back by `contract.report_file`, which recomputes the decision; exact values stand under
 `evidence:`, rounded ones in the fields.
 """
 

@@ -110,7 +110,7 @@ def dangerous_action(gate: DangerousActionGate, view: View) -> Finding:
     declared = view.evidence.declared_labels
     if not dangerous and declared is not None and not any(map(gate.is_dangerous, declared)):
         lack = f"no scorer of these cards can give {watched}"
-        change = "name classes that the scorers give, or take the gate away"
+        change = "name classes that the scorers give, or remove the gate"
         return _finding(gate, "badcases", GateState.INCONCLUSIVE, (), rule, lack, change)
     open_cases = {name: counts[name] - confirmed.get(name, 0) for name in dangerous}
     inputs = tuple(f"{name}: {counts[name]} cases, {confirmed.get(name, 0)} confirmed" for name in dangerous)

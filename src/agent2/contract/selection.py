@@ -204,7 +204,7 @@ def diagnose(scores: Mapping[str, float]) -> list[Reading]:
             Reading(
                 "calls_broken",
                 f"{FIRST} is at {100 * first:.0f}%: results on {', '.join(doubtful)} may show broken calls only.",
-                "Mend names, arguments and format of calls before anything is concluded from whole tasks.",
+                "Fix names, arguments and format of calls before anything is concluded from whole tasks.",
             )
         )
     for pattern in PATTERNS:

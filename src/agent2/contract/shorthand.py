@@ -115,7 +115,7 @@ def _move(draft: Draft, short: tuple[str, ...], full: tuple[str, ...]) -> None:
     for key in full[:-1]:
         target = target.setdefault(key, {})
         if not isinstance(target, dict):
-            raise ConfigError(f"{draft.spot(full)}: {key!r} is no mapping of keys; {short[-1]!r} belongs into it")
+            raise ConfigError(f"{draft.spot(full)}: {key!r} is not a mapping of keys; {short[-1]!r} belongs into it")
     if full[-1] in target:
         raise ConfigError(
             f"{draft.file.spot(short)}: {'.'.join(short)!r} says the same as {'.'.join(full)!r}, which is there too; "

@@ -34,7 +34,7 @@ from agent2.contract.suite_parts import (
 from agent2.records import SamplingSettings, Split, digest_of
 
 MANDATORY_PARTS = ("task_distribution", "protocol", "scorer", "control_group", "splits", "failure_taxonomy")
-"""Without one of these a suite is no evaluation contract; the scorer belongs to each benchmark."""
+"""Without one of these a suite is not an evaluation contract; the scorer belongs to each benchmark."""
 NOT_IN_DIGEST: Any = {"model": True, "benchmarks": {"__all__": {"source"}}}
 """The checkpoint under test changes while its contract stays, and so may the place of a benchmark."""
 

@@ -115,7 +115,7 @@ class ExecutionProtocol(StrictModel):
     max_wall_time_minutes: float | None = Field(gt=0)
     """Of one rollout; null: no limit."""
     retries: int = Field(ge=0)
-    """How often an attempt may be begun anew after a fault that is not the model's."""
+    """How often an attempt may be restarted after a fault that is not the model's."""
     judge: JudgeRule | None
     """Null: no judge."""
     input: InputRule | None
@@ -131,7 +131,7 @@ class ControlKind(StrEnum):
 
 
 class ControlGroup(StrictModel):
-    """A score without control is no evidence of improvement."""
+    """A score without control is not evidence of improvement."""
 
     kind: ControlKind
     checkpoint: str | None

@@ -142,7 +142,7 @@ def _check_names(suite: Suite, spot: Spot) -> None:
     ):
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise ConfigError(f"{spot((key,))}: {key}: name {twice[0]!r} comes twice; give each a name of its own")
+            raise ConfigError(f"{spot((key,))}: {key}: name {twice[0]!r} appears twice; give each a unique name")
 
 
 def _check_metrics(suite: Suite, spot: Spot) -> None:
@@ -210,7 +210,7 @@ def _check_benchmarks(suite: Suite, spot: Spot) -> None:
     except CycleError as error:
         circle = " -> ".join(error.args[1])
         raise ConfigError(
-            f"{spot(('benchmarks',))}: benchmarks require each other in a circle ({circle}); take one prerequisite away"
+            f"{spot(('benchmarks',))}: benchmarks require each other in a circle ({circle}); remove one prerequisite"
         ) from error
 
 

@@ -120,7 +120,7 @@ class TaskResult:
 
 
 def load_task_set(path: Path) -> TaskSet:
-    """Read a task set. Raises ConfigError naming the file, the task and what to mend."""
+    """Read a task set. Raises ConfigError naming the file, the task and what to fix."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -135,9 +135,9 @@ def parse_task_set(text: str, where: str) -> TaskSet:
     try:
         data = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}:{error.lineno}: not valid JSON ({error.msg}); mend the line") from error
+        raise ConfigError(f"{where}:{error.lineno}: not valid JSON ({error.msg}); fix the line") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: not usable JSON ({error}); mend it") from error
+        raise ConfigError(f"{where}: not usable JSON ({error}); fix it") from error
     if isinstance(data, dict):
         extra = sorted(set(data) - {"tasks"})
         if extra or "tasks" not in data:
@@ -146,12 +146,12 @@ def parse_task_set(text: str, where: str) -> TaskSet:
             )
         data = data["tasks"]
     if not isinstance(data, list) or not data:
-        raise ConfigError(f"{where}: holds {shown(data)}; a list of at least one task is needed")
+        raise ConfigError(f"{where}: contains {shown(data)}; a list of at least one task is needed")
     tasks = tuple(_task(entry, number, where) for number, entry in enumerate(data, start=1))
     seen: set[str] = set()
     for number, task in enumerate(tasks, start=1):
         if task.id in seen:
-            raise ConfigError(f"{where}: task {number}: id {task.id!r} comes twice; give each task an id of its own")
+            raise ConfigError(f"{where}: task {number}: id {task.id!r} appears twice; give each task a unique id")
         seen.add(task.id)
     return TaskSet(tasks)
 
@@ -201,9 +201,9 @@ def _no_key_twice(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(table) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {twice!r} comes twice in one object")
+        raise ValueError(f"key {twice!r} appears twice in one object")
     return table
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -5,7 +5,7 @@ collect, advance. Single-turn and fifty-turn items run through the same loop; a 
 the others. Worlds that work in other processes do so side by side (`worlds`).
 
 Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the
-batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (begun anew once where the
+batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (restarted once where the
 table allows it, and the rollout says so), so an attempt that was pulled is never lost. Verdicts are given behind it,
 by `evaluation.scoring`.
 
@@ -68,7 +68,7 @@ class PlaySettings:
     max_in_flight: int | None = None
     """Most rollouts held at once; None: as many as the sampler has capacity for."""
     retries: int = 1
-    """How often an attempt is begun anew after a fault that the fault table allows to retry."""
+    """How often an attempt is restarted after a fault that the fault table allows to retry."""
     max_wall_time_s: float | None = None
     """For one rollout, tries that were given up included; looked at after each message. None: no limit."""
     context: str = "full"
@@ -202,7 +202,7 @@ class _Engine:
         return arrived
 
     def give_up(self, episode: _Episode, completion: Completion) -> Played | None:
-        """No completion came: begin anew or finish."""
+        """No completion came: restart or finish."""
         self._count(episode, completion)
         return self._fault(episode, completion.fault or Fault.INFRASTRUCTURE, completion.reason)
 
@@ -257,13 +257,13 @@ class _Engine:
         return None
 
     def _fault(self, episode: _Episode, fault: Fault, reason: str) -> Played | None:
-        """Begin anew where the fault table allows it, else end the rollout as failed."""
+        """Restart where the fault table allows it, else end the rollout as failed."""
         attempt = episode.attempt
         policy = FAULT_POLICY[fault]
         logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
         if policy.retry and episode.retries < self._settings.retries and not self._is_late(episode):
             episode.retries += 1
-            episode.note = f"begun anew after this {fault} fault: {reason}"
+            episode.note = f"restarted after this {fault} fault: {reason}"
             episode.turns = []
             return next(iter(self.begin([episode])), None)
         full_reason = f"{reason} ({episode.note})" if episode.note else reason

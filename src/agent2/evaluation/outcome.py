@@ -157,7 +157,7 @@ def _played(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenc
             continue
         for card in cards:
             if not card_exists(card) or not is_finished(card):
-                raise ConfigError(f"{card}: is not finished; run the evaluation again to go on")
+                raise ConfigError(f"{card}: is not finished; resume it with the same command")
             _require_valid(card)
         scores[entry.name] = own_score(suite, entry.name, cards[1])
         played.append(entry)

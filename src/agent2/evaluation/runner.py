@@ -59,7 +59,7 @@ class Limits:
     """Where it is lower than the benchmark's own, at least 1; None: the benchmark's."""
     max_wall_time_s: float | None = None
     retries: int = 1
-    """How often an attempt may be begun anew after a fault that allows it."""
+    """How often an attempt may be restarted after a fault that allows it."""
     context_length: int | None = None
     """Told on the card; a sampler has to be opened with it. None: the model's own."""
     tools: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class EvaluationPlan:
     reporting: ReportingRule = field(default_factory=ReportingRule)
 
     def protocol(self) -> EvaluationProtocol:
-        """All that another checkpoint's evaluation must share to be comparable; the plan's seed is no part."""
+        """All that another checkpoint's evaluation must share to be comparable; the plan's seed is not part of it."""
         scorer, limits = self.benchmark.scorer(), self.limits
         most_turns = self.benchmark.max_turns
         budget = {} if limits.max_episode_tokens is None else {"max_episode_tokens": limits.max_episode_tokens}
@@ -271,7 +271,7 @@ def _check(plan: EvaluationPlan) -> None:
     n_distinct = len({item.id for item in plan.items})
     if n_distinct != len(plan.items):
         raise ConfigError(
-            f"{where}: {len(plan.items)} items have only {n_distinct} ids; leave out those that come twice"
+            f"{where}: {len(plan.items)} items have only {n_distinct} ids; leave out those that appear twice"
         )
     if plan.attempts is not None and plan.attempts < 1:
         raise ConfigError(f"{where}: attempts={plan.attempts}; ask for at least 1")

@@ -65,13 +65,13 @@ def card_path(out: Path, side: str, benchmark: str, split: str) -> Path:
 
 
 def read_identity(out: Path) -> Identity:
-    """Whose folder it is. Raises ConfigError if it is no evaluation's."""
+    """Whose folder it is. Raises ConfigError if it is not an evaluation's."""
     file = out / IDENTITY_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=Identity)
     except OSError as error:
         raise ConfigError(
-            f"{out}: holds no evaluation ({error.strerror}: {IDENTITY_FILE}); check the folder"
+            f"{out}: contains no evaluation ({error.strerror}: {IDENTITY_FILE}); check the folder"
         ) from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"{file}: is damaged ({error}); evaluate into another folder") from error
@@ -117,7 +117,7 @@ def _require_own(out: Path, identity: Identity) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise ConfigError(f"{out}: is no folder; give another --out")
+        raise ConfigError(f"{out}: is not a directory; give another --out")
     names = {path.name for path in out.iterdir()}
     if not names or (names == {IDENTITY_FILE} and (out / IDENTITY_FILE).stat().st_size == 0):
         return  # empty, or left by a kill before the first byte
@@ -125,7 +125,7 @@ def _require_own(out: Path, identity: Identity) -> None:
         raise ConfigError(f"{out}: holds other files (such as {min(names)!r}); give another --out")
     differing = _differences(_plain(read_identity(out)), _plain(identity))
     if differing:
-        raise ConfigError(f"{out}: holds another evaluation ({'; '.join(differing)}); give another --out")
+        raise ConfigError(f"{out}: contains another evaluation ({'; '.join(differing)}); give another --out")
 
 
 def _plain(identity: Identity) -> dict[str, Any]:

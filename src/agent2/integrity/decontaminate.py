@@ -74,7 +74,7 @@ def items_from(path: Path) -> list[Item]:
         for unit in read_units(path, ReadLimits(), reading, question_of)
     ]
     if not items:
-        raise ConfigError(f"{path}: holds no items ({reading.words()}); give rows with a {QUESTION_FIELDS[0]!r}")
+        raise ConfigError(f"{path}: contains no items ({reading.words()}); give rows with a {QUESTION_FIELDS[0]!r}")
     return items
 
 
@@ -116,7 +116,7 @@ def write_clean(data: Path, dirty: frozenset[str], out: Path) -> int:
     if data.suffix not in (".jsonl", ".ndjson") or not data.is_file():
         raise ConfigError(f"{data}: only a single .jsonl file can be written without its dirty rows")
     if out.exists() and out.samefile(data):
-        raise ConfigError(f"{out}: is the data itself; name another file")
+        raise ConfigError(f"{out}: is the data itself; pass another file")
     n_left_out = 0
     with data.open("rb") as source, out.open("wb") as target:
         for number, line in enumerate(source, start=1):  # of a binary file: ends at a line feed, as in `texts`

@@ -172,7 +172,7 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
     before, `adapters.as_played`), no tensor of the same shape, numbers of a kind that is not played.
     """
     if candidate.is_adapter:
-        raise CheckpointError(f"{candidate.path}: holds an adapter; merge it into the base model before comparing")
+        raise CheckpointError(f"{candidate.path}: contains an adapter; merge it into the base model before comparing")
     matrices: list[TensorDistance] = []
     n_numbers = n_changed = 0
     is_renamed = False
@@ -189,7 +189,7 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
             matrices.append(_distance(name, after, before, rng, is_same=not changed))
     if not n_numbers or not matrices:
         raise CheckpointError(
-            f"{candidate.path}: holds no matrix of {MIN_NUMBERS} numbers or more with the shape of one of the base's"
+            f"{candidate.path}: contains no matrix of {MIN_NUMBERS} numbers or more with the shape of one of the base's"
         )
     relation = _relation(matrices, n_numbers, n_changed)
     return Kinship(relation, tuple(matrices), n_numbers, n_changed, is_renamed)
@@ -232,7 +232,7 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
         "foreign weights",
         Severity.HIGH,
         Effect.VOID,
-        "the checkpoint is no child of the base model: {kin} of {n} matrices are kin of the base's (median "
+        "the checkpoint is not a child of the base model: {kin} of {n} matrices are kin of the base's (median "
         "correlation {median:.3f})",
     ),
     Relation.PATCHED: (
@@ -246,7 +246,7 @@ _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {
         "partly foreign weights",
         Severity.MEDIUM,
         Effect.FLAG,
-        "only {kin} of {n} matrices are kin of the base's in all their parts: others were made anew or come from "
+        "only {kin} of {n} matrices are kin of the base's in all their parts: others were replaced or come from "
         "another model",
     ),
     Relation.RESCALED: (

@@ -151,7 +151,7 @@ def _results_in(text: str, n: int) -> list[str]:
 
 
 def _text_of_calls(calls: Sequence[Any]) -> str:
-    """Native calls as the text that worlds read; arguments that are no JSON stay as they are, a malformed call."""
+    """Native calls as the text that worlds read; arguments that are not JSON stay as they are, a malformed call."""
     texts = []
     for call in calls:
         function = call["function"]
@@ -213,7 +213,7 @@ def read_answer(
 
 
 def _with_usage(completion: Completion, usage: Any) -> Completion:
-    """Token counts where the server tells them; a server that does not is no fault."""
+    """Token counts where the server tells them; a server that does not is not a fault."""
     if not isinstance(usage, dict):
         return completion
     prompt, new = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -237,7 +237,7 @@ def _logprobs(choice: Any) -> tuple[float, ...] | None:
 
 
 def _malformed(what: str) -> Problem:
-    return Problem(f"the endpoint's answer is no chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+    return Problem(f"the endpoint's answer is not a chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> Problem:

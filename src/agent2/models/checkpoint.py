@@ -166,7 +166,7 @@ def chat_template_digest(path: Path) -> str:
             return template_digest(template)
     except UnicodeEncodeError:  # half a character
         pass
-    raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is no text; save it again")
+    raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is not a text; save it again")
 
 
 def _is_template(value: object) -> bool:
@@ -201,7 +201,7 @@ def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> Non
     (`adapters.as_played`).
     """
     if info.is_adapter:
-        raise CheckpointError(f"{info.path}: holds an adapter; merge it into the base model before comparing")
+        raise CheckpointError(f"{info.path}: contains an adapter; merge it into the base model before comparing")
     for difference in (
         _config_difference(info.config, base.config),
         _tensor_difference(info, base),

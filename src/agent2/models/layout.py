@@ -66,7 +66,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); save the model again") from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: holds a {type(value).__name__}, a JSON object is needed; save the model again")
+        raise CheckpointError(
+            f"{path}: contains a {type(value).__name__}, a JSON object is needed; save the model again"
+        )
     return value
 
 
@@ -161,7 +163,7 @@ def read_adapter_config(path: Path, names: set[str]) -> dict[str, Any]:
     whole = sorted(name for name in names if SHARD_NAME.fullmatch(name) or name == INDEX)
     if whole:
         raise CheckpointError(
-            f"{path}: holds an adapter ({ADAPTER_CONFIG}) and a whole model ({whole[0]}); keep one of the two"
+            f"{path}: contains an adapter ({ADAPTER_CONFIG}) and a whole model ({whole[0]}); keep one of the two"
         )
     if ADAPTER_WEIGHTS not in names:
         raise CheckpointError(
@@ -225,7 +227,7 @@ def _shards(path: Path, names: set[str]) -> list[str]:
     shards = set(weight_map.values()) if all(isinstance(v, str) for v in weight_map.values()) else {"?"}
     for shard in sorted(shards):
         if not SHARD_NAME.fullmatch(shard):
-            raise CheckpointError(f"{path / INDEX}: {shown(shard)} is no name of a shard; save the model again")
+            raise CheckpointError(f"{path / INDEX}: {shown(shard)} is not a name of a shard; save the model again")
         if shard not in names:
             raise CheckpointError(f"{path / INDEX}: shard {shown(shard)} is missing from the folder; copy all shards")
     held = {name: shard for shard in shards for name in read_tensors(path / shard)}

@@ -24,7 +24,7 @@ class ScriptedSampler:
     def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
         """Answer the chat at once. Raises SamplerFailed for an id in flight and for token-id prompts."""
         if request_id in self._done:
-            raise SamplerFailed(f"request {request_id} is in flight already; give each request an id of its own")
+            raise SamplerFailed(f"request {request_id} is in flight already; give each request a unique id")
         messages = [message for message in prompt if isinstance(message, Message)]
         if len(messages) != len(prompt):
             raise SamplerFailed("a scripted sampler reads messages, not token ids; submit a chat")

@@ -156,7 +156,7 @@ class ServedSampler:
         if self._closing.is_set():
             raise SamplerFailed(f"request {request_id}: the sampler of {self._endpoint.url} is closed; make a new one")
         if request_id in self._in_flight:
-            raise SamplerFailed(f"request {request_id} is in flight already; give each request an id of its own")
+            raise SamplerFailed(f"request {request_id} is in flight already; give each request a unique id")
         messages = [message for message in prompt if isinstance(message, Message)]
         if len(messages) != len(prompt):
             raise SamplerFailed("a served sampler sends messages, not token ids; submit a chat")

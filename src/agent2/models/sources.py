@@ -124,7 +124,7 @@ def told_apart(one: CheckpointSource, other: CheckpointSource) -> tuple[Checkpoi
 def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
     info = inspect_checkpoint(folder)
     if info.is_adapter:
-        raise CheckpointError(f"{folder}: holds an adapter; merge it into its base model and give that folder")
+        raise CheckpointError(f"{folder}: contains an adapter; merge it into its base model and give that folder")
     return CheckpointSource(
         spec=spec,
         kind=SourceKind.HF,
@@ -216,7 +216,7 @@ def _scripted(spec: str) -> CheckpointSource:
 def _load_function(path: Path, function: str) -> Reply:
     spec = importlib.util.spec_from_file_location(f"agent2_scripted_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{path}: is no Python file")
+        raise ConfigError(f"{path}: is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -224,5 +224,5 @@ def _load_function(path: Path, function: str) -> Reply:
     except Exception as error:  # boundary: a user's script can raise anything
         raise ConfigError(f"{path}: cannot be run for {function!r}: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise ConfigError(f"{path}: {function!r} is no function")
+        raise ConfigError(f"{path}: {function!r} is not a function")
     return cast(Reply, found)

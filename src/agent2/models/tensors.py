@@ -48,7 +48,7 @@ DTYPE_BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor and where its bytes lie."""
+    """One tensor and where its bytes are."""
 
     dtype: str
     """As the safetensors format spells it: "F32", "BF16"."""

@@ -189,7 +189,7 @@ def train_step(
 
 
 def _batches(examples: tuple[Tensor, Tensor], recipe: TinyRecipe) -> Iterator[tuple[Tensor, Tensor]]:
-    """Endless shuffled batches; every example once before any comes twice."""
+    """Endless shuffled batches; every example once before any appears twice."""
     generator = torch.Generator().manual_seed(recipe.seed)
     n_examples = examples[0].shape[0]
     while True:

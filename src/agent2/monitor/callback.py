@@ -85,7 +85,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         self._obey(found, control, kwargs)
 
     def _has_fallen(self) -> bool:
-        """Whether a benchmark or the private score lies below its best: not a model to go back to, gate or no gate."""
+        """Whether a benchmark or the private score is below its best: not a model to go back to, gate or no gate."""
         log = self._monitor.log
         watched = [log.get(name) for name in (*self._monitor.rules.benchmarks(), PRIVATE)]
         return any(series is not None and series.values[-1] < series.values.max() for series in watched)

@@ -19,7 +19,7 @@ from agent2.monitor.watched import Detector, Watched, change_since_start, last_s
 
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:
-    """Reward rises and a benchmark lies below its best for two evaluations in a row, still falling."""
+    """Reward rises and a benchmark is below its best for two evaluations in a row, still falling."""
     rising = trend_of(watched, "reward")
     if rising is None or not rising.rises(watched.settings.trend_p):
         return None
@@ -145,7 +145,7 @@ def verifier_drift(watched: Watched) -> Signal | None:
         ("verifier_accuracy",),
         f"verifier accuracy against spot-checks fell from {start:.3g} to {series.values[-1]:.3g}, twice below by more "
         f"than {tolerance:g}",
-        "read samples that the verifier passes and people do not; mend the verifier before training goes on",
+        "read samples that the verifier passes and people do not; fix the verifier before training goes on",
     )
 
 
@@ -397,7 +397,7 @@ def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
     values = sign * series.values
     before = values[:-2]
     best = float(np.max(before))
-    bends = np.diff(before, n=2)  # free of a trend, which is no noise
+    bends = np.diff(before, n=2)  # free of a trend, which is not noise
     room = settings.benchmark_loss * abs(best)
     if len(bends) >= 3:
         noise = float(np.sqrt(np.mean(bends**2) / 6))

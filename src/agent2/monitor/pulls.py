@@ -67,7 +67,7 @@ def pull(
     Raises NotEnoughData for fewer than 20 rollouts, ValueError for a share outside (0, 1).
     """
     if not 0 < top < 1:
-        raise ValueError(f"top={top} must lie between 0 and 1")
+        raise ValueError(f"top={top} must be between 0 and 1")
     known = list(rollouts)
     if len(known) < MIN_ROLLOUTS:
         raise NotEnoughData(f"{len(known)} rollouts have a reward and a score, {MIN_ROLLOUTS} are needed to pull from")
@@ -115,7 +115,7 @@ def _from_lines(path: Path) -> Iterator[RewardedRollout]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name a card or a file of JSON lines") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); pass a card or a file of JSON lines") from error
     for number, line in numbered_lines(text):
         try:
             row = json.loads(line)
@@ -128,7 +128,7 @@ def _from_lines(path: Path) -> Iterator[RewardedRollout]:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{path}:{number}: is no rollout ({error!r}); a line needs `id`, `reward`, `score`, best `completion`"
+                f"{path}:{number}: is not a rollout ({error!r}); lines need `id`, `reward`, `score`, best `completion`"
             ) from error
         if math.isfinite(reward) and math.isfinite(score):
             yield made

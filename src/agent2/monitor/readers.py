@@ -63,7 +63,7 @@ def read_log(path: Path, keep: Collection[str] = ()) -> TrainingLog:
     logs = read_logs(path, keep)
     if len(logs) > 1:
         names = ", ".join(log.name for log in logs[:8])
-        raise ConfigError(f"{path}: holds {len(logs)} runs ({names}); name the folder or file of one of them")
+        raise ConfigError(f"{path}: contains {len(logs)} runs ({names}); pass the folder or file of one of them")
     return logs[0]
 
 
@@ -80,7 +80,7 @@ def read_logs(path: Path, keep: Collection[str] = ()) -> list[TrainingLog]:
         if log.series or log.not_finite:
             logs.append(log)
     if not logs:
-        raise ConfigError(f"{path}: holds no number at any step; a line needs `step` and at least one measurement")
+        raise ConfigError(f"{path}: contains no number at any step; a line needs `step` and at least one measurement")
     return sorted(logs, key=lambda log: log.name)
 
 
@@ -155,14 +155,14 @@ def _trainer_state(path: Path) -> Iterator[tuple[int, str, float, str]]:
         state = json.loads(_text(path))
     except ValueError as error:
         raise ConfigError(
-            f"{path}: is no JSON ({error}); give the trainer_state.json that the trainer wrote"
+            f"{path}: is not JSON ({error}); give the trainer_state.json that the trainer wrote"
         ) from error
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise ConfigError(f"{path}: has no `log_history` list; give the trainer_state.json that the trainer wrote")
     for number, row in enumerate(history):
         if not isinstance(row, dict):
-            raise ConfigError(f"{path}: log_history[{number}] is no object; restore the file")
+            raise ConfigError(f"{path}: log_history[{number}] is not an object; restore the file")
         yield from _row(row, f"log_history[{number}]", path)
 
 

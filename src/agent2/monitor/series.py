@@ -228,7 +228,7 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
         if reading.step < latest.get(reading.name, reading.step):
             _count(told, f"{reading.name}: steps out of order, sorted", reading.where)
         if reading.step in column:
-            _count(told, f"{reading.name}: a step comes twice, the later line counts", reading.where)
+            _count(told, f"{reading.name}: a step appears twice, the later line counts", reading.where)
         latest[reading.name] = max(reading.step, latest.get(reading.name, reading.step))
         column[reading.step] = reading.value
     series = {}

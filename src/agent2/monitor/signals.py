@@ -119,7 +119,7 @@ class MonitorSettings(StrictModel):
     kl_ratio: float = Field(default=3.0, gt=1)
     """... and at least so many times the median."""
     kl_floor: float = Field(default=0.03, ge=0)
-    """A smaller KL is no spike: where it begins at zero, its first rise is many times what was there before."""
+    """A smaller KL is not a spike: where it begins at zero, its first rise is many times what was there before."""
     entropy_floor: float = Field(default=0.1, gt=0, lt=1)
     """Share of the first entropy below which it has collapsed."""
     entropy_fast_fall: float = Field(default=0.6, gt=0, lt=1)

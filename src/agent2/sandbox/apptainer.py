@@ -67,7 +67,7 @@ class Apptainer:
     def __init__(self, binary: str | None = None, *, as_root: bool | None = None, devices: Path = Path("/dev")) -> None:
         """binary: name or path; None looks for apptainer, then singularity. as_root: None asks the kernel.
 
-        devices: where the device files of GPUs lie.
+        devices: where the device files of GPUs are.
         """
         found = [name for name in BINARIES if shutil.which(name)]
         self._binary = binary or (found[0] if found else BINARIES[0])

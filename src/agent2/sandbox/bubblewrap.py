@@ -63,7 +63,7 @@ class Bubblewrap:
     def __init__(self, binary: str = "bwrap", *, as_root: bool | None = None, devices: Path = Path("/dev")) -> None:
         """binary: name or path of bwrap. as_root: whether we have root's rights; None asks the kernel.
 
-        devices: where the device files of GPUs lie.
+        devices: where the device files of GPUs are.
         """
         self._binary = binary
         self._devices = devices

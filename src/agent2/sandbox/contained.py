@@ -80,7 +80,7 @@ class ContainedEnd:
     """Exit status; 128 + n when signal n ended it."""
     stdout: bytes
     dropped: int
-    """Bytes of standard output beyond `stdout_bytes`; an answer with a part missing is no answer."""
+    """Bytes of standard output beyond `stdout_bytes`; an answer with a part missing is not an answer."""
     broke: str | None
     """The limit it ran into, as in `SandboxExit`."""
     reason: str

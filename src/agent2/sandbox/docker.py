@@ -71,7 +71,7 @@ class Docker:
     name = "docker"
 
     def __init__(self, binary: str = "docker", *, devices: Path = Path("/dev")) -> None:
-        """binary: name or path of the docker client. devices: where the device files of GPUs lie."""
+        """binary: name or path of the docker client. devices: where the device files of GPUs are."""
         self._binary = binary
         self._devices = devices
         self._as_root = has_root_rights()

@@ -30,7 +30,7 @@ class Verdict(StrEnum):
     ABSENT = "absent"
     """Not here, and not needed."""
     PROBLEM = "problem"
-    """Trials cannot run in the sandbox until it is mended."""
+    """Trials cannot run in the sandbox until it is fixed."""
 
 
 @dataclass(frozen=True, slots=True)

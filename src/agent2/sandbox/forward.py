@@ -50,7 +50,7 @@ class Plan(TypedDict):
     die_with_parent: bool
     """Where no namespace does it: be killed when the parent dies, and kill what the command leaves running."""
     leash: bool
-    """Where the harness is no ancestor: end with everything when the other side of the link closes."""
+    """Where the harness is not an ancestor: end with everything when the other side of the link closes."""
     calls: str | None
     """System call filter in hexadecimal, where nobody has set it before; None: none is set here."""
 

@@ -22,7 +22,7 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 def gpu_devices(numbers: tuple[int, ...], root: Path = Path("/dev")) -> list[Path]:
     """The device files for these GPUs; empty for none.
 
-    root: where device files lie. Raises SandboxError for one that does not exist, with what to do.
+    root: where device files are. Raises SandboxError for one that does not exist, with what to do.
     """
     if not numbers:
         return []

@@ -112,7 +112,7 @@ class OpenProxy:
             own = {one.address for interface in psutil.net_if_addrs().values() for one in interface}
             addresses = [one for one in addresses if is_public(one[0]) and one[0] not in own]
         if not addresses:
-            raise Refusal("403 Forbidden", f"{host} is no public address")
+            raise Refusal("403 Forbidden", f"{host} is not a public address")
         last: OSError | TimeoutError = TimeoutError("no answer")
         for address, number in addresses[:4]:
             try:
@@ -155,16 +155,16 @@ def _destination(head: bytes) -> tuple[Address, bytes | None]:
     line, _, rest = head.partition(b"\r\n")
     words = line.decode("latin-1").split(" ")
     if len(words) != 3:
-        raise Refusal("400 Bad Request", "this is no HTTP request")
+        raise Refusal("400 Bad Request", "this is not an HTTP request")
     method, target, version = words
     tunnel = method == "CONNECT"
     try:
         parts = urlsplit(f"//{target}" if tunnel else target)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise Refusal("400 Bad Request", f"{target[:200]!r} is no address") from error
+        raise Refusal("400 Bad Request", f"{target[:200]!r} is not an address") from error
     if not host or (not tunnel and parts.scheme != "http"):
-        raise Refusal("400 Bad Request", f"{target[:200]!r} is no address of a host; use http://HOST/ or CONNECT")
+        raise Refusal("400 Bad Request", f"{target[:200]!r} is not an address of a host; use http://HOST/ or CONNECT")
     if tunnel:
         return (host, port or 443), None
     path = parts.path or "/"

@@ -5,7 +5,7 @@
 - Socket families other than unix, IPv4, IPv6 and routing information: AF_VSOCK has the host's own addresses whatever
   the network namespace, others are kernel code that nobody needs here. Of IP only TCP, UDP and ICMP.
 - Keyrings: the session keyring of the harness is inherited.
-- System V IPC and pages given to pipes (`vmsplice`): memory that is no process's. Memory files where no control group
+- System V IPC and pages given to pipes (`vmsplice`): memory of no process. Memory files where no control group
   counts them.
 - bpf, perf events, userfaultfd, io_uring, the mount interface, kernel modules and the kernel's log.
 

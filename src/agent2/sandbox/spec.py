@@ -157,23 +157,23 @@ def check_spec(spec: SandboxSpec) -> None:
     Raises SandboxError naming the part that is wrong.
     """
     if not spec.command:
-        raise SandboxError("the sandbox was given an empty command; name a program")
+        raise SandboxError("the sandbox was given an empty command; pass a program")
     if not spec.workspace.is_dir():
-        raise SandboxError(f"workspace {spec.workspace} is no folder; create it before the program starts")
+        raise SandboxError(f"workspace {spec.workspace} is not a directory; create it before the program starts")
     for mount in spec.mounts:
         _check_mount(mount, spec.hidden)
     for port, socket in spec.ports.items():
         if not 1024 <= port <= 65535:
             raise SandboxError(f"port {port} cannot be offered inside; choose one of 1024-65535")
         if not socket.is_socket():
-            raise SandboxError(f"port {port}: {socket} is no unix socket; start its server before the program")
+            raise SandboxError(f"port {port}: {socket} is not a unix socket; start its server before the program")
     if spec.capture_bytes is not None and spec.capture_bytes < 1:
         raise SandboxError(f"capture_bytes is {spec.capture_bytes}; give a number above 0, or None for the log")
     if len(set(spec.gpus)) < len(spec.gpus) or any(number < 0 for number in spec.gpus):
         raise SandboxError(f"GPUs {list(spec.gpus)}: name each once, by a number from 0 on")
     for name, value in spec.environment.items():
         if not name or "=" in name or "\0" in name + value:
-            raise SandboxError(f"environment variable {name!r} is not usable; mend its name or value")
+            raise SandboxError(f"environment variable {name!r} is not usable; fix its name or value")
 
 
 def refuse_hidden(host: Path, hidden: tuple[Path, ...]) -> None:
@@ -190,7 +190,7 @@ def refuse_hidden(host: Path, hidden: tuple[Path, ...]) -> None:
 def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:
     inside = PurePosixPath(mount.inside)
     if not inside.is_absolute() or ".." in inside.parts or len(inside.parts) < 2:
-        raise SandboxError(f"mount {mount.host}: {mount.inside!r} is no absolute path inside; write it as /name")
+        raise SandboxError(f"mount {mount.host}: {mount.inside!r} is not an absolute path inside; write it as /name")
     for taken in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
         if inside.is_relative_to(taken):
             raise SandboxError(f"mount {mount.host}: {mount.inside} lies in {taken}, which is taken; choose another")

@@ -126,7 +126,7 @@ def anls(answers: Sequence[str | None], references: References, threshold: float
     Source: Biten et al. 2019 (ST-VQA; the metric of DocVQA), as generally known; not checked against the paper.
     """
     if not 0.0 < threshold <= 1.0:
-        raise ValueError(f"threshold={threshold} must lie above 0 and at most at 1; the published one is 0.5")
+        raise ValueError(f"threshold={threshold} must be above 0 and at most 1; the published one is 0.5")
     return _best_reference(
         answers, references, lambda answer, reference: answer_similarity(answer, reference, threshold), "ANLS"
     )

@@ -100,7 +100,7 @@ def fit_sigmoid(
 
     compute_P: positive, increasing amounts (steps, GPU hours). scores_P: score at each. start: score without
     compute, default the first score. skip_fraction: share of points at the front left out of the fit. The
-    asymptote lies between start and ceiling. Intervals are t intervals from the covariance at the optimum,
+    asymptote is between start and ceiling. Intervals are t intervals from the covariance at the optimum,
     cut at the bounds. Raises NotEnoughData if fewer than 5 points remain or values are missing, ValueError
     for compute that does not increase, scores all equal, or a start at or above the ceiling or the best score.
     Source: ScaleRL (PAPERS #8): sigmoid [A], three parameters and the skipped part [P]; this exact form as
@@ -112,7 +112,7 @@ def fit_sigmoid(
     if np.any(np.diff(compute) <= 0):
         raise ValueError("compute_P must increase from point to point")
     if not 0.0 <= skip_fraction < 1.0 or not 0.0 < confidence < 1.0:
-        raise ValueError(f"skip_fraction={skip_fraction} and confidence={confidence} must lie between 0 and 1")
+        raise ValueError(f"skip_fraction={skip_fraction} and confidence={confidence} must be between 0 and 1")
     begin = float(scores[0]) if start is None else start
     skipped = math.floor(skip_fraction * compute.size)
     logs, used = np.log(compute[skipped:]), scores[skipped:]
@@ -155,7 +155,7 @@ def check_extrapolation(
     """
     compute, scores = _positive(compute_P), finite_vector(scores_P, "scores_P")
     if not 0.0 < fit_fraction < 1.0:
-        raise ValueError(f"fit_fraction={fit_fraction} must lie between 0 and 1")
+        raise ValueError(f"fit_fraction={fit_fraction} must be between 0 and 1")
     if compute.size != scores.size:
         raise ValueError(f"compute_P has {compute.size} points, scores_P {scores.size}; they must match")
     seen = math.floor(fit_fraction * compute.size)

@@ -91,7 +91,7 @@ def repetition_rate(texts: Sequence[str | None], n_words: int = 4, threshold: fl
     near 1, so its exact place matters little.
     """
     if not 0.0 < threshold < 1.0:
-        raise ValueError(f"threshold={threshold} must lie between 0 and 1, for example 0.3")
+        raise ValueError(f"threshold={threshold} must be between 0 and 1, for example 0.3")
     loops = [None if text is None else float(repeated_share(text, n_words) >= threshold) for text in texts]
     return measure(loops, "repetition_rate", UNIT)
 

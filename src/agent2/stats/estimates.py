@@ -112,7 +112,7 @@ def resampled_means(values: NDArray[np.float64], rng: np.random.Generator, n_rep
 def check_confidence(confidence: float) -> None:
     """Raises ValueError for a confidence that cannot be."""
     if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, for example 0.95")
+        raise ValueError(f"confidence={confidence} must be between 0 and 1, for example 0.95")
 
 
 def check_counts(n_success: int, n: int) -> None:

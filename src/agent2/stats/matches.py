@@ -61,7 +61,7 @@ def collect_matches(
     if not judged.any():
         raise NotEnoughData(f"none of {scores.size} matches has a score; at least one is needed")
     if np.any((scores[judged] < 0.0) | (scores[judged] > 1.0)):
-        raise ValueError(f"scores lie between {scores[judged].min():g} and {scores[judged].max():g}, expected 0-1")
+        raise ValueError(f"scores are between {scores[judged].min():g} and {scores[judged].max():g}, expected 0-1")
     groups = np.unique(labels[judged], return_inverse=True)[1].astype(np.int64)
     missing = int(scores.size - judged.sum())
     return Matches(side_a[judged], side_b[judged], scores[judged], groups, n_models, missing)

@@ -57,7 +57,7 @@ def with_gaps(values: Values, what: str, bounds: Bounds | None = None) -> NDArra
         raise ValueError(f"{what} holds an infinity; a value that is not known is None or NaN")
     if bounds is not None and bool(np.any((vector < bounds[0]) | (vector > bounds[1]))):
         worst = vector[(vector < bounds[0]) | (vector > bounds[1])][0]
-        raise ValueError(f"{what} holds {worst:g}; it must lie between {bounds[0]:g} and {bounds[1]:g}")
+        raise ValueError(f"{what} holds {worst:g}; it must be between {bounds[0]:g} and {bounds[1]:g}")
     return vector
 
 

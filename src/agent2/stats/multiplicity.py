@@ -33,7 +33,7 @@ class AdjustedPValues:
     def significant(self, level: float = 0.05) -> tuple[bool, ...]:
         """Which comparisons hold at the level of the family. Raises ValueError unless 0 < level < 1."""
         if not 0.0 < level < 1.0:
-            raise ValueError(f"level={level} must lie between 0 and 1, for example 0.05")
+            raise ValueError(f"level={level} must be between 0 and 1, for example 0.05")
         return tuple(p <= level for p in self.adjusted)
 
     def __str__(self) -> str:

@@ -148,7 +148,7 @@ def numeric_accuracy(answers: Sequence[str | None], references: References, tole
 
     answers: one text for each item, None where missing. references: see `answers.References`; an item is right
     if any of its references is matched. tolerance: share of the reference that the relaxed layer forgives. A
-    reference that is no number is compared as text, without case and outer white space, in both layers.
+    reference that is not a number is compared as text, without case and outer white space, in both layers.
     Range 0-1, relaxed >= exact. Raises ValueError for a tolerance outside 0-1.
     Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
     """
@@ -214,5 +214,5 @@ def _scale(word: str | None, *, money: bool) -> tuple[int, bool]:
 
 def _unit(word: str | None) -> str | None:
     if not word or (len(word) == 1 and word.isupper() and word != "L"):
-        return None  # 5G is no weight and 3D no duration
+        return None  # 5G is not a weight and 3D no duration
     return _UNITS.get(word.lower())

@@ -44,14 +44,14 @@ class PairedEvidence:
     """Two-sided, of "no difference" (exact McNemar or sign flips)."""
     method: str
     n_won: int | None = None
-    """Items that only the new side solves; None, as is `n_lost`: the values are no verdicts."""
+    """Items that only the new side solves; None, as is `n_lost`: the values are not verdicts."""
     n_lost: int | None = None
     sd: float | None = None
-    """Standard deviation of the paired differences, where the values are no verdicts."""
+    """Standard deviation of the paired differences, where the values are not verdicts."""
 
 
 def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedEvidence | None:
-    """The difference new - old over the items that both have; None if there are none (or one that is no verdict)."""
+    """The difference new - old over the items that both have; None if there are none (or one that is not a verdict)."""
     items = sorted(old.keys() & new.keys())
     if not items:
         return None

@@ -86,7 +86,7 @@ def items_for_difference(difference: float, discordance: float, power: float = 0
     _check_chance(alpha, "alpha")
     _check_chance(power, "power")
     if difference == 0:
-        raise ValueError("difference=0 cannot be seen with any number of items; name the smallest one that matters")
+        raise ValueError("difference=0 cannot be seen with any number of items; pass the smallest one that matters")
     z_alpha, z_power = float(stats.norm.ppf(1.0 - alpha / 2.0)), float(stats.norm.ppf(power))
     root = z_alpha * math.sqrt(discordance) + z_power * math.sqrt(max(discordance - difference**2, 0.0))
     approximate = max(1.0, (root / abs(difference)) ** 2)
@@ -132,7 +132,7 @@ def detectable_difference(n: int, discordance: float, power: float = 0.8, alpha:
 
 
 def detectable_mean_difference(n: int, sd: float, power: float = 0.8, alpha: float = 0.05) -> PowerPlan:
-    """Minimal detectable effect for scores that are no verdicts: the mean paired difference seen with this power.
+    """Minimal detectable effect for scores that are not verdicts: the mean paired difference seen with this power.
 
     n: items (or runs, paired by seed). sd: standard deviation of the paired differences, above 0. Raises
     NotEnoughData for n < 2, ValueError for chances outside 0-1 or an sd that cannot be.
@@ -177,11 +177,11 @@ def _critical(n_discordant: NDArray[np.int64], alpha: float) -> NDArray[np.int64
 
 def _check_rates(difference: float, discordance: float) -> None:
     if not 0.0 < discordance <= 1.0:
-        raise ValueError(f"discordance={discordance} must lie in 0-1 and be above 0: without it nothing differs")
+        raise ValueError(f"discordance={discordance} must be in 0-1 and be above 0: without it nothing differs")
     if not abs(difference) <= discordance:
         raise ValueError(f"difference={difference} cannot exceed discordance={discordance} in size")
 
 
 def _check_chance(value: float, what: str) -> None:
     if not 0.0 < value < 1.0:
-        raise ValueError(f"{what}={value} must lie between 0 and 1")
+        raise ValueError(f"{what}={value} must be between 0 and 1")

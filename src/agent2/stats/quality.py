@@ -171,7 +171,7 @@ def early_signal(scores_MC: ArrayLike, steps_C: ArrayLike, n_early: int) -> Earl
     if steps.size != n_checkpoints or np.any(np.diff(steps) <= 0):
         raise ValueError(f"steps_C must be {n_checkpoints} increasing numbers, one for each checkpoint")
     if not 1 <= n_early < n_checkpoints:
-        raise ValueError(f"n_early={n_early} must lie between 1 and {n_checkpoints - 1}")
+        raise ValueError(f"n_early={n_early} must be between 1 and {n_checkpoints - 1}")
     span = np.ptp(scores, axis=1)
     moves = span > 0
     monotonicity, smoothness = np.zeros(n_models), np.zeros(n_models)

@@ -155,7 +155,7 @@ def cost_per_point(
     """
     for rate in (without, searched):
         if not 0.0 <= rate <= 1.0:
-            raise ValueError(f"rate {rate} must lie between 0 and 1; give probabilities, not percent")
+            raise ValueError(f"rate {rate} must be between 0 and 1; give probabilities, not percent")
     points = 100.0 * (searched - without)
     spent = {
         "tokens": with_gaps(extra_tokens, "extra_tokens", COUNTS),

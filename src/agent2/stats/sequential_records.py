@@ -35,7 +35,7 @@ class AdaStopSettings:
         if self.n_seeds < 1 or self.n_interims < 1:
             raise ValueError(f"n_seeds={self.n_seeds} and n_interims={self.n_interims} must be at least 1")
         if not 0.0 < self.alpha < 1.0 or not 0.0 <= self.beta < 1.0:
-            raise ValueError(f"alpha={self.alpha} and beta={self.beta} must lie between 0 and 1")
+            raise ValueError(f"alpha={self.alpha} and beta={self.beta} must be between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)

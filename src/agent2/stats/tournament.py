@@ -3,7 +3,7 @@
 On each prompt the models are shuffled into a bracket; with N models that takes N - 1 judgements instead of the
 N (N - 1) / 2 of a round-robin, and strong models meet more often than weak ones.
 
-Promises: the bracket and who is shown first are drawn afresh for each prompt; if N is no power of two, randomly
+Promises: the bracket and who is shown first are drawn afresh for each prompt; if N is not a power of two, randomly
 drawn models skip the first round (a bye is not a match); a draw counts half for each and a coin decides who
 goes on; so it does when the judge gives no score, and the match is counted as missing.
 """

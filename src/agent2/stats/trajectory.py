@@ -209,5 +209,5 @@ def _judged(judgement: float | None, what: str) -> float | None:
     if judgement is None or math.isnan(judgement):
         return None
     if not 0.0 <= judgement <= 1.0:
-        raise ValueError(f"{what} was judged {judgement:g}; a judgement must lie between 0 and 1")
+        raise ValueError(f"{what} was judged {judgement:g}; a judgement must be between 0 and 1")
     return float(judgement)

@@ -1,6 +1,6 @@
 """A conversation as token ids that only ever grow: what was drawn stays as it was drawn.
 
-Rendering a conversation anew after each message may tokenise the model's own words differently from how it drew
+Rendering a conversation again after each message may tokenise the model's own words differently from how it drew
 them. Here the opening is rendered once with the model's chat template; after that come the drawn tokens as they
 are, and the template's text between one model message and the next around each observation.
 
@@ -28,7 +28,7 @@ class ChatTokens:
         if not getattr(tokenizer, "chat_template", None):
             raise ConfigError("the model has no chat template; multi-turn training needs one in its tokenizer")
         if tokenizer.eos_token_id is None:
-            raise ConfigError("the tokenizer has no end token (eos_token); name the one that ends a message")
+            raise ConfigError("the tokenizer has no end token (eos_token); pass the one that ends a message")
         self.end = int(tokenizer.eos_token_id)
         """Ends a model message."""
         self._tokenizer = tokenizer

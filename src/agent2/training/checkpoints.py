@@ -33,7 +33,7 @@ OnCheckpoint = Callable[[int, Path], None]
 def use_threads() -> int:
     """Set torch's threads from $AGENT2_THREADS (default 1: two on shared cores can be ten times slower).
 
-    Returns the number. Raises ConfigError if the variable is no positive integer.
+    Returns the number. Raises ConfigError if the variable is not a positive integer.
     """
     text = os.environ.get(THREADS_VARIABLE, "1")
     if not text.isdigit() or int(text) < 1:

@@ -7,9 +7,9 @@ ends when the world says so, at the turn cap (the world's own where that is lowe
 or when the context has no room for another message. Worlds that work in other processes do so side by side
 (`evaluation.worlds`). The whole history is sent, always: context policies are for evaluation only.
 
-Promises: the draws of an episode depend on its seed and the turn only; an environment that breaks is begun anew
+Promises: the draws of an episode depend on its seed and the turn only; an environment that breaks is restarted
 where the fault table allows it, and what still fails is an episode without a reward, never a lost game. Raises
-SamplerFailed when the policy's logits are no numbers any more. Does NOT judge: see `episode_rewards`.
+SamplerFailed when the policy's logits are not numbers any more. Does NOT judge: see `episode_rewards`.
 """
 
 import re
@@ -36,7 +36,7 @@ from agent2.records import (
 from agent2.training.chat_tokens import ChatTokens
 
 RETRIES = 1
-"""How often an episode is begun anew."""
+"""How often an episode is restarted."""
 
 STUTTER = re.compile(r"([^\W\d_]{4,20}?)\1|([^\W\d_]{1,3}?)\2{3,}")
 """Four or more letters twice in a row, or fewer of them four times; digits, rules and blanks are no stutter."""
@@ -102,7 +102,7 @@ class Episode:
     """Of the world at the end."""
     retries: int = 0
     reason: str = ""
-    """Why it failed or was begun anew."""
+    """Why it failed or was restarted."""
 
     @property
     def n_tokens(self) -> int:
@@ -263,7 +263,7 @@ class _Table:
         self._fail(episode, fault, completion.reason)
 
     def _fail(self, episode: Episode, fault: Fault, reason: str) -> None:
-        """Begin anew where the fault table allows it, else leave the episode without a reward."""
+        """Restart where the fault table allows it, else leave the episode without a reward."""
         episode.reason = reason
         episode.prompt_ids, episode.completion_ids, episode.actions, episode.observations = [], [], [], []
         episode.is_drawn, episode.logprobs = [], []

@@ -72,7 +72,7 @@ def train_online_grpo(
     """Train the model in model_path by playing items, and save it in out_dir.
 
     Randomness: all of it from settings.seed. Raises ConfigError for settings that cannot work or a model without a
-    usable chat template, SamplerFailed when the policy's logits are no numbers any more.
+    usable chat template, SamplerFailed when the policy's logits are not numbers any more.
     """
     started = time.monotonic()
     hooks = hooks or OnlineGrpoHooks()

@@ -35,7 +35,7 @@ def test_no_submission_is_a_failure():
     ("reason", "kind"),
     [
         ("'weights.bin' holds pickle weights, which are never loaded; save safetensors", "pickle weights"),
-        ("model_path 'x' lies outside the workspace; submit a folder below /workspace", "outside the workspace"),
+        ("model_path 'x' is outside the workspace; submit a folder below /workspace", "outside the workspace"),
         ("not the architecture of the base model: tensor 'a' is missing; train the base", "other architecture"),
         ("weight file is truncated: 8 bytes, its header describes 80", "truncated weights"),
         ("there is no tokenizer.json; save the tokenizer too", "tokenizer missing"),

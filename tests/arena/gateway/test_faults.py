@@ -294,7 +294,7 @@ def test_a_torn_last_line_is_cut_and_a_damaged_middle_is_refused(provider, tmp_p
     assert [one.outcome for one in exchanges] == [Outcome.OK, Outcome.LOST, Outcome.OK]
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([lines[0], lines[1][:30], *lines[2:]]))
-    with pytest.raises(RecordingError, match=r"exchanges\.jsonl:2: is no line"):
+    with pytest.raises(RecordingError, match=r"exchanges\.jsonl:2: is not a line"):
         read_exchanges(tmp_path / "llm")
     with pytest.raises(GatewayError, match=r"exchanges\.jsonl:2"):
         Gateway.start(settings)

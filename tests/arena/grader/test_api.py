@@ -146,7 +146,7 @@ def test_health_assignment_and_time_tell_the_facts(serve):
         ({"model_path": 7}, "field 'model_path': Input should be a valid string"),
         ({"model_path": "m", "wait": "yes"}, "field 'wait': Input should be a valid boolean"),
         ({}, "field 'model_path': Field required"),
-        (["m"], "the body is no JSON object"),
+        (["m"], "the body is not a JSON object"),
     ],
 )
 def test_a_body_of_the_wrong_form_is_a_422_that_names_the_field(serve, body, sentence):

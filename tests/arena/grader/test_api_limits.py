@@ -198,7 +198,7 @@ def test_refusals_by_the_framework_have_the_form_of_every_refusal(client):
     for method, route in (("GET", "/submit"), ("POST", "/best"), ("GET", "/nothing")):
         answer = client.request(method, route).json()
         assert answer == {
-            "error": f"{method} {route} is no route of the grading API; {api.ROUTES}",
+            "error": f"{method} {route} is not a route of the grading API; {api.ROUTES}",
             "score": None,
             "submission_id": None,
         }

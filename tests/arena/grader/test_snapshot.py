@@ -119,12 +119,12 @@ def test_a_link_in_the_folder_is_refused_also_to_a_file_nearby(workspace):
 def test_pipes_and_sockets_are_refused_without_waiting_for_them(workspace, monkeypatch):
     model = workspace / "output/model"
     os.mkfifo(model / "tokenizer.json")
-    assert "'tokenizer.json' is no regular file" in refusal(workspace)
+    assert "'tokenizer.json' is not a regular file" in refusal(workspace)
     (model / "tokenizer.json").unlink()
     monkeypatch.chdir(model)  # a socket's path may be 108 bytes long at most
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
-        assert "'s' is no regular file" in refusal(workspace)
+        assert "'s' is not a regular file" in refusal(workspace)
 
 
 def test_a_file_as_path_is_refused(workspace):
@@ -248,7 +248,7 @@ def test_a_device_is_refused_without_being_opened(workspace):
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 5))  # /dev/zero
     except PermissionError:
         pytest.skip("only root can make a device")
-    assert "'tokenizer.json' is no regular file" in refusal(workspace)
+    assert "'tokenizer.json' is not a regular file" in refusal(workspace)
 
 
 def take(workspace, on_copied):

@@ -99,7 +99,7 @@ def test_the_program_stands_for_its_whole_command_line_and_is_bound_read_only(ho
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"llm": "openai-chat"}, "agent bad is driven by an LLM; name one with --driver"),
+        ({"llm": "openai-chat"}, "agent bad is driven by an LLM; pass one with --driver"),
         ({"command": ["{{llm_url}}"]}, r"command: '\{\{llm_url\}\}' cannot be filled in.*fields: agent"),
         ({"environment": {"A": "{{modle}}"}}, "environment: A: .*'modle' is undefined"),
         ({"files": {"x": "{% if %}"}}, "files: x: "),

@@ -38,8 +38,8 @@ def test_the_null_arguments_of_the_copy_on_the_hub_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("{", r"input_data.jsonl:2: is no row"),
-        ({"key": 1}, r":2: is no row of IFEval's input_data.jsonl \(.*missing required field"),
+        ("{", r"input_data.jsonl:2: is not a row"),
+        ({"key": 1}, r":2: is not a row of IFEval's input_data.jsonl \(.*missing required field"),
         (ROW | {"instruction_id_list": ["keywords:existance", "punctuation:no_comma"]}, "did you mean 'keywords:exist"),
         (ROW | {"kwargs": [{"num_word": 5, "relation": "less than"}, {}]}, "did you mean 'num_words'"),
         (

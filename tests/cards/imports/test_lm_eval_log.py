@@ -100,7 +100,7 @@ def test_an_unknown_metric_or_filter_is_named(tmp_path, change, said):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "is empty"), ('{"doc_id": 0}\n', ":1: has no"), ('{"doc_id": 0, "resps": []}\n{', ":2: is no JSON")],
+    [("", "is empty"), ('{"doc_id": 0}\n', ":1: has no"), ('{"doc_id": 0, "resps": []}\n{', ":2: is not JSON")],
 )
 def test_a_file_that_is_no_log_is_refused_with_its_line(tmp_path, text, said):
     path = tmp_path / "samples.jsonl"

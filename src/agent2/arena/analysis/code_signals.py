@@ -6,7 +6,7 @@ Comments, strings, docstrings, type annotations, imports without use and `if Fal
 
 Does NOT follow data across files, run anything, or see through `getattr`, `exec` and other detours; whether a
 source ran at all is told by `programs`. Reading takes a bounded number of steps, whatever the text is; keep the facts,
-for they are read anew at each call.
+for they are read again at each call.
 """
 
 import ast

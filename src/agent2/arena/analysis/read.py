@@ -144,7 +144,7 @@ def _base_public(events: Events, paths: TrialPaths) -> SplitScore:
     """Raises ConfigError if the base model was not scored."""
     score = _base_score(events, Split.TEST_PUBLIC)
     if score is None:
-        raise ConfigError(f"{paths.trial_log}: holds no score of the base model on test_public; {_RESUME}")
+        raise ConfigError(f"{paths.trial_log}: contains no score of the base model on test_public; {_RESUME}")
     return score
 
 
@@ -152,18 +152,18 @@ def _json_object(path: Path) -> dict[str, JsonValue]:
     try:
         value = msgspec.json.decode(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name the folder of a finished trial") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); pass the folder of a finished trial") from error
     except msgspec.DecodeError as error:
         raise ConfigError(f"{path}: is not JSON ({error}); it is machine-written, restore it") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{path}: holds a {type(value).__name__}, an object is needed; restore the file")
+        raise ConfigError(f"{path}: contains a {type(value).__name__}, an object is needed; restore the file")
     return value
 
 
 def _needed(events: Events, name: str, paths: TrialPaths) -> dict[str, JsonValue]:
     row = events.last(name)
     if row is None:
-        raise ConfigError(f"{paths.trial_log}: holds no {name!r}, the trial is not finished; {_RESUME}")
+        raise ConfigError(f"{paths.trial_log}: contains no {name!r}, the trial is not finished; {_RESUME}")
     return row
 
 

@@ -215,7 +215,7 @@ def _check(settings: GatewaySettings) -> None:
         Masker(settings.replay.volatile)
         return
     if not settings.endpoints:
-        raise ConfigError("the LLM gateway needs an endpoint or a recording to replay; name a driver")
+        raise ConfigError("the LLM gateway needs an endpoint or a recording to replay; pass a driver")
     if settings.max_dollars is not None and prices.find(settings.model) is None:
         raise ConfigError(
             f"the price of {settings.model!r} is unknown, so a budget of ${settings.max_dollars:g} cannot be kept; "

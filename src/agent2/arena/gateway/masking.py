@@ -68,7 +68,7 @@ class Masker:
             try:
                 self._patterns.append((re.compile(pattern), "<volatile>"))
             except re.error as error:
-                raise ConfigError(f"volatile: {pattern!r} is no regular expression ({error}); mend it") from error
+                raise ConfigError(f"volatile: {pattern!r} is not a regular expression ({error}); fix it") from error
         self._patterns += [(re.compile(pattern), word) for pattern, word in VOLATILE_TEXT]
 
     def text(self, protocol: WireProtocol, body: bytes) -> str:

@@ -70,7 +70,7 @@ def refuse_hosted(request: Mapping[str, JsonValue], *, is_gemini: bool) -> None:
         if plain in _KEPT_FIELDS:
             raise BadRequest(f"{name!r} refers to what the provider keeps, which a trial does not allow; send it whole")
         if plain == "background":
-            raise BadRequest("background responses are not served, their usage cannot be counted; leave it out")
+            raise BadRequest("background responses are not served, their usage cannot be counted; remove it")
     items = request.get("input")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("id") is not None and item.get("type") is None and "role" not in item:
@@ -121,13 +121,13 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
     if tools is None:
         return
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise BadRequest("'tools' is no list of objects; send one")
+        raise BadRequest("'tools' is not a list of objects; send one")
     for tool in tools:
         hosted = _gemini_hosted(tool) if is_gemini else _hosted(tool)
         if hosted is not None:
             raise BadRequest(
                 f"the tool {shown(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
-                "allow; leave it out"
+                "allow; remove it"
             )
         if tool.get("type") == "namespace":
             _refuse_tools(tool.get("tools"), is_gemini=is_gemini)

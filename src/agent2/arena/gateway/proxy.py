@@ -226,7 +226,7 @@ class Proxy:
         call.retries = answer.retries
         try:
             if 300 <= answer.response.status < 400:
-                sentence = "the provider redirects, which is not followed; its base URL needs mending"
+                sentence = "the provider redirects, which is not followed; fix its base URL"
                 return _own(Problem.NO_PROVIDER, protocol, sentence)
             kind = answer.response.headers.get("content-type", "")
             if answer.error_body is None and kind.startswith(EVENT_STREAM):

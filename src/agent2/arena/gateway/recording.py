@@ -128,7 +128,7 @@ def read_lines(folder: Path) -> tuple[list[Line], int]:
         try:
             lines.append(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RecordingError(f"{path}:{number}: is no line of a record ({error}); restore the file") from error
+            raise RecordingError(f"{path}:{number}: is not a line of a record ({error}); restore the file") from error
     return lines, len(torn)
 
 
@@ -150,7 +150,7 @@ class Recorder:
                 os.truncate(path, path.stat().st_size - torn_bytes)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise RecordingError(f"{folder}: cannot be written ({error.strerror}); make room or mend it") from error
+            raise RecordingError(f"{folder}: cannot be written ({error.strerror}); make room or fix it") from error
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(1, "llm-bodies")
         self._is_dirty = threading.Event()

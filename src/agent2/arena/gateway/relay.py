@@ -130,7 +130,7 @@ def passed_headers(answer: Answer, scrubber: Scrubber) -> dict[str, str]:
 
 
 async def relay_whole(answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, is_free: bool) -> Relayed:
-    """Read an answer that is no stream; the caller sends it."""
+    """Read an answer that is not a stream; the caller sends it."""
     status, kind = answer.response.status, answer.response.headers.get("content-type", "application/json")
     first_byte = time.monotonic()
     if answer.error_body is not None:

@@ -71,7 +71,7 @@ class Player:
             if exchange.status is not None
         ]
         if not self._recorded:
-            raise RecordingError(f"{settings.source}: holds no recorded answer; name the llm/ folder of a trial")
+            raise RecordingError(f"{settings.source}: contains no recorded answer; pass the llm/ folder of a trial")
 
     def mark_served(self, number: int) -> None:
         """An answer that an earlier process of this trial served."""

@@ -1,6 +1,6 @@
 """What is read from an agent's request, and the request that is made of it for the provider.
 
-A body is parsed once, strictly, and what was checked is what is sent: written anew from the parsed values, in their
+A body is parsed once, strictly, and what was checked is what is sent: rewritten from the parsed values, in their
 order, so that no second reader can find something else in it. A provider's prompt cache keys on the contents and
 still works. Changed are: the model (there is one, whatever is asked for), halves of characters (a provider would refuse
 the whole conversation for one), and, in chat streams, the wish to be told the usage. Left out is what would change
@@ -45,16 +45,16 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 def read_object(body: bytes) -> dict[str, JsonValue]:
     """The one JSON object that a body is, to every reader alike. Raises BadRequest with a sentence for the agent.
 
-    Refused are names that come twice in one object, numbers that JSON does not know, and more than `MAX_VALUES` values.
+    Refuses names that appear twice in one object, numbers that JSON does not know, and more than `MAX_VALUES` values.
     """
     if n_values(body) > MAX_VALUES:
         raise BadRequest(f"the body holds more than {MAX_VALUES} values; send fewer and longer ones")
     try:
         value = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON object ({error}); send one") from error
+        raise BadRequest(f"the body is not a JSON object ({error}); send one") from error
     if not isinstance(value, dict):
-        raise BadRequest("the body is no JSON object; send one")
+        raise BadRequest("the body is not a JSON object; send one")
     return value
 
 
@@ -80,12 +80,12 @@ def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     made = dict(pairs)
     if len(made) < len(pairs):
         twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
-        raise BadRequest(f"the name {shown(twice)} comes twice in one object of the body; send it once")
+        raise BadRequest(f"the name {shown(twice)} appears twice in one object of the body; send it once")
     return made
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _written(fields: Mapping[str, JsonValue]) -> bytes:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MAX_EVENT = 32 * 1024 * 1024
-"""Bytes of one event; more is no event stream."""
+"""Bytes of one event; more is not an event stream."""
 
 
 @dataclass(frozen=True, slots=True)

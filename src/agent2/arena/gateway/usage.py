@@ -2,7 +2,7 @@
 
 What providers leave apart is put together, so that the four protocols mean the same by the same word: input
 has the cached tokens in it (Anthropic counts them beside it), output has the reasoning in it (Gemini counts
-it beside it). Usage that is no whole number of tokens, or that says 0 for a text that is there, is as good as none:
+it beside it). Usage that is not a whole number of tokens, or that says 0 for a text that is there, is as good as none:
 `written_bytes` then tells how much text an answer has, for an estimate that says that it is one.
 """
 
@@ -34,7 +34,7 @@ _HINTS = {
 
 
 def tokens_of_answer(protocol: WireProtocol, body: bytes) -> TokenCounts | None:
-    """The usage in a whole answer; None if it tells none that can be used, or is no JSON object."""
+    """The usage in a whole answer; None if it tells none that can be used, or is not a JSON object."""
     answer = _decoded(body)
     if isinstance(answer, list):  # a Gemini stream that was asked for without alt=sse
         found = [tokens for part in answer if (tokens := _tokens(protocol, part)) is not None]
@@ -76,7 +76,7 @@ class StreamMeter:
         try:
             value = _decode(data)
         except (ValueError, RecursionError) as error:
-            self._note(f"an event of the stream is no JSON ({error})")
+            self._note(f"an event of the stream is not JSON ({error})")
             return False
         return self._read(value) if has_hint and isinstance(value, dict) else False
 
@@ -157,7 +157,7 @@ def _decoded(body: bytes) -> JsonValue:
 
 
 def _decode(body: bytes) -> JsonValue:
-    """Raises ValueError or RecursionError for what is no JSON."""
+    """Raises ValueError or RecursionError for what is not JSON."""
     try:
         value: JsonValue = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -140,7 +140,7 @@ def main() -> None:
     limit = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # what libraries print is not an answer
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=AdmissionJob, dec_hook=lambda kind, value: kind(value))
     try:
         said = AdmissionAnswer(admit(job.snapshot, job.base, job.model_path))

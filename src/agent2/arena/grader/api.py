@@ -219,7 +219,7 @@ async def _explain_refusal(request: Request, error: Exception) -> JSONResponse:
         raise error
     sentence = str(error.detail)
     if error.status_code == 405 or sentence == "Not Found":
-        sentence = f"{request.method} {request.url.path[:200]} is no route of the grading API; {ROUTES}"
+        sentence = f"{request.method} {request.url.path[:200]} is not a route of the grading API; {ROUTES}"
     return JSONResponse({"error": sentence, "score": None, "submission_id": None}, error.status_code, error.headers)
 
 
@@ -236,7 +236,7 @@ async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
         sentence = f"unknown field {name!r}; {hint}"
     elif problem["type"] == "json_invalid" or tuple(problem["loc"]) == ("body",):
         sentence = (
-            'the body is no JSON object; send {"model_path": "output/model"} with the header '
+            'the body is not a JSON object; send {"model_path": "output/model"} with the header '
             "'Content-Type: application/json'"
         )
     else:

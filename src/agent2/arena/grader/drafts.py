@@ -87,7 +87,7 @@ def _adopt(made: Path) -> None:
     total = 0
     for count, (name, status) in enumerate(_own(made), start=1):
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            raise CardError(f"{made}: {name!r} is no plain file; the evaluation has to be made again")
+            raise CardError(f"{made}: {name!r} is not a plain file; the evaluation has to be made again")
         total += status.st_size
         is_long = name == CARD_JSON and status.st_size > MAX_FACTS_BYTES
         if is_long or count > MAX_CARD_FILES or total > MAX_CARD_BYTES:
@@ -98,7 +98,7 @@ def _own(made: Path) -> Iterator[tuple[str, os.stat_result]]:
     try:
         folder = os.open(made, _OPEN | os.O_DIRECTORY)
     except OSError as error:
-        raise CardError(f"{made}: is no folder; the evaluation has to be made again") from error
+        raise CardError(f"{made}: is not a directory; the evaluation has to be made again") from error
     try:
         os.fchown(folder, os.geteuid(), os.getegid())
         os.fchmod(folder, 0o755)

@@ -65,7 +65,7 @@ class EvaluationJob(StrictModel):
     plays_only: bool = False
     """Leave the verdicts pending: the grader scores the card itself, outside the sandbox that plays."""
     discard_card: bool = False
-    """Begin anew instead of continuing what is there."""
+    """Restart instead of continuing what is there."""
     machine: ScoringMachine = ScoringMachine()
     threads: int = Field(default=1, ge=1)
 

@@ -84,7 +84,7 @@ def serve_on_loopback(app: FastAPI, port: int = 0) -> GradingServer:
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Not what is no HTTP: a client can send it without end."""
+    """Not what is not HTTP: a client can send it without end."""
     return record.msg != "Invalid HTTP request received."
 
 

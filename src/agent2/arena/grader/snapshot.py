@@ -32,7 +32,7 @@ CHUNK_BYTES = 4 << 20
 TIMES_BASE = 4
 """From two bytes a parameter to eight."""
 SPARE_BYTES = 256 << 20
-"""For what is no weight."""
+"""For what is not a weight."""
 CHANGED = "changed while the snapshot was taken; submit again when writing has finished"
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -139,18 +139,18 @@ def _roots(workspace: Path, limits: SnapshotLimits) -> tuple[str, ...]:
 def _parts_below(model_path: str, roots: tuple[str, ...]) -> list[str]:
     """The folder's names from the workspace down. Purely textual; links are dealt with while walking."""
     if not model_path.strip() or "\0" in model_path or len(model_path) > 4096:
-        raise SubmissionError("model_path is empty, too long or holds a zero byte; name a folder in the workspace")
+        raise SubmissionError("model_path is empty, too long or holds a zero byte; pass a folder in the workspace")
     inside = model_path
     if model_path.startswith("/"):
         root = next((root for root in roots if model_path == root or model_path.startswith(root + "/")), None)
         if root is None:
             raise SubmissionError(
-                f"model_path {shown(model_path)} lies outside the workspace; submit a folder below {INSIDE_ROOT}"
+                f"model_path {shown(model_path)} is outside the workspace; submit a folder below {INSIDE_ROOT}"
             )
         inside = model_path[len(root) :]
     parts = [part for part in inside.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise SubmissionError(f"model_path {shown(model_path)} contains '..'; name the folder without it")
+        raise SubmissionError(f"model_path {shown(model_path)} contains '..'; pass the folder without it")
     return parts
 
 
@@ -198,7 +198,7 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
             elif entry.is_symlink():
                 raise SubmissionError(f"{shown(entry.name)} is a symbolic link; put the file itself into the folder")
             elif not entry.is_file(follow_symlinks=False):
-                raise SubmissionError(f"{shown(entry.name)} is no regular file; remove it from the folder")
+                raise SubmissionError(f"{shown(entry.name)} is not a regular file; remove it from the folder")
             elif entry.name in ALLOWED_FILES or SHARD_NAME.fullmatch(entry.name):
                 names.append(entry.name)
             else:
@@ -224,7 +224,7 @@ def _open_file(folder: int, name: str, stack: ExitStack) -> _Opened:
     stack.callback(os.close, handle)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        raise SubmissionError(f"{shown(name)} is no regular file; remove it from the folder")
+        raise SubmissionError(f"{shown(name)} is not a regular file; remove it from the folder")
     return _Opened(name, handle, status)
 
 

@@ -274,7 +274,7 @@ def _code_in(text: str, label: str) -> int | None:
 
 
 def _time(value: JsonValue) -> float | None:
-    """Unix seconds from ISO text, seconds or milliseconds; None for a time that is no time of ours."""
+    """Unix seconds from ISO text, seconds or milliseconds; None for a time that is not a time of ours."""
     seconds: float | None = None
     try:
         if isinstance(value, str):

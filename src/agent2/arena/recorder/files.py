@@ -23,7 +23,7 @@ class FoundFile:
     """One regular file of the workspace."""
 
     path: str
-    """Relative, with forward slashes; bytes that are no UTF-8 are escaped."""
+    """Relative, with forward slashes; bytes that are not UTF-8 are escaped."""
     raw_path: bytes
     """The same as it is on disk."""
     size: int

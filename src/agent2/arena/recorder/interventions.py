@@ -18,7 +18,7 @@ def record_intervention(paths: TrialPaths, note: str, by: str = "") -> None:
     if not note.strip() or len(note) > MAX_NOTE:
         raise ConfigError(f"--note has {len(note)} characters; say what was done in 1 to {MAX_NOTE}")
     if not paths.trial_json.is_file():
-        raise ConfigError(f"{paths.root}: no trial.json there; name the folder of a trial")
+        raise ConfigError(f"{paths.root}: no trial.json there; pass the folder of a trial")
     events = read_events(paths.trial_log)
     is_at_work = events.last("agent_started") is not None and events.last("agent_ended") is None
     if not is_at_work or not _is_held(paths):

@@ -30,7 +30,7 @@ CHECKPOINT_FILES = frozenset(
 
 
 MAX_ENTRIES = 500_000
-"""Files of all revisions together that one reader lists, each revision counted anew."""
+"""Files of all revisions together that one reader lists, each revision counted again."""
 MAX_TEXT = 256 * 2**20
 """Bytes of distinct files that one reader decodes."""
 

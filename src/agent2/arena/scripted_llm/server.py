@@ -82,7 +82,7 @@ def make_app(script: Script, log: Path | None = None, key: str | None = None) ->
         try:
             body = _decoded(await request.body(), request.headers.get("content-encoding", ""))
         except (ValueError, OSError, zstandard.ZstdError) as error:
-            return _error(400, f"the body is no JSON object: {error}")
+            return _error(400, f"the body is not a JSON object: {error}")
         reply = decide(script, protocol.module.read(body))
         is_streamed = path.endswith(":streamGenerateContent") or bool(body.get("stream"))
         _note(log, _line(path, protocol, body, reply, is_streamed))

@@ -127,7 +127,7 @@ def _build(agent: Agent, install: InstallSpec, draft: Path, options: InstallOpti
     if not re.search(install.version_pattern, said):
         raise ConfigError(
             f"{source.package} {source.version}: asked for its version it says {said[-200:]!r}, which does not match "
-            f"{install.version_pattern!r}; mend `install` in {agent.folder / 'agent.yaml'}"
+            f"{install.version_pattern!r}; fix `install` in {agent.folder / 'agent.yaml'}"
         )
     final = manifest.model_copy(update={"said": said[:KEPT_OUTPUT]})
     (draft / MANIFEST).write_text(json.dumps(final.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
@@ -175,7 +175,7 @@ def _install_npm(package: NpmPackage, tree: Path, options: InstallOptions) -> tu
     _run([*words, "--loglevel=error", f"{package.package}@{package.version}"], tree, package.package)
     if not (tree / "node_modules" / inside).is_file():
         raise ConfigError(
-            f"{package.package} {package.version}: holds no {inside}; its optional package for this machine may be "
+            f"{package.package} {package.version}: contains no {inside}; its optional package for this machine may be "
             "missing from the registry, or `install.npm.program` in agent.yaml is wrong"
         )
     version = _run([npm, "--version"], tree, package.package).strip()

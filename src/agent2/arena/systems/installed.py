@@ -1,4 +1,4 @@
-"""Agent systems that are installed on this machine: where they lie, which version, whether they are still as installed.
+"""Agent systems that are installed on this machine: where they are, which version, whether they are still as installed.
 
     $AGENT2_HOME/agents/NAME/VERSION/
     ├── manifest.json   what was installed, how, and the digest of the tree

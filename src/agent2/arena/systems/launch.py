@@ -97,7 +97,7 @@ def launch_plan(
     """
     spec = agent.spec
     if spec.llm is not None and llm is None:
-        raise ConfigError(f"agent {spec.name} is driven by an LLM; name one with --driver, as in --driver openai/gpt-5")
+        raise ConfigError(f"agent {spec.name} is driven by an LLM; pass one with --driver, as in --driver openai/gpt-5")
     sandbox = find_sandbox(config.sandbox)
     system = require_installed(agent) if spec.install is not None else None
     home = sandbox.visible_path(folder / "home", f"{LAUNCH}/home") if config.sandbox == UNCONTAINED else HOME

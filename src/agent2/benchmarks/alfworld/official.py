@@ -50,7 +50,7 @@ def data_root(data: Path | None) -> Path:
 
 
 def task_folder(trial: str) -> str:
-    """The part of a trial's place that names room and goal: trials of one task folder differ in where things lie."""
+    """The part of a trial's place that names room and goal: trials of one task folder differ in where things are."""
     return trial.split("/")[1]
 
 
@@ -137,13 +137,15 @@ class OfficialData:
         try:
             value = msgspec.json.decode(path.read_bytes())
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror}); get the data anew with: {again}") from error
+            raise ConfigError(
+                f"{path}: cannot be read ({error.strerror}); download the data again with: {again}"
+            ) from error
         except msgspec.DecodeError as error:
             raise ConfigError(
                 f"{path}: is cut off or no JSON ({error}); the download broke off: unpack it again with: {again}"
             ) from error
         if not isinstance(value, dict):
             raise ConfigError(
-                f"{path}: holds a {type(value).__name__}, an object is needed; unpack it again with: {again}"
+                f"{path}: contains a {type(value).__name__}, an object is needed; unpack it again with: {again}"
             )
         return value

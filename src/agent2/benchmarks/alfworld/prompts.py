@@ -103,7 +103,7 @@ def published_examples(root: Path) -> dict[str, tuple[str, str]] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{path}: is not the published file of ReAct examples ({type(error).__name__}: {error}); "
-            "get it anew, or remove it to play with the packaged examples"
+            "download it again, or remove it to play with the packaged examples"
         ) from error
     for task_type, pair in found.items():
         unknown = [command for text in pair for command in unknown_commands(text)]

@@ -96,7 +96,9 @@ def read_expression(text: str) -> Expression:
     try:
         return _from_syntax(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"{text!r} is no arithmetic expression ({error}); write it as in '3 * (4 - 1)'") from error
+        raise ConfigError(
+            f"{text!r} is not an arithmetic expression ({error}); write it as in '3 * (4 - 1)'"
+        ) from error
 
 
 def canonical(expression: Expression) -> str:

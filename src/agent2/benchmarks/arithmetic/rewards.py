@@ -14,7 +14,7 @@ _EPSILON = Fraction(1, 10**8)
 def verify(answer: str, reference: str) -> float:
     """1.0 if the answer is the reference as a rational number, else 0.0.
 
-    Raises ConfigError if the reference is no number.
+    Raises ConfigError if the reference is not a number.
     """
     given = parse_rational(answer)
     expected = _expected(reference)
@@ -24,7 +24,7 @@ def verify(answer: str, reference: str) -> float:
 def continuous_reward(answer: str, reference: str) -> float:
     """Between 0 and 1, more the nearer: 1 - 0.5 min(|a-b|, 1) - 0.5 min(|a-b| / (|b| + eps), 1).
 
-    a is the answer, b the reference; an answer that is no number gets 0. Raises ConfigError as `verify`.
+    a is the answer, b the reference; an answer that is not a number gets 0. Raises ConfigError as `verify`.
     Source: RandomCalculation ("Reasoning or Memorization?"), its continuous reward.
     """
     given = parse_rational(answer)

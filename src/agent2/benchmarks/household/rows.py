@@ -44,7 +44,7 @@ def item_of_row(row: Mapping[str, JsonValue]) -> Item:
 def layout_key(game: Game) -> str:
     """What two splits must not share, read from the game itself: the receptacles by type, and the goal.
 
-    Equal for games that differ only in where things lie or in how the goal is worded.
+    Equal for games that differ only in where things are or in how the goal is worded.
     """
     receptacles = sorted(kind.lower() for kind in _RECEPTACLE.findall(game.problem))
     goal = _GOAL.search(game.problem)

@@ -33,7 +33,7 @@ def _item(line: bytes, where: str, split: Split) -> Item:
     try:
         row = msgspec.json.decode(line, type=_Row)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{where}: is no row of IFEval's input_data.jsonl ({error})") from error
+        raise ConfigError(f"{where}: is not a row of IFEval's input_data.jsonl ({error})") from error
     instructions = read_instructions(row.instruction_id_list, row.kwargs, where)
     return Item(
         id=f"ifeval-{row.key}",

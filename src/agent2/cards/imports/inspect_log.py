@@ -46,7 +46,7 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
         spec, samples = log["eval"], log.get("samples") or []
         version = spec.get("packages", {}).get("inspect_ai", "of unknown version")
         if not samples:
-            raise ConfigError(f"{path}: holds no samples; the run ended as {log.get('status')!r}")
+            raise ConfigError(f"{path}: contains no samples; the run ended as {log.get('status')!r}")
         chosen = _chosen(samples, log, metric, str(path))
         return ForeignLog(
             harness=f"inspect-ai {version}",
@@ -65,7 +65,7 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
             },
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: is no complete inspect-ai log ({error!r}); export it again") from error
+        raise ConfigError(f"{path}: is not a complete inspect-ai log ({error!r}); export it again") from error
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -76,7 +76,9 @@ def _load(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: is no JSON ({error}); give the .json or .eval file of an inspect-ai run") from error
+        raise ConfigError(
+            f"{path}: is not JSON ({error}); give the .json or .eval file of an inspect-ai run"
+        ) from error
     if not isinstance(log, dict) or "eval" not in log:
         raise ConfigError(f"{path}: has no `eval` part; give the .json or .eval file of an inspect-ai run")
     return log
@@ -210,7 +212,7 @@ def _number(value: object) -> float | None:
 
 
 def _shown(value: object) -> str:
-    """A verdict that is no number, for a reason."""
+    """A verdict that is not a number, for a reason."""
     if isinstance(value, list | dict):
         return f"a {'list' if isinstance(value, list) else 'mapping'} of {len(value)}"
     return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)

@@ -73,7 +73,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise ConfigError(f"{path}:{number}: is no JSON ({error}); the file is cut or no lm-eval log") from error
+            raise ConfigError(f"{path}:{number}: is not JSON ({error}); the file is cut or no lm-eval log") from error
         if not isinstance(row, dict) or "doc_id" not in row or "resps" not in row:
             raise ConfigError(f"{path}:{number}: has no `doc_id` and `resps`; give a samples file of lm-eval")
         rows.append(row)
@@ -90,7 +90,7 @@ def _results(path: Path, time: str) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ConfigError(f"{file}: is no JSON ({error}); restore it or take it away") from error
+        raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
     return found if isinstance(found, dict) else {}
 
 
@@ -173,7 +173,7 @@ def _is_message(one: Any) -> bool:
 
 
 def _words(content: str | list[Any]) -> str:
-    """The text of a message; parts that are no text by their kind only."""
+    """The text of a message; parts that are not text by their kind only."""
     if isinstance(content, str):
         return content
     parts = (part if isinstance(part, dict) else {"text": str(part)} for part in content)

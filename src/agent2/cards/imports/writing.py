@@ -50,7 +50,7 @@ class ForeignLog:
 def write_foreign(log: ForeignLog, out: Path, split: Split) -> CardSummary:
     """Write the card of a foreign log. Raises CardError if `out` holds a card, ConfigError for an empty log."""
     if not log.rollouts:
-        raise ConfigError(f"{log.harness} log of {log.task}: holds no samples; log them (lm-eval: --log_samples)")
+        raise ConfigError(f"{log.harness} log of {log.task}: contains no samples; log them (lm-eval: --log_samples)")
     with CardWriter(out, _header(log, split)) as writer:
         for record in log.rollouts:
             writer.append(record)
@@ -66,7 +66,7 @@ def unit_score(value: float, metric: str, where: str) -> float:
     """The value, if it is a score. Raises ConfigError for one outside 0 to 1."""
     if not 0.0 <= value <= 1.0:
         raise ConfigError(
-            f"{where}: metric {metric!r} is {value:g}, scores lie between 0 and 1; choose another --metric"
+            f"{where}: metric {metric!r} is {value:g}, scores are between 0 and 1; choose another --metric"
         )
     return value
 

@@ -1,7 +1,7 @@
 """The ALFWorld text engine, with its parsing and every turn it has played kept in memory.
 
 The world is fast-downward's: which actions are possible, what they change and whether the goal holds. The sentences
-are textworld's grammar (`phrases`), the names alfworld's. What the stock engine does anew each time is done once:
+are textworld's grammar (`phrases`), the names alfworld's. What the stock engine repeats each time is done once:
 a grammar is parsed once for all games, a problem translated once, and the same command in the same state of the same
 game is played once, so that all attempts at a game share one graph of positions.
 

@@ -74,7 +74,7 @@ class SearchExpert:
     def read(self, observation: str) -> None:
         """Take in the opening (first) or an observation.
 
-        Raises EnvironmentFailed if the first text is no opening or states a goal of no known form.
+        Raises EnvironmentFailed if the first text is not an opening or states a goal of no known form.
         """
         if not self._target:
             self._read_opening(observation)
@@ -107,7 +107,7 @@ class SearchExpert:
         self._memory.receptacles = _NAME.findall(room)
         if not marker or not self._target or not self._memory.receptacles:
             raise EnvironmentFailed(
-                f"household expert: {shown(text)} is no opening that it understands; "
+                f"household expert: {shown(text)} is not an opening that it understands; "
                 "it knows the goal sentences of the six published task types"
             )
 

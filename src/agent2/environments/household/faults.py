@@ -51,9 +51,9 @@ class HouseholdFaults:
     """The broken command is one of the first so many possible ones; an episode may end before it."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a rate that is no share or nothing to draw from."""
+        """Raises ConfigError for a rate that is not a share or nothing to draw from."""
         if not 0 <= self.rate <= 1:
-            raise ConfigError(f"household faults: rate is {self.rate}, a share of episodes lies between 0 and 1")
+            raise ConfigError(f"household faults: rate is {self.rate}, a share of episodes is between 0 and 1")
         if not self.kinds or self.n_positions < 1:
             raise ConfigError(
                 f"household faults: {len(self.kinds)} kinds and {self.n_positions} positions leave nothing to draw "

@@ -55,15 +55,15 @@ class Game:
     def from_payload(cls, payload: JsonValue) -> "Game":
         """The game inside an item. Raises GameBroken for anything but a record of `as_payload`."""
         if not isinstance(payload, Mapping):
-            raise GameBroken(f"the item's game is {shown(payload)}, not a record; make the item anew")
+            raise GameBroken(f"the item's game is {shown(payload)}, not a record; generate the item again")
         known = cls.__dataclass_fields__
         if unknown := sorted(set(payload) - set(known)):
-            raise GameBroken(f"the item's game has unknown fields {shown(unknown)}; make the item anew")
+            raise GameBroken(f"the item's game has unknown fields {shown(unknown)}; generate the item again")
         for name in known:
             value, may_lack = payload.get(name), name in ("domain", "grammar")
             if not isinstance(value, str) and not (value is None and may_lack):
                 raise GameBroken(
-                    f"the item's game has {shown(value)} as {name}, which must be text; make the item anew"
+                    f"the item's game has {shown(value)} as {name}, which must be text; generate the item again"
                 )
         return cls(**payload)
 
@@ -77,15 +77,15 @@ class Game:
         if missing:
             raise GameBroken(
                 f"the game file lacks {', '.join(missing)}: it was made for another engine, or the download broke off; "
-                "get it anew with alfworld-download -f"
+                "download it again with alfworld-download -f"
             )
         if not data.get("solvable", True):
-            raise GameBroken("the game file says that the game cannot be solved; leave it out")
+            raise GameBroken("the game file says that the game cannot be solved; remove it")
         grammar = str(data["grammar"])
         found = _GOAL_LINE.search(grammar)
         if found is None:
             raise GameBroken(
-                'the game\'s grammar has no line "Your task is to: ..."; get it anew with alfworld-download -f'
+                'the game\'s grammar has no line "Your task is to: ..."; download it again with alfworld-download -f'
             )
         goal = found.group(1)
         open_grammar = grammar[: found.start()] + GOAL_SLOT + grammar[found.end() :]
@@ -143,5 +143,5 @@ def _check_commands(grammar: str, newest: str) -> None:
             said = "does not know it" if action not in known else f"says {shown(known[action])}"
             raise GameBroken(
                 f"the game has the grammar of another alfworld version: for {action} the installed one says "
-                f"{shown(template)}, the game {said}; get the games anew with alfworld-download -f"
+                f"{shown(template)}, the game {said}; download the games again with alfworld-download -f"
             )

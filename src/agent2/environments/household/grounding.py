@@ -1,6 +1,6 @@
 """fast-downward's PDDL translation of many problems of one domain, with the domain's share done once.
 
-`fast_downward.pddl2sas` reads and normalises the domain anew for every problem. Here the same steps of the same
+`fast_downward.pddl2sas` reads and normalises the domain again for every problem. Here the same steps of the same
 translator run for the domain once and then only for what a problem adds: its objects, facts and goal. Types of things
 that a problem declares and never mentions (`otype`, `rtype`) are left out: no action can apply to them.
 
@@ -27,7 +27,7 @@ class Translator:
     """Translates problems of one domain."""
 
     def __init__(self, domain: str) -> None:
-        """Read the domain. Raises what the translator raises for a text that is no domain."""
+        """Read the domain. Raises what the translator raises for a text that is not a domain."""
         with _as_the_translator_wants():
             self._parsing: Any = part("fast_downward.translate.pddl_parser.parsing_functions")
             self._lists: Any = part("fast_downward.translate.pddl_parser.lisp_parser")

@@ -141,7 +141,7 @@ class LoadedGame:
         if action is None:
             raise GameBroken(
                 f"the game's grammar has no words for the action {name!r}: grammar and domain are "
-                "of different versions; get the game anew with alfworld-download -f"
+                "of different versions; download the game again with alfworld-download -f"
             )
         scope = Scope(FactView(self._table, bits), self._entities, self._binding(operator))
         command = self._commands[operator.name] = self._phrases.say(action.template, scope)

@@ -1,6 +1,6 @@
 """What the engine says: textworld's grammar, parsed once and evaluated over a set of facts.
 
-The stock engine parses every template and every condition anew each time it says something. Here textworld's own
+The stock engine parses every template and every condition again each time it says something. Here textworld's own
 parsers run once for each grammar, and the result is evaluated as textworld evaluates it: the first rule whose
 condition holds, facts in sorted order, different placeholders bound to different entities.
 
@@ -145,7 +145,7 @@ class Scope:
         except KeyError as error:
             raise GameBroken(
                 f"the game's grammar speaks of {error}, and there is no entity of that name in the sentence's scope; "
-                "get the game anew with alfworld-download -f"
+                "download the game again with alfworld-download -f"
             ) from error
 
     def with_binding(self, bound: Binding) -> "Scope":
@@ -178,7 +178,9 @@ class Phrasebook:
                     stack.extend((each, here) for each in reversed(self._chosen(piece.rule, here).pieces))
                 case Each():
                     stack.extend(reversed(_spread(piece, here)))
-        raise GameBroken("the game's grammar does not come to an end; get the game anew with alfworld-download -f")
+        raise GameBroken(
+            "the game's grammar does not come to an end; download the game again with alfworld-download -f"
+        )
 
     def _chosen(self, name: str, scope: Scope) -> Rule:
         for rule in self.rules.get(name, ()):
@@ -186,7 +188,7 @@ class Phrasebook:
                 return rule
         raise GameBroken(
             f"the game's grammar has no sentence for {name!r}: it is of another version than the engine; "
-            "get the game anew with alfworld-download -f"
+            "download the game again with alfworld-download -f"
         )
 
 
@@ -229,7 +231,7 @@ def read_grammar(grammar: str) -> Phrasebook:
         # The boundary to a foreign parser, which raises many types for a text that is not a grammar.
         raise GameBroken(
             f"the game's grammar cannot be read ({type(error).__name__}: {shown(str(error))}): "
-            "it is of another version than the engine; get the game anew with alfworld-download -f"
+            "it is of another version than the engine; download the game again with alfworld-download -f"
         ) from error
 
 
@@ -260,7 +262,7 @@ def _inner(conditional: Any) -> Call | Value:
     if isinstance(piece, Call | Value):
         return piece
     raise GameBroken(
-        f"the game's grammar nests {shown(str(conditional.expression))}; get it anew with alfworld-download -f"
+        f"the game's grammar nests {shown(str(conditional.expression))}; download it again with alfworld-download -f"
     )
 
 

@@ -40,7 +40,7 @@ class Snapshot:
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ConfigError(f"this is no snapshot of a household rollout ({error}); take it anew") from error
+            raise ConfigError(f"this is not a snapshot of a household rollout ({error}); take it again") from error
 
 
 @dataclass(frozen=True, slots=True)

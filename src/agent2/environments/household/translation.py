@@ -48,7 +48,7 @@ class Translation:
 
 
 def translate(game: Game) -> Translation:
-    """Translate one game. Raises GameBroken if it is no PDDL, unsolvable or already won.
+    """Translate one game. Raises GameBroken if it is not PDDL, unsolvable or already won.
 
     Takes some 9 ms (tiny) to 120 ms (full) of CPU, by the number of entities.
     """
@@ -60,10 +60,10 @@ def translate(game: Game) -> Translation:
             else:
                 task, sas = wheel.solver.pddl2sas(game.domain, game.problem)
     except (Exception, SystemExit) as error:
-        # The boundary to a foreign parser, which raises many types, or exits, for a text that is no PDDL task.
+        # The boundary to a foreign parser, which raises many types, or exits, for a text that is not a PDDL task.
         raise GameBroken(
-            f"the game's problem cannot be translated ({type(error).__name__}: {shown(str(error))}): it is no PDDL of "
-            "this domain, or was made for an older one; get or make the game anew"
+            f"the game's problem cannot be translated ({type(error).__name__}: {shown(str(error))}): it is not PDDL of "
+            "this domain, or was made for an older one; download or generate the game again"
         ) from error
     if _NO_TASK in sas:
         goal = sas.split("begin_goal", 1)[1].split()[:3]
@@ -86,14 +86,14 @@ def _paused_collection() -> Iterator[None]:
 def unsolvable() -> GameBroken:
     """The error for a game that nobody can win."""
     return GameBroken(
-        "the game cannot be solved: no sequence of actions reaches its goal; leave it out, or make it so that what the "
+        "the game cannot be solved: no sequence of actions reaches its goal; remove it, or make it so that what the "
         "goal names is there and can be reached"
     )
 
 
 def already_won() -> GameBroken:
     """The error for a game that begins in its goal."""
-    return GameBroken("the game is already won when it begins; leave it out, or place its target elsewhere")
+    return GameBroken("the game is already won when it begins; remove it, or place its target elsewhere")
 
 
 def _translation(task: Any, sas: bytes) -> Translation:

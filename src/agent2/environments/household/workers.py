@@ -102,14 +102,14 @@ class _Process:
     def _check(self) -> None:
         if self.is_lost:
             raise EnvironmentFailed(
-                f"household worker {self._number} was lost together with this episode; begin the episode anew"
+                f"household worker {self._number} was lost together with this episode; restart the episode"
             )
 
     def _lost(self, what: str) -> EnvironmentFailed:
         self.close()
         return EnvironmentFailed(
             f"household worker {self._number} (process {self._child.pid}) {what} in the middle of an episode, exit "
-            f"code {self._child.returncode}; its episodes are lost and can be begun anew"
+            f"code {self._child.returncode}; its episodes are lost and can be restarted"
         )
 
 
@@ -233,13 +233,11 @@ class Workers:
 
 def _told(value: _T | None) -> _T:
     if value is None:
-        raise EnvironmentFailed(
-            "a household worker answered another question than it was asked; begin the episode anew"
-        )
+        raise EnvironmentFailed("a household worker answered another question than it was asked; restart the episode")
     return value
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
-        raise EnvironmentFailed("a household worker has no pipe; make the workers anew")
+        raise EnvironmentFailed("a household worker has no pipe; create the workers again")
     return pipe

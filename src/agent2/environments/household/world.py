@@ -26,7 +26,7 @@ NAME = "household"
 VERSION = "1.0"
 
 MAX_ACTION_CHARS = 200
-"""Longer actions are no commands."""
+"""Longer actions are not commands."""
 ADMISSIBLE_MARK = "\nYou can: "
 """Between an observation and the list of admissible commands, where they are shown."""
 OBSERVATION_SLOT = "{observation}"
