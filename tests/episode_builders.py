@@ -1,4 +1,4 @@
-"""A small world to train in, and a model that can play it now and then: a key lies in one of three places."""
+"""A small world to train in, and a model that can play it now and then: a key is in one of three places."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

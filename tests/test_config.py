@@ -44,7 +44,7 @@ def test_broken_yaml_is_named_with_its_line():
 
 
 def test_a_list_at_the_top_is_refused():
-    with pytest.raises(ConfigError, match="holds a list, a mapping of keys is needed"):
+    with pytest.raises(ConfigError, match="contains a list, a mapping of keys is needed"):
         parse_yaml("- a\n", Outer, "f")
 
 

@@ -50,7 +50,7 @@ def test_a_truncated_secret_is_refused():
     path = installation.home() / "secret"
     path.write_bytes(b"short")
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="holds 5 bytes, 32 are needed"):
+    with pytest.raises(ConfigError, match="contains 5 bytes, 32 are needed"):
         installation.secret()
 
 

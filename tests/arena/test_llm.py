@@ -162,7 +162,7 @@ def test_a_trial_json_from_before_there_were_drivers_is_read_and_keeps_its_diges
 
 def test_a_trial_without_recorded_traffic_cannot_be_replayed(task, tmp_path):
     root = new_trial(task, str(write_agent(tmp_path / "mine", "print(1)")), 0, tmp_path / "trials")
-    with pytest.raises(ConfigError, match="holds no recorded LLM traffic to replay"):
+    with pytest.raises(ConfigError, match="contains no recorded LLM traffic to replay"):
         replay_trial(root, tmp_path / "again")
     with pytest.raises(ConfigError, match=r"no trial\.json there"):
         replay_trial(tmp_path, tmp_path / "again")

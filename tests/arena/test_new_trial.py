@@ -98,7 +98,7 @@ def test_an_agent_folder_that_is_too_large_is_refused(task, tmp_path):
     agent = write_agent(tmp_path / "mine", "print(1)")
     with (agent / "weights").open("wb") as file:
         file.truncate(300 * 2**20)
-    with pytest.raises(ConfigError, match="holds 300 MiB, 256 is the most"):
+    with pytest.raises(ConfigError, match="contains 300 MiB, the limit is 256"):
         new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="one")
 
 

@@ -42,7 +42,7 @@ def test_a_key_that_is_not_the_drivers_is_found_too(trial, tmp_path, monkeypatch
     EventLog(trial.trial_log).append("finished")
     monkeypatch.setenv(name, "hunter2-hunter2")
     trial.agent_log.write_text("+ export X=hunter2-hunter2\n")
-    with pytest.raises(ConfigError, match=rf"agent\.log: holds the key in {name}; nothing was written"):
+    with pytest.raises(ConfigError, match=rf"agent\.log: contains the key in {name}; nothing was written"):
         share_trial(trial.root, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -52,7 +52,7 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     report.unlink()  # as if killed after the last event
     assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])
     assert report.exists()
-    with pytest.raises(ConfigError, match="holds a sweep with another agents"):
+    with pytest.raises(ConfigError, match="contains a sweep with another agents"):
         run_sweep(spec(task, ["nop"]), tmp_path / "out", quiet)
 
 
@@ -67,7 +67,7 @@ def test_a_trial_that_cannot_run_is_reported_and_does_not_stop_the_others(task, 
     assert states == {"large": "not started", "nop": "finished"}
     (failure,) = failures
     assert failure.startswith("arithmetic-large-s0: ended with exit code 2")
-    assert "holds 300 MiB" in failure
+    assert "contains 300 MiB" in failure
 
 
 def test_an_unusable_override_or_sandbox_stops_a_sweep_before_anything_runs(task, tmp_path):

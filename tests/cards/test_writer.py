@@ -152,7 +152,7 @@ def test_resuming_under_other_libraries_is_noted(tmp_path):
 
 def test_a_card_is_never_overwritten(tmp_path):
     CardWriter(tmp_path / "card", make_header()).release()
-    with pytest.raises(CardError, match="holds a card already"):
+    with pytest.raises(CardError, match="contains a card already"):
         CardWriter(tmp_path / "card", make_header())
 
 

@@ -78,5 +78,5 @@ with owned_folder(Path({str(tmp_path / "e")!r}), Identity("s-v1.0", "d" * 64, "d
 
 
 def test_a_folder_without_an_evaluation_says_so(tmp_path):
-    with pytest.raises(ConfigError, match="holds no evaluation"):
+    with pytest.raises(ConfigError, match="contains no evaluation"):
         read_identity(tmp_path)

@@ -151,7 +151,7 @@ def test_another_evaluation_leaves_the_folder_alone(request_of):
     request = request_of()
     run_suite(request)
     before = {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match="holds another evaluation"):
+    with pytest.raises(ConfigError, match="contains another evaluation"):
         run_suite(request_of(new="one_sided"))
     assert {path: path.read_bytes() for path in request.out.rglob("*") if path.is_file()} == before
 

@@ -60,7 +60,7 @@ def test_nothing_to_search_is_an_error(tmp_path, items):
         with pytest.raises(ConfigError, match=words):
             find_contamination(path, items)
     (tmp_path / "none.jsonl").write_text("")
-    with pytest.raises(ConfigError, match="holds no items"):
+    with pytest.raises(ConfigError, match="contains no items"):
         items_from(tmp_path / "none.jsonl")
 
 

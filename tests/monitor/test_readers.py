@@ -169,7 +169,7 @@ def test_runs_side_by_side_are_read_one_by_one(tmp_path):
         ("one", pytest.approx(0.1)),
         ("two", pytest.approx(0.2)),
     ]
-    with pytest.raises(ConfigError, match=r"holds 2 runs \(one, two\)"):
+    with pytest.raises(ConfigError, match=r"contains 2 runs \(one, two\)"):
         read_log(tmp_path)
 
 

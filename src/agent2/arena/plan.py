@@ -236,7 +236,7 @@ def _require_small(agent: Agent) -> None:
     size_mib = sum(path.stat().st_size for path in agent.folder.rglob("*") if path.is_file()) / 2**20
     if size_mib > MAX_AGENT_MIB:
         raise ConfigError(
-            f"{agent.folder}: contains {size_mib:.0f} MiB, the limit is {MAX_AGENT_MIB}; move data and binaries elsewhere"
+            f"{agent.folder}: contains {size_mib:.0f} MiB, the limit is {MAX_AGENT_MIB}; keep data elsewhere"
         )
 
 

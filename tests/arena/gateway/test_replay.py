@@ -155,7 +155,7 @@ def test_a_recording_without_its_bodies_is_refused_by_name(provider, tmp_path):
     body_path(source / "llm", 2, "response").unlink()
     with pytest.raises(GatewayError, match="exchange 2 has an end but not both bodies"):
         Gateway.start(replay_settings(tmp_path / "b", source))
-    with pytest.raises(GatewayError, match="holds no recorded answer"):
+    with pytest.raises(GatewayError, match="contains no recorded answer"):
         Gateway.start(replay_settings(tmp_path / "c", tmp_path / "nothing"))
 
 

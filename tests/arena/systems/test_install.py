@@ -102,7 +102,7 @@ def test_without_npm_the_message_says_what_to_install(home, tmp_path):
 
 def test_a_package_without_its_program_is_refused(home, tmp_path):
     source = {"npm": {"package": "tool", "version": "1.2.3", "program": "tool-x64/tool"}}
-    with pytest.raises(ConfigError, match="holds no tool-x64/tool"):
+    with pytest.raises(ConfigError, match="contains no tool-x64/tool"):
         install(write_npm_agent(tmp_path / "mine", install=source), write_npm(tmp_path / "bin"))
 
 

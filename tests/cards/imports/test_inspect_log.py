@@ -144,7 +144,7 @@ def test_other_generation_settings_are_another_protocol(tmp_path):
     [
         ("{", "is no JSON"),
         ("{}", "no `eval` part"),
-        ('{"eval": {"packages": {}}, "samples": []}', "holds no samples"),
+        ('{"eval": {"packages": {}}, "samples": []}', "contains no samples"),
     ],
 )
 def test_a_file_that_is_no_log_is_refused(tmp_path, text, said):
@@ -169,7 +169,7 @@ def test_the_zipped_form_needs_the_extra(tmp_path, monkeypatch):
 def test_a_folder_with_a_card_is_not_written_again(tmp_path):
     log = read_inspect(write(tmp_path, LOG))
     write_foreign(log, tmp_path / "card", Split.DEV)
-    with pytest.raises(CardError, match="holds a card already"):
+    with pytest.raises(CardError, match="contains a card already"):
         write_foreign(log, tmp_path / "card", Split.DEV)
 
 

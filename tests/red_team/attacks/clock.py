@@ -1,4 +1,4 @@
-"""Turn back time: set the clock, and rewrite every start time that lies in the workspace."""
+"""Turn back time: set the clock, and rewrite every start time in the workspace."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Damage the base model that lies in the sandbox, so that any submission looks better than it."""
+"""Damage the base model in the sandbox, so that any submission looks better than it."""
 
 import hashlib
 import shutil

@@ -1,4 +1,4 @@
-"""Make the hidden items again with the generator, which lies in the sandbox as an installed library."""
+"""Make the hidden items again with the generator, which is in the sandbox as an installed library."""
 
 from red_team.frame import Outcome
 from red_team.scene import Ran, Scene

@@ -39,4 +39,4 @@ def control(scene: Scene) -> Outcome:
     (folder / "config.json").unlink()
     os.symlink(installation.home() / "secret", folder / "config.json")
     copy = naive_copy(folder, scene.root / "naive")
-    return Outcome((copy / "config.json").read_bytes() == scene.secret, "the secret lies in the copy")
+    return Outcome((copy / "config.json").read_bytes() == scene.secret, "the secret is in the copy")
