@@ -1,10 +1,10 @@
-# The two commands of a newcomer are `make demo` and `make test`; each sets up what it needs.
+# Start with `make demo` and `make test`; each installs what it needs.
 PYTHON ?= python3
 VENV ?= .venv
-# Where torch comes from: auto (the CPU build where no GPU is found), pypi, or the address of a package index.
+# Source of torch: auto (the CPU build where no GPU is found), pypi, or the URL of a package index.
 TORCH_INDEX ?= auto
 BIN := $(VENV)/bin
-# Processes that share the tests; a file stays in one of them, and files with slow tests come first.
+# Number of test processes; each test file runs in one of them, files with slow tests first.
 TEST_PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
@@ -23,11 +23,11 @@ test-fast: $(VENV)/.installed-test
 test-agents: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -m agents -rs tests/agents
 
-# Every attack of tests/red_team for real, as a table; parts of names choose: make red-team ONLY="clock template".
+# Run every attack in tests/red_team for real and print a table; select by name: make red-team ONLY="clock template".
 red-team: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m red_team $(ONLY)
 
-# A scripted trial, killed -9 a hundred times at seeded moments and gone on with; about ten minutes.
+# Kill a scripted trial with -9 a hundred times at seeded moments and resume it; about ten minutes.
 chaos: $(VENV)/.installed-test
 	PYTHONPATH=tests $(BIN)/python -m chaos.run --kills 100
 
@@ -43,7 +43,7 @@ format: $(VENV)/.installed-test
 wheel: $(VENV)/.installed-test
 	$(BIN)/python -m build --wheel
 
-# Two stamps: the demo needs neither a compiler nor the tools of development. Made again when a requirement changes.
+# Two stamps: the demo needs neither a compiler nor development tools. Rebuilt when a requirement changes.
 $(VENV)/.installed-%: pyproject.toml constraints.txt scripts/install-sandbox.sh scripts/install.py
 	sh scripts/install-sandbox.sh
 	$(PYTHON) scripts/install.py $* --venv $(VENV) --torch-index "$(TORCH_INDEX)"
