@@ -100,7 +100,7 @@ def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, t
     root = new_trial(str(task), str(agent), 0, tmp_path / "trials", trial_id="cut")
     paths = TrialPaths(root)
     harness = subprocess.Popen(
-        [sys.executable, "-m", "agent2", "run", "--resume", str(root)],
+        [sys.executable, "-m", "agent2", "resume", str(root)],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,

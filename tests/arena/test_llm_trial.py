@@ -184,7 +184,7 @@ def test_a_shared_recording_has_no_key_no_secret_no_hidden_item_and_is_replayed_
     assert read_evidence(shown).submissions == read_evidence(recorded).submissions
     monkeypatch.delenv(KEY_VARIABLE)  # nothing is asked of a provider
     base = f"base_model={config.base_model}"
-    ended = agent2("run", "--replay", shown, "--strict", "--set", base, "--out", tmp_path / "again")
+    ended = agent2("replay", shown, "--strict", "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 0, ended.stderr + ended.stdout
     assert "6 LLM calls replayed, 6 recorded, all as recorded" in ended.stdout
     assert "replay: the same" in ended.stdout
@@ -215,7 +215,7 @@ def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tm
     answer = unpacked(body).replace(b"s/0.01/0.02/", b"s/0.01/0.03/")
     body.write_bytes(zstandard.compress(answer))
     base = f"base_model={read_config(recorded / 'trial.json').base_model}"
-    ended = agent2("run", "--replay", changed, "--set", base, "--out", tmp_path / "again")
+    ended = agent2("replay", changed, "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 1, ended.stderr
     assert "replay: NOT the same as the recording" in ended.stdout
     assert "code/train.py" in ended.stdout
@@ -240,7 +240,7 @@ def test_a_recording_that_was_cut_in_the_middle_is_replayed_as_far_as_it_goes_an
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:20])
     base = f"base_model={read_config(recorded / 'trial.json').base_model}"
-    ended = agent2("run", "--replay", cut, "--set", base, "--out", tmp_path / "again")
+    ended = agent2("replay", cut, "--set", base, "--out", tmp_path / "again")
     assert ended.returncode == 1
     assert "the recording is cut" in ended.stderr
     assert "the recording is cut" in ended.stdout

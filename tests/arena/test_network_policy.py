@@ -10,7 +10,7 @@ from agent2.arena.config_file import read_config, write_json
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, repeat_trial, resolve_trial
 from agent2.arena.sweep_spec import SweepSpec, check_trials, plan_trials
-from agent2.cli.trial_start import sandbox_choices
+from agent2.cli.trial_start import gpu_choice
 from agent2.errors import ConfigError, SandboxError
 from agent2.records import SamplingSettings
 from agent2.sandbox.spec import Network
@@ -34,7 +34,8 @@ def test_by_default_there_is_no_network_and_no_gpu(task):
 
 def test_policy_registries_and_gpus_reach_the_sandbox(task, tmp_path):
     overrides = [
-        *sandbox_choices("packages", "0, 2"),
+        "network=packages",
+        *gpu_choice("0, 2"),
         "packages.registries=[{name: own, origin: 'https://packages.example.org', prefix: /simple/}]",
     ]
     config = resolve_trial(task, "nop", 0, overrides=overrides)
@@ -75,11 +76,9 @@ def test_an_open_network_is_told_to_the_agent_and_flagged_in_the_report(task):
     assert not any("open network" in warning for warning in closed.warnings)
 
 
-def test_unusable_choices_name_the_flag():
-    with pytest.raises(ConfigError, match=r"--network: unknown network policy 'pakages'; did you mean 'packages'"):
-        sandbox_choices("pakages", "")
+def test_an_unusable_gpu_names_the_flag():
     with pytest.raises(ConfigError, match=r"--gpus 0,x: 'x' is not a number"):
-        sandbox_choices("", "0,x")
+        gpu_choice("0,x")
 
 
 def test_an_unusable_registry_names_its_key(task):

@@ -16,7 +16,7 @@ def trial(task, tmp_path):
 
 
 def test_a_trial_that_is_not_finished_is_not_shared(trial, tmp_path):
-    with pytest.raises(ConfigError, match=r"is not finished; let it finish, or resume it with: agent2 run --resume"):
+    with pytest.raises(ConfigError, match=r"is not finished; let it finish, or resume it with: agent2 resume"):
         share_trial(trial.root, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

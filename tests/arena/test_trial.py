@@ -221,7 +221,7 @@ def test_a_harness_killed_while_it_evaluates_is_resumed_without_losing_or_doubli
     agent = write_agent(tmp_path / "sleeper", program)
     root = new_trial(task, str(agent), 0, tmp_path / "trials", trial_id="killed")
     harness = subprocess.Popen(
-        [sys.executable, "-m", "agent2", "run", "--resume", str(root)],
+        [sys.executable, "-m", "agent2", "resume", str(root)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "AGENT2_HOME": str(home)},
@@ -280,7 +280,7 @@ def test_two_harnesses_at_one_trial_are_refused(task, tmp_path):
 
 def test_a_trial_folder_is_never_used_twice(task, tmp_path):
     new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
-    with pytest.raises(ConfigError, match=r"already exists; choose another --trial-id, or --resume it"):
+    with pytest.raises(ConfigError, match=r"already exists; choose another trial_id, or resume it"):
         new_trial(task, "nop", 0, tmp_path / "trials", trial_id="one")
 
 

@@ -106,11 +106,11 @@ def test_a_host_that_refuses_namespaces_stops_the_trial_with_one_sentence_and_it
     refusing.chmod(0o755)
     root = new_trial(task, "nop", 0, tmp_path / "trials")
     path = f"{refusing.parent}:{os.environ['PATH']}"
-    command = [sys.executable, "-m", "agent2", "run", "--resume", str(root)]
+    command = [sys.executable, "-m", "agent2", "resume", str(root)]
     ended = subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
     assert ended.returncode == 4
     assert "this host refuses namespaces" in ended.stderr
-    assert "--sandbox none" in ended.stderr
+    assert "--set sandbox=none" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert read_events(root / "events" / "trial.jsonl").last("agent_started") is None
     resume_trial(root, quiet)
@@ -179,7 +179,7 @@ def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(t
 def kill_when(root, is_so):
     """Run the trial in a process of its own and kill it with -9 as soon as something holds."""
     with subprocess.Popen(
-        [sys.executable, "-m", "agent2", "run", "--resume", str(root)],
+        [sys.executable, "-m", "agent2", "resume", str(root)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as harness:
@@ -266,14 +266,14 @@ def test_a_disk_that_fills_up_while_the_agent_works_is_the_machines_fault_and_th
     agent = write_agent(tmp_path / "innocent", FILLS_THE_DISK)
     with disk_of(out, 900) as resize:
         root = new_trial(task, str(agent), 0, out, trial_id="t")
-        command = [sys.executable, "-m", "agent2", "run", "--resume", str(root)]
+        command = [sys.executable, "-m", "agent2", "resume", str(root)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as harness:
             while harness.poll() is None and not (root / "workspace" / "output" / "block").exists():
                 time.sleep(0.2)
             resize(64)
             said = harness.stderr.read()
         assert harness.returncode == 4, said
-        assert "the host's disk has only" in said and f"resume with agent2 run --resume {root}" in said
+        assert "the host's disk has only" in said and f"resume with agent2 resume {root}" in said
         resize(900)
         resume_trial(root, quiet)
         evidence = read_evidence(root)

@@ -97,7 +97,7 @@ def test_timeouts_are_turn_caps_and_time_caps(agent2, card, word, score):
     code, out, _ = agent2("cards", "regrade", card, "--timeouts", word)
     assert code == 0
     if word == "count":
-        assert f"card: its own rule counts that way: {score} [" in out
+        assert f"card: its own rule already counts that way: {score} [" in out
         assert "every stored number" not in out  # a rule was given: nothing is claimed about the stored numbers
     else:
         assert f"{score} [" in out

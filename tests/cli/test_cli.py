@@ -39,16 +39,16 @@ def agent2(*arguments, home):
     [
         (["run", "arithmetik", "--agent", "grpo"], "did you mean 'arithmetic'?"),
         (["run", "arithmetic", "--agent", "gpro"], "did you mean 'grpo'?"),
-        (["run", "arithmetic"], "agent2: name an agent, as in: agent2 run arithmetic --agent"),
-        (["run", "--agent", "nop"], "agent2: name a task, as in: agent2 run arithmetic"),
-        (["run"], "agent2: name a task and an agent, as in"),
+        (["run", "arithmetic"], "agent2: give an agent, for example: agent2 run arithmetic --agent"),
+        (["run", "--agent", "nop"], "agent2: give a task, for example: agent2 run arithmetic"),
+        (["run"], "agent2: give a task and an agent, for example"),
         (["run", "arithmetc", "--agent", "nop"], "agent2: unknown task 'arithmetc'; did you mean 'arithmetic'?"),
         (["run", "arithmetic", "--agent", "nop", "--set", "device=cuda"], "unknown key 'device'; known keys: "),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget={wall_clock_s: ["], "; fix the value after '='"),
         (["run", "arithmetic", "--agent", "nop", "--model", "Qwen/Q"], "hf download Qwen/Q --local-dir models/Q, then"),
-        (["run", "arithmetic", "--agent", "nop", "--sandbox", "bubblewarp"], "did you mean 'bubblewrap'?"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "network=pakages"], "did you mean 'packages'?"),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall=1"], "did you mean 'wall_clock_s'?"),
-        (["run", "--resume", "nowhere"], "no trial.json there"),
+        (["resume", "nowhere"], "no trial.json there"),
         (["models", "build", "tiny", "--task", "arithmetics"], "did you mean 'tiny-arithmetic'?"),
         (["models", "check", "nowhere"], "nowhere"),
         (["tasks", "show", "arithmetik"], "did you mean 'arithmetic'?"),
@@ -59,27 +59,27 @@ def agent2(*arguments, home):
         (["rum"], "No such command 'rum'"),
         (["run", "arithmetic", "--agent", "nop", "--out", "file"], "is a file; pass a folder"),
         (["run", "arithmetic", "--agent", "nop", "--out", "/proc/nothing/here"], "/proc"),
-        (["run", "arithmetic", "--agent", "nop", "--trial-id", "../x"], "../x"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "trial_id=../x"], "../x"),
         (["run", "arithmetic", "--agent", "./no-command"], "key 'command' is missing"),
-        (["run", "arithmetic", "--agent", "grpo", "--resume", "."], "leave out task"),
+        (["resume", ".", "--agent", "grpo"], "No such option: --agent"),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=-1"], "greater than 0"),
         (["run", "arithmetic", "--agent", "nop", "--set", "base_model=tiny"], "base model 'tiny'"),
         (["run", "arithmetic", "--agent", "nop", "--set", "task.n_items.dev=1000000"], "1000000 items"),
-        (["run", "arithmetic", "--agent", "nop", "--mode", "rlonly"], "did you mean 'rl-only'?"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "mode=rlonly"], "did you mean 'rl-only'?"),
         (["run", "arithmetic", "--agent", "nop", "--driver", "openai/gpt-5"], "agent nop is driven by no LLM"),
         (["run", "arithmetic", "--agent", "codex"], "agent codex is driven by an LLM; pass one, as in --driver"),
         (["run", "arithmetic", "--agent", "codex", "--driver", "opnai/gpt-5"], "did you mean 'openai'?"),
         (["run", "arithmetic", "--agent", "codex", "--driver", "openai/gpt-5"], "OPENAI_API_KEY is not set"),
-        (["run", "--replay", "nowhere"], "no trial.json there"),
-        (["run", "--replay", "nowhere", "--agent", "nop"], "leave out task"),
-        (["run", "arithmetic", "--agent", "nop", "--strict"], "add --replay TRIAL"),
+        (["replay", "nowhere"], "no trial.json there"),
+        (["repeat", "nowhere"], "no trial.json there"),
+        (["run", "arithmetic", "--agent", "nop", "--set", "sandbox=bubblewarp"], "did you mean 'bubblewrap'?"),
         (["run", "arithmetic", "--agent", "nop", "--seed", "-1"], "seed: Input should be greater than or equal to 0"),
         (
             ["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=.inf"],
             "less than or equal to 1000000000",
         ),
         (["run", "arithmetic", "--agent", "nop", "--set", "budget.wall_clock_s=.nan"], "wall_clock_s"),
-        (["run", "--resume", "loop"], "loop"),
+        (["resume", "loop"], "loop"),
         (
             ["run", "arithmetic", "--agent", "nop", "--set", f"task.n_items.dev={10**30}"],
             "less than or equal to 1000000",
@@ -135,7 +135,7 @@ def test_a_bug_of_ours_is_one_line_with_exit_code_3_and_its_trace_is_kept(tmp_pa
         main()
     (line,) = capsys.readouterr().err.splitlines()
     assert left.value.code == 3
-    assert line.startswith("agent2: this is a bug of agent2: ZeroDivisionError: division by zero; its trace is in ")
+    assert line.startswith("agent2: this is a bug in agent2: ZeroDivisionError: division by zero; its traceback is in ")
     trace = Path(line.rpartition(" ")[2]).read_text()
     assert "agent2 tasks list" in trace and trace.rstrip().endswith("ZeroDivisionError: division by zero")
 
@@ -218,7 +218,7 @@ def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_pa
 @pytest.mark.slow
 def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path):
     task = write_task(tmp_path)
-    ended = agent2("run", str(task), "--agent", "nop", "--trial-id", "t", home=tmp_path)
+    ended = agent2("run", str(task), "--agent", "nop", "--set", "trial_id=t", home=tmp_path)
     assert ended.returncode == 0, ended.stderr
     last = ended.stdout.strip().splitlines()[-1]
     assert last == f"report: {tmp_path}/trials/t/report/report.html"
@@ -228,10 +228,10 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path
     phases = [line[9:] for line in ended.stderr.splitlines()]  # after the time of day
     assert phases[0] == "base model" and "noise band" in phases
     assert not set(ended.stderr) & set("\x1b\r━")
-    again = agent2("run", "--resume", "trials/t", home=tmp_path)
+    again = agent2("resume", "trials/t", home=tmp_path)
     assert again.returncode == 0
     assert again.stdout.strip().splitlines()[-1] == last
-    repeated = agent2("run", "--repeat", "trials/t", home=tmp_path)
+    repeated = agent2("repeat", "trials/t", home=tmp_path)
     assert repeated.returncode == 0, repeated.stderr
     assert repeated.stdout.strip().splitlines()[-1] != last
     assert "not as in" not in repeated.stderr
@@ -252,7 +252,7 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
     agent = write_agent(tmp_path / "sleeper", "import time\ntime.sleep(500)")
     command = [sys.executable, "-m", "agent2", "run", str(write_task(tmp_path)), "--agent", str(agent)]
     program = subprocess.Popen(
-        [*command, "--trial-id", "t", "--out", "out of order"],
+        [*command, "--set", "trial_id=t", "--out", "out of order"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -266,9 +266,9 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
     program.send_signal(signal.SIGINT)
     _, said = program.communicate(timeout=240)
     assert program.returncode == 130
-    assert f"resume with: agent2 run --resume '{tmp_path}/out of order/t'" in said  # as a shell takes it
+    assert f"resume with: agent2 resume '{tmp_path}/out of order/t'" in said  # as a shell takes it
     assert said.splitlines()[-1] == "agent2: interrupted"
-    again = agent2("run", "--resume", "out of order/t", "--no-restart", home=tmp_path)
+    again = agent2("resume", "out of order/t", "--no-restart", home=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "interrupted" in again.stdout
 
@@ -294,7 +294,7 @@ def test_an_interrupted_sweep_says_how_to_resume(shared, tmp_path):
     assert "what is finished is kept; resume with the same command: agent2 sweep 'two words.yaml'" in said
     assert "Traceback" not in said
     assert [path.parent.name for path in tmp_path.rglob("trial.json")] == ["arithmetic-sleeper-s0"]  # no further one
-    assert "resume with: agent2 run --resume" in next(tmp_path.rglob("*-s0.log")).read_text()
+    assert "resume with: agent2 resume" in next(tmp_path.rglob("*-s0.log")).read_text()
 
 
 def test_an_interrupted_evaluation_says_how_to_resume(monkeypatch, capsys):

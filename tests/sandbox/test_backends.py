@@ -13,5 +13,5 @@ def test_the_default_contains():
 
 
 def test_an_unknown_sandbox_offers_the_nearest_name():
-    with pytest.raises(ConfigError, match=r"--sandbox: unknown sandbox 'bublewrap'; did you mean 'bubblewrap'"):
+    with pytest.raises(ConfigError, match=r"unknown sandbox 'bublewrap'; did you mean 'bubblewrap'"):
         find_sandbox("bublewrap")

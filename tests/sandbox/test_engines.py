@@ -261,9 +261,9 @@ def test_as_root_the_workspace_belongs_to_a_user_of_its_own(engine, tmp_path):
 
 
 def test_missing_engines_say_what_to_install(tmp_path):
-    with pytest.raises(SandboxError, match=r"Docker is not installed .*--sandbox bubblewrap"):
+    with pytest.raises(SandboxError, match=r"Docker is not installed .*--set sandbox=bubblewrap"):
         Docker("/no/such/docker").require()
-    with pytest.raises(SandboxError, match=r"Apptainer is not installed .*--sandbox bubblewrap"):
+    with pytest.raises(SandboxError, match=r"Apptainer is not installed .*--set sandbox=bubblewrap"):
         Apptainer("/no/such/apptainer").require()
 
 

@@ -36,13 +36,15 @@ def _settings(folder: Path, **values: str):
 def test_a_refusing_host_gets_one_sentence_with_the_way_out(tmp_path, as_root):
     sandbox = Bubblewrap(_bwrap(tmp_path), as_root=as_root)
     (tmp_path / "w").mkdir()
-    with pytest.raises(SandboxError, match=r"this host refuses namespaces \(bwrap: No perm.*--sandbox none") as caught:
+    with pytest.raises(
+        SandboxError, match=r"this host refuses namespaces \(bwrap: No perm.*--set sandbox=none"
+    ) as caught:
         sandbox.start(SandboxSpec(("true",), tmp_path / "w", tmp_path / "log"))
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_bubblewrap_names_the_package():
-    with pytest.raises(SandboxError, match=r"not installed .*apt install bubblewrap.*--sandbox none"):
+    with pytest.raises(SandboxError, match=r"not installed .*apt install bubblewrap.*--set sandbox=none"):
         Bubblewrap("/no/such/bwrap").require()
 
 

@@ -164,7 +164,7 @@ class TrialPaths:
     @property
     def resume_command(self) -> str:
         """What to type to resume the trial."""
-        return f"agent2 run --resume {shlex.quote(str(self.root))}"
+        return f"agent2 resume {shlex.quote(str(self.root))}"
 
     @property
     def report(self) -> Path:

@@ -54,13 +54,13 @@ def resolve_trial(
     Raises ConfigError for an unknown task, agent, sandbox, base model or key, a value out of range, or a driver that is
     missing, does not fit or has no key set.
     """
-    spec, player, back_end = load_task(task), load_agent(agent), find_sandbox(sandbox)
+    spec, player = load_task(task), load_agent(agent)
     draft = {
         "trial_id": trial_id or _new_id(spec.name, player.spec.name, seed),
         "task": spec.model_dump(mode="json"),
         "agent": _absolute(agent),
         "seed": seed,
-        "sandbox": back_end.name,
+        "sandbox": sandbox,
         "budget": spec.budget.model_dump(mode="json"),
         "base_model": spec.base_model,
     }
@@ -74,7 +74,9 @@ def resolve_trial(
         refuse_hidden(folder, (installation.home() / "secret",))
     rows = [
         {"what": held.what, "strength": held.strength.value, "how": held.how}
-        for held in back_end.containment(limits_of(config), network=config.network, gpus=config.gpus)
+        for held in find_sandbox(config.sandbox).containment(
+            limits_of(config), network=config.network, gpus=config.gpus
+        )
     ]
     task_spec = config.task.model_copy(update={"benchmark": source})
     update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec}
@@ -151,7 +153,7 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
     if config.driver_record is None or not (before.llm / "exchanges.jsonl").is_file():
         raise ConfigError(
             f"{source}: contains no recorded LLM traffic to replay (no driver, or no llm/exchanges.jsonl); "
-            "use --repeat to run it once more"
+            "run it again with agent2 repeat"
         )
     draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
     for name in ungranted(config, overrides):
@@ -226,7 +228,7 @@ def _make_folder(config: TrialConfig, agent: Agent, out: Path) -> Path:
         raise ConfigError(f"{paths.root}: cannot be made ({error.strerror}); choose another --out") from error
     begun = {paths.agent.name}
     if any(e.name not in begun and not e.name.startswith(f".{paths.trial_json.name}.") for e in paths.root.iterdir()):
-        raise ConfigError(f"{paths.root}: already exists; choose another --trial-id, or --resume it")
+        raise ConfigError(f"{paths.root}: already exists; choose another trial_id, or resume it (agent2 resume)")
     _copy_agent(agent, paths.agent)
     write_json(paths.trial_json, config.model_dump(mode="json"))
     return paths.root

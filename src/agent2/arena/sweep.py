@@ -233,13 +233,14 @@ def _run_one(
     paths = _paths(root, planned)
     if _is_finished(paths) and (paths.report / REPORT_FILE).exists():
         return None
-    command = [sys.executable, "-m", "agent2", "run"]
+    command = [sys.executable, "-m", "agent2"]
     if paths.trial_json.exists():
-        command += ["--resume", str(paths.root)]
+        command += ["resume", str(paths.root)]
     else:
-        command += [planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
-        command += ["--sandbox", spec.sandbox, "--out", str(root / "trials"), "--trial-id", planned.trial_id]
-        command += [word for override in (*spec.set, *planned.overrides) for word in ("--set", override)]
+        command += ["run", planned.task, "--agent", planned.agent, "--seed", str(planned.seed)]
+        command += ["--out", str(root / "trials")]
+        own = (f"sandbox={spec.sandbox}", f"trial_id={planned.trial_id}")
+        command += [word for override in (*own, *spec.set, *planned.overrides) for word in ("--set", override)]
     log = root / "logs" / f"{planned.trial_id}.log"
     with log.open("ab") as output:
         ended = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

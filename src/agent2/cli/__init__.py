@@ -1,7 +1,7 @@
-"""The command line: every command parses, calls one library function and prints where the result is.
+"""The command line: every command parses its options, calls one library function and prints the result or its path.
 
-Exit codes are those of `EXIT_CODES`. Progress goes to stderr, results to stdout, the path of what was written comes
-last. Command bodies import what they need, so that `--help` stays fast.
+Exit codes are those of `EXIT_CODES`. Progress goes to stderr, results to stdout; the last line is the path of the
+output. Command bodies import what they need, so that `--help` stays fast.
 """
 
 import os
@@ -38,12 +38,15 @@ EXIT_BAD_INPUT = 2
 EXIT_OUR_BUG = 3
 EXIT_MACHINE_FAILED = 4
 EXIT_INTERRUPTED = 130
-EXIT_NOBODY_READS = 141
+EXIT_BROKEN_PIPE = 141
 EXIT_CODES = (
-    "Exit codes: 0 ok; 1 a gate or check said no; 2 bad input; 3 a bug of agent2 (the trace is in a file that is "
-    "named); 4 the machine failed, or lacks what is needed (disk, memory, sandbox, GPU), or an endpoint does not "
-    "answer: fix it, then repeat or resume; 130 interrupted."
+    "Exit codes: 0 ok; 1 a gate or check failed; 2 bad input; 3 a bug in agent2 (the message gives the file with the "
+    "traceback); 4 the machine failed or lacks something (disk, memory, sandbox, GPU), or an endpoint does not "
+    "respond: fix it, then repeat or resume; 130 interrupted."
 )
+
+ARENA, EVALUATE, DECIDE, DATA, LOOK, SET_UP = "Arena", "Evaluate", "Decide", "Data", "Look", "Set up"
+"""Panels of `agent2 --help`."""
 
 app = typer.Typer(
     name="agent2",
@@ -51,27 +54,29 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-app.command("demo")(demo.demo)
-app.command("run")(run.run)
-app.command("sweep")(sweep.sweep)
-app.command("intervene")(records.intervene)
-app.command("share")(records.share)
-app.command("access")(records.access)
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(agents.app, name="agents")
-app.add_typer(benchmarks.app, name="benchmarks")
-app.add_typer(models.app, name="models")
-app.add_typer(cards.app, name="cards")
-app.command("eval")(eval_command.evaluate_suite)
-app.add_typer(suite.app, name="suite")
-app.command("monitor")(monitor.monitor)
-app.command("decide")(decide.decide)
-app.command("compare")(compare.compare)
-app.command("regress")(regress.regress)
-app.command("decontaminate")(decontaminate.decontaminate)
-app.command("doctor")(doctor.doctor)
+app.command("demo", rich_help_panel=ARENA)(demo.demo)
+app.command("run", rich_help_panel=ARENA)(run.run)
+app.command("resume", rich_help_panel=ARENA)(run.resume)
+app.command("repeat", rich_help_panel=ARENA)(run.repeat)
+app.command("replay", rich_help_panel=ARENA)(run.replay)
+app.command("sweep", rich_help_panel=ARENA)(sweep.sweep)
+app.command("intervene", rich_help_panel=ARENA)(records.intervene)
+app.command("share", rich_help_panel=ARENA)(records.share)
+app.command("eval", rich_help_panel=EVALUATE)(eval_command.evaluate_suite)
+app.add_typer(suite.app, name="suite", rich_help_panel=EVALUATE)
+app.command("decide", rich_help_panel=DECIDE)(decide.decide)
+app.command("compare", rich_help_panel=DECIDE)(compare.compare)
+app.command("regress", rich_help_panel=DECIDE)(regress.regress)
+app.command("monitor", rich_help_panel=DECIDE)(monitor.monitor)
+app.add_typer(tasks.app, name="tasks", rich_help_panel=DATA)
+app.add_typer(benchmarks.app, name="benchmarks", rich_help_panel=DATA)
+app.command("decontaminate", rich_help_panel=DATA)(decontaminate.decontaminate)
+app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
+app.command("access", rich_help_panel=LOOK)(records.access)
+app.command("doctor", rich_help_panel=SET_UP)(doctor.doctor)
+app.add_typer(agents.app, name="agents", rich_help_panel=SET_UP)
+app.add_typer(models.app, name="models", rich_help_panel=SET_UP)
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,7 +87,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the trace of an error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -92,7 +97,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; an error is one line on stderr, and its exit code says whose it is (`EXIT_CODES`)."""
+    """Run the command line; an error is one line on stderr with an exit code of `EXIT_CODES`."""
     try:
         code = app(standalone_mode=False)
     except typer.TyperException as error:
@@ -106,8 +111,8 @@ def main() -> None:
     except SystemExit as left:
         if not isinstance(left.__context__, BrokenPipeError):
             raise
-        code = EXIT_NOBODY_READS  # typer and rich would exit with 1, which is a gate's no
-    except Exception as error:  # boundary: whatever it is, the user gets one line and the right exit code
+        code = EXIT_BROKEN_PIPE  # typer and rich would exit with 1, the code of a failed gate
+    except Exception as error:  # boundary: the user gets one line and the right exit code
         _tell(error)
     if code == EXIT_INTERRUPTED:
         typer.echo("agent2: interrupted", err=True)
@@ -115,7 +120,7 @@ def main() -> None:
 
 
 def _tell(error: Exception) -> NoReturn:
-    """One line on who has to do what; the trace follows with -v, and is kept in a file for a bug of ours."""
+    """Report an error in one line; the traceback is shown with -v, and saved to a file if it is a bug of ours."""
     is_verbose = bool(os.environ.get("AGENT2_VERBOSE"))
     if is_verbose:
         traceback.print_exception(error)
@@ -125,18 +130,20 @@ def _tell(error: Exception) -> NoReturn:
         _give_up(str(error), code)
     if isinstance(error, OSError) and error.strerror is not None:
         where = f"{error.filename}: " if error.filename else ""
-        _give_up(f"{where}{error.strerror}; check the path, its rights and the space on its disk", code)
+        _give_up(f"{where}{error.strerror}; check the path, its permissions and the free disk space", code)
     if isinstance(error, RuntimeError) and "Symlink loop" in str(error):  # before Python 3.13 no OSError
         _give_up(f"{error}; pass another path", EXIT_BAD_INPUT)
     if has_failed:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _give_up(f"{what}; the machine ran out of disk space or memory: make room and repeat the command", code)
+        _give_up(f"{what}; the machine ran out of disk space or memory: free some and repeat the command", code)
     kept = "shown above" if is_verbose else _keep_trace(error)
-    _give_up(f"this is a bug of agent2: {type(error).__name__}: {str(error)[:300]}; its trace is {kept}", EXIT_OUR_BUG)
+    _give_up(
+        f"this is a bug in agent2: {type(error).__name__}: {str(error)[:300]}; its traceback is {kept}", EXIT_OUR_BUG
+    )
 
 
 def _keep_trace(error: Exception) -> str:
-    """Write the trace to a file that does not depend on the folders of the command; says where it is."""
+    """Write the traceback to a temporary file, independent of the command's folders; returns where it is, in words."""
     text = f"agent2 {__version__}: {' '.join(sys.argv)}\n{''.join(traceback.format_exception(error))}"
     try:
         with tempfile.NamedTemporaryFile(

@@ -1,19 +1,21 @@
-"""`agent2 agents`: who can be sent into the arena, and installing the systems that strangers make."""
+"""`agent2 agents`: packaged agents, and the installation of third-party agent systems."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Agents of the arena.", no_args_is_help=True)
+from agent2.cli.show import AsJson
+
+app = typer.Typer(help="List, install and check agents and agent systems.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_agents() -> None:
-    """List the packaged agents, how they speak to an LLM, and whether what they start is installed."""
+def list_agents(as_json: AsJson = False) -> None:
+    """List the packaged agents, their LLM protocol, and whether their agent system is installed."""
     from agent2.arena.agents import agent_names, load_agent
     from agent2.arena.systems.installed import find_installed
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
 
     rows = []
     for name in agent_names():
@@ -21,15 +23,20 @@ def list_agents() -> None:
         install, present = agent.spec.install, find_installed(agent)
         state = "" if install is None else f"{install.version} {'installed' if present else 'not installed'}"
         rows.append([name, agent.spec.llm.value if agent.spec.llm else "", state, agent.spec.description])
-    print_table(["agent", "LLM protocol", "system", "what it is"], rows)
+    if as_json:
+        print_json([dict(zip(("agent", "llm", "system", "description"), row, strict=True)) for row in rows])
+        return
+    print_table(["agent", "LLM protocol", "system", "description"], rows)
 
 
 @app.command("install")
 def install(
     names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
-    python: Annotated[Path | None, typer.Option(help="Interpreter for systems written in Python.")] = None,
-    npm: Annotated[str, typer.Option(help="npm for systems that come from its registry.")] = "npm",
-    sandbox: Annotated[str, typer.Option(help="Where the system is asked for its version.")] = "bubblewrap",
+    python: Annotated[Path | None, typer.Option(help="Python interpreter for systems written in Python.")] = None,
+    npm: Annotated[str, typer.Option(help="npm program for systems from the npm registry.")] = "npm",
+    sandbox: Annotated[
+        str, typer.Option(help="Sandbox in which the installed program is asked for its version.")
+    ] = "bubblewrap",
 ) -> None:
     """Install agent systems at their pinned versions, so that trials download nothing."""
     from agent2.arena.agents import load_agent

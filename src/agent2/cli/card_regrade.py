@@ -1,4 +1,4 @@
-"""`agent2 cards regrade`: the numbers of cards under their own or another reporting rule, without a model."""
+"""`agent2 cards regrade`: recompute cards under their own or another reporting rule, without a model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,22 +19,26 @@ COVERED = {
     "crashes": ("environment_fault",),
     "model_faults": ("model_fault",),
 }
-"""Option -> the fields of the rule that it sets."""
+"""Option -> fields of the rule that it sets."""
 
 
 def regrade(  # noqa: PLR0913 - one option of the command line each
-    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards: of an evaluation, a trial, ...")],
+    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards, such as an evaluation or a trial.")],
     timeouts: Annotated[
-        str | None, typer.Option(help="Stopped by the turn cap or the clock: count, zero or drop.")
+        str | None, typer.Option(help="Rollouts stopped by the turn cap or time limit: count, zero or drop.")
     ] = None,
-    empty: Annotated[str | None, typer.Option(help="Every message blank: count, zero or drop.")] = None,
-    truncated: Annotated[str | None, typer.Option(help="Last message cut off: count, zero or drop.")] = None,
-    crashes: Annotated[str | None, typer.Option(help="The environment crashed: zero or drop.")] = None,
-    model_faults: Annotated[str | None, typer.Option(help="The model broke: count, zero or drop.")] = None,
-    attempts: Annotated[str | None, typer.Option(help="Several at an item: mean, first, any or all.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write both summaries and every moved rollout, JSON.")] = None,
+    empty: Annotated[str | None, typer.Option(help="Rollouts with only blank messages: count, zero or drop.")] = None,
+    truncated: Annotated[
+        str | None, typer.Option(help="Rollouts whose last message was cut off: count, zero or drop.")
+    ] = None,
+    crashes: Annotated[str | None, typer.Option(help="Rollouts whose environment crashed: zero or drop.")] = None,
+    model_faults: Annotated[str | None, typer.Option(help="Rollouts whose model failed: count, zero or drop.")] = None,
+    attempts: Annotated[str | None, typer.Option(help="Several attempts at an item: mean, first, any or all.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write both summaries and every changed rollout as JSON.")
+    ] = None,
 ) -> None:
-    """Compute a card's numbers under another rule; none given: under its own, exit 1 if a stored number differs."""
+    """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
     from agent2.cards.folder import cards_below
     from agent2.cards.regrade import regrade as regrade_card
     from agent2.cli.show import print_path, print_table
@@ -45,7 +49,9 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     changes = _changes({**given, "model_faults": model_faults}, attempts)
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
-        raise ConfigError(f"{card}: no cards there; pass a card or a folder above some (agent2 cards list finds them)")
+        raise ConfigError(
+            f"{card}: no cards there; pass a card or a folder that contains some (agent2 cards list finds them)"
+        )
     if out is not None and out.exists():
         raise ConfigError(f"{out}: already exists; choose another name or delete it")
     found = []
@@ -54,7 +60,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
             _print_regrade(found[-1])
         elif changes and not found[-1].changes:
-            typer.echo(f"{path}: its own rule counts that way: {_number(found[-1].old)}")
+            typer.echo(f"{path}: its own rule already counts that way: {_number(found[-1].old)}")
     wrong = [line for regraded in found for line in _differences(regraded)]
     if not changes and is_evaluation(card):
         wrong += _report_differences(card)
@@ -74,7 +80,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
 
 
 def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
-    """Fields of the rule that the options set. Raises ConfigError for a word that is none."""
+    """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
     from agent2.cards.card import Counting
     from agent2.errors import ConfigError, unknown_name
 
@@ -86,11 +92,11 @@ def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str,
         if word not in COUNTINGS:
             raise unknown_name("way to count", word, COUNTINGS, flag)
         if name == "crashes" and word == "count":
-            raise ConfigError(f"{flag} count: a world that crashed leaves no score to count; say zero or drop")
+            raise ConfigError(f"{flag} count: a crashed environment leaves no score to count; choose zero or drop")
         changes |= dict.fromkeys(COVERED[name], Counting(COUNTINGS[word]))
     if attempts is not None:
         if attempts not in ATTEMPTS:
-            raise unknown_name("way to take attempts together", attempts, ATTEMPTS, "--attempts")
+            raise unknown_name("way to combine attempts", attempts, ATTEMPTS, "--attempts")
         changes["over_attempts"] = attempts
     return changes
 

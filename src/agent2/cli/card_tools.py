@@ -1,4 +1,4 @@
-"""`agent2 cards replay`, `compare` and `import`: reading a card closely, and cards from other harnesses' logs."""
+"""`agent2 cards replay`, `compare` and `import`."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
+from agent2.cli.show import AsJson
+
 SHOWN = 20
-"""Ids of a group that are listed."""
+"""Most ids listed per group."""
 CardArgument = Annotated[Path, typer.Argument(help="Folder of a card.")]
 
 
 def replay(
     card: CardArgument,
-    item: Annotated[str | None, typer.Option("--id", help="Item to replay; else the rollout numbered --n.")] = None,
+    item: Annotated[str | None, typer.Option("--id", help="Item to replay; default: the rollout numbered --n.")] = None,
     attempt: Annotated[int, typer.Option(help="Which attempt at the item.")] = 0,
     n: Annotated[int, typer.Option("--n", help="Number of the rollout on the card, from 0.")] = 0,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
@@ -31,7 +33,7 @@ def replay(
     else:
         found, wanted = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"
     if not found:
-        raise ConfigError(f"{card}: has no {wanted}; agent2 cards show lists what it has")
+        raise ConfigError(f"{card}: has no {wanted}; agent2 cards show lists its rollouts")
     for scene in scenes(found[0], header.reporting):
         print_scene(scene.title, scene.text)
         if step:
@@ -42,12 +44,16 @@ def replay(
 def compare(
     old: Annotated[Path, typer.Argument(help="Folder of the card before.")],
     new: Annotated[Path, typer.Argument(help="Folder of the card after.")],
+    as_json: AsJson = False,
 ) -> None:
-    """Say what a difference of two scores leaves open: learned or avoided, success or cost, process or rules."""
+    """Explain a difference of two scores: learned or avoided failures, success or cost, process or changed rules."""
     from agent2.cards.compare import compare_cards
-    from agent2.cli.show import print_path, print_table
+    from agent2.cli.show import print_json, print_path, print_table
 
     found = compare_cards(old, new)
+    if as_json:
+        print_json(found)
+        return
     print_table(["question", "answer"], [[name, text] for name, text in found.answers().items()])
     groups = {
         "better": found.won,
@@ -65,12 +71,12 @@ def import_log(
     out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
     metric: Annotated[
         str | None,
-        typer.Option(help="Scorer or metric that counts, or SCORER/KEY of one that gives several; default: the first."),
+        typer.Option(help="Scorer or metric to use, or SCORER/KEY of one that gives several; default: the first."),
     ] = None,
-    filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter that counts.")] = None,
+    filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter to use.")] = None,
     split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
 ) -> None:
-    """Make a card from another harness's log; what the log does not state is listed in the card."""
+    """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
     from agent2.cards.imports.inspect_log import read_inspect
     from agent2.cards.imports.lm_eval_log import read_lm_eval
     from agent2.cards.imports.writing import write_foreign

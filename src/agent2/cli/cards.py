@@ -1,4 +1,4 @@
-"""`agent2 cards`: the kept evidence behind every number."""
+"""`agent2 cards`: the stored evidence behind every number."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from agent2.cli import card_regrade, card_scoring, card_tools
+from agent2.cli.show import AsJson
 
-app = typer.Typer(help="Rollout cards.", no_args_is_help=True)
+app = typer.Typer(
+    help="List, show, query, validate, regrade, rescore, compare, export and import rollout cards.", no_args_is_help=True
+)
 app.command("regrade")(card_regrade.regrade)
 app.command("rescore")(card_scoring.rescore)
 app.command("judge")(card_scoring.judge)
@@ -18,16 +21,18 @@ MAX_CELL = 80
 
 
 @app.command("list")
-def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below.")] = Path("trials")) -> None:
+def list_cards(
+    folder: Annotated[Path, typer.Argument(help="Folder to search.")] = Path("trials"), as_json: AsJson = False
+) -> None:
     """List the cards below a folder with their scores."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header, read_totals
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
     from agent2.errors import CardError, ConfigError
 
     if not folder.is_dir():
         raise ConfigError(
-            f"{folder}: no such folder; pass the folder of a trial, a sweep or an evaluation, or one above them"
+            f"{folder}: no such folder; pass the folder of a trial, a sweep or an evaluation, or one above"
         )
     rows = []
     for path in cards_below(folder):
@@ -39,6 +44,9 @@ def list_cards(folder: Annotated[Path, typer.Argument(help="Folder to look below
         score = "-" if summary.value is None else f"{summary.value:.3f} [{summary.low:.3f}, {summary.high:.3f}]"
         protocol = f"{header.protocol.benchmark} / {header.protocol.split.value}"
         rows.append([str(path), protocol, score, f"{summary.n_items} items, {summary.n_missing} missing"])
+    if as_json:
+        print_json([dict(zip(("card", "benchmark_split", "score", "n"), row, strict=True)) for row in rows])
+        return
     if not rows:
         typer.echo(f"no cards below {folder}")
         return
@@ -50,15 +58,20 @@ def show(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     start: Annotated[int, typer.Option(help="First rollout to show.")] = 0,
     n: Annotated[int, typer.Option("--n", help="How many rollouts to show.")] = 10,
-    item: Annotated[str | None, typer.Option("--id", help="Show the rollouts of this item instead, in full.")] = None,
+    item: Annotated[str | None, typer.Option("--id", help="Show all rollouts of this item in full.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
-    from agent2.cards.reader import read_header, read_page, read_totals
-    from agent2.cli.show import print_path, print_table
+    from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
+    from agent2.cli.show import print_json, print_path, print_table
     from agent2.errors import ConfigError
 
     if start < 0 or n < 0:
         raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
+    if as_json:
+        found = [one for _, one in find_rollouts(card, item)] if item is not None else read_page(card, start, n)
+        print_json({"header": read_header(card), "totals": read_totals(card), "rollouts": found})
+        return
     if item is not None:
         _show_item(card, item)
         return
@@ -118,9 +131,9 @@ def query(
     folders: Annotated[list[Path], typer.Argument(help="Cards, or folders above them.")],
     start: Annotated[int, typer.Option(help="First row to show.")] = 0,
     n: Annotated[int, typer.Option("--n", help="How many rows to show.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON lines (docs/json-output.md).")] = False,
 ) -> None:
-    """Ask all finished cards below some folders in SQL, page by page."""
+    """Query all finished cards below some folders in SQL, page by page."""
     import msgspec
 
     from agent2.cards.query import CardQueries
@@ -129,7 +142,7 @@ def query(
     with CardQueries(folders) as cards:
         page = cards.page(sql, start, n)
         for path in cards.skipped:
-            typer.echo(f"{path}: left out, its evaluation is not finished", err=True)
+            typer.echo(f"{path}: skipped, its evaluation is not finished", err=True)
     if as_json:
         for row in page.rows:
             typer.echo(msgspec.json.encode(dict(zip(page.columns, row, strict=True)), enc_hook=str))
@@ -144,7 +157,7 @@ def export(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
 ) -> None:
-    """Write a card's rollouts with all their turns, in the format that the file's suffix names; of hidden items too."""
+    """Write a card's rollouts with all their turns, in the format of the file's suffix; includes hidden items."""
     from agent2.cards.export import export_rollouts
     from agent2.cards.reader import read_header
     from agent2.cli.show import print_path
@@ -154,16 +167,16 @@ def export(
     split = read_header(card).protocol.split
     if split in HIDDEN_SPLITS:
         typer.echo(
-            f"{out} holds hidden items ({split.value}) in full: keep it out of prompts and training data", err=True
+            f"{out} contains hidden items ({split.value}) in full: keep it out of prompts and training data", err=True
         )
     print_path(f"{n_rollouts} rollouts", out)
 
 
 @app.command("validate")
 def validate(
-    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards: of an evaluation, a trial, ...")],
+    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards, such as an evaluation or a trial.")],
 ) -> None:
-    """Check every byte of cards against their digests and their numbers; exit 1 if something is wrong."""
+    """Check cards against their digests and recompute their numbers; exit 1 if something is wrong."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import validate_card
     from agent2.cli.show import print_path
@@ -172,7 +185,7 @@ def validate(
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
         raise ConfigError(
-            f"{card}: no card.json there or below; pass a card or a folder above some (agent2 cards list finds them)"
+            f"{card}: no card.json there or below; pass a card or a folder that contains some (see agent2 cards list)"
         )
     problems = [problem for path in paths for problem in validate_card(path)]
     for problem in problems:

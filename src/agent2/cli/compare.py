@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 def compare(
     baseline: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
     candidates: Annotated[
-        list[Path] | None, typer.Argument(help="The same, one for each candidate; none: the evaluation's two sides.")
+        list[Path] | None, typer.Argument(help="The same, one per candidate; default: the two sides of the evaluation.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON (docs/json-output.md).")
+    ] = False,
 ) -> None:
-    """Compare candidates with one baseline: paired by item, corrected for their number, with noise and cost."""
+    """Compare candidates with one baseline: paired by item, corrected for multiple comparisons, with noise and cost."""
     import msgspec
 
     from agent2.cli.show import print_table
@@ -72,9 +74,9 @@ def _explained(found: "Comparison") -> str:
     noise = (
         ""
         if any(row.score.noise is not None for row in found.rows)
-        else "; noise is known only where the baseline has several attempts at each item"
+        else "; noise is known only where the baseline has several attempts per item"
     )
     return (
         f"Differences in points, paired by item; p corrected for {found.n_family} comparisons (Holm); cost: tokens "
-        f"of a rollout, new over old{noise}."
+        f"per rollout, new over old{noise}."
     )

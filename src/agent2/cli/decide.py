@@ -1,4 +1,4 @@
-"""`agent2 decide`: a release decision from a report or from the cards of an evaluation."""
+"""`agent2 decide`: the decision from a report or from the cards of an evaluation."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +14,9 @@ def decide(
     report: Annotated[Path, typer.Argument(help="Report (.yaml, .json), or the folder of an evaluation.")],
     suite: Annotated[str, typer.Option("--suite", help="Name of a packaged suite, or a .yaml file.")],
     history: Annotated[
-        Path | None, typer.Option("--history", help="Earlier values, oldest first (.yaml: `metric: [..]`).")
+        Path | None, typer.Option("--history", help="YAML of earlier values, oldest first: `metric: [..]`.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON (docs/json-output.md).")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Also write report and decision to this file.")] = None,
 ) -> None:
     """Recompute the decision on a checkpoint; exit 0 for `release` and `candidate`, 1 for anything else."""
@@ -35,7 +35,7 @@ def decide(
     if history is not None:
         evidence = with_history(evidence, read_history(history, contract.metrics))
     if evidence.suite is not None and contract.name not in evidence.suite:
-        note = f"the report was made under suite {evidence.suite}; it was decided under {contract.id}"
+        note = f"the report was made under suite {evidence.suite} and decided under {contract.id}"
         evidence = replace(evidence, notes=(*evidence.notes, note))
     decision = decide_on(contract.metrics, contract.gates, evidence, contract.failure_taxonomy)
     if out is not None:
@@ -66,4 +66,4 @@ def _evidence(report: Path, contract: "Suite") -> "Evidence":
     if known is not None:
         known = replace(known, metrics={}, private_metrics={}, notes=())
     evidence = read_outcome(report, known).evidence
-    return replace(evidence, notes=(*evidence.notes, "every number was made again from the cards"))
+    return replace(evidence, notes=(*evidence.notes, "every number was recomputed from the cards"))

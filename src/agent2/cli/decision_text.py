@@ -1,4 +1,4 @@
-"""A decision as the terminal shows it."""
+"""Printing a decision in the terminal."""
 
 import typer
 
@@ -8,7 +8,7 @@ from agent2.contract.findings import Finding
 from agent2.reports.text import clean
 
 LONG = 2000
-"""Characters of a sentence that are shown; a report is a stranger's text."""
+"""Most characters shown of a sentence; a report is untrusted text."""
 
 
 def print_decision(decision: Decision) -> None:
@@ -18,7 +18,7 @@ def print_decision(decision: Decision) -> None:
         for finding in decision.findings
     ]
     print_table(["gate", "outcome", "on", "inputs", "rule and evidence"], rows)
-    _print_list("what the evidence gate found", decision.problems)
+    _print_list("problems found by the evidence gate", decision.problems)
     baseline = clean(decision.baseline or "no control group")
     typer.echo(f"checkpoint        {clean(decision.checkpoint)} against {baseline}")
     typer.echo(f"evidence gate     {'fired' if decision.problems else 'passed'}")

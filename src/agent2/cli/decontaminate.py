@@ -17,13 +17,17 @@ def decontaminate(
     against: Annotated[
         str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, ./quiz:dev).")
     ],
-    n: Annotated[int, typer.Option("--n", min=5, help="Words in a row that count as shared.")] = 13,
-    n_items: Annotated[int, typer.Option("--items", min=1, help="Of a benchmark: how many items.")] = 500,
-    retrieval: Annotated[bool, typer.Option("--retrieval", help="Also list rows that only resemble an item.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="Write a .jsonl file without the shared rows here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    n: Annotated[int, typer.Option("--n", min=5, help="Length of a shared run, in words.")] = 13,
+    n_items: Annotated[int, typer.Option("--items", min=1, help="With BENCHMARK:SPLIT, number of items.")] = 500,
+    retrieval: Annotated[
+        bool, typer.Option("--retrieval", help="Also list rows that merely resemble an item.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the rows without overlap to this .jsonl file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON (docs/json-output.md).")] = False,
 ) -> None:
-    """Find rows that share text with evaluation items; exit 1 if there are any, or files could not be searched."""
+    """Find rows that share text with evaluation items; exit 1 if there are any or a file could not be searched."""
     from agent2.cli.show import print_path
     from agent2.integrity.decontaminate import find_contamination, write_clean
 
@@ -34,7 +38,7 @@ def decontaminate(
         _print_tables(found)
     if out is not None:
         n_left_out = write_clean(data, found.dirty, out)
-        typer.echo(f"{n_left_out} rows left out", err=True)
+        typer.echo(f"{n_left_out} rows removed", err=True)
         print_path("clean data", out)
     if found.rows or found.unsearched:
         raise typer.Exit(1)
@@ -75,10 +79,12 @@ def _print_tables(found: "Contamination") -> None:
             print_table(["row", "item", "share", "how"], shown, f"{title}: {len(rows)}{more}")
     typer.echo(
         f"{len(found.met)} of {found.n_items} items share text with {len(found.dirty)} rows; {found.n_short} items are "
-        f"shorter than a run and were looked for as a whole; searched: {clean(found.reading.words(), 400)}"
+        f"shorter than a run and were matched as a whole; searched: {clean(found.reading.words(), 400)}"
     )
     if found.unsearched:
-        typer.echo(f"not searched in full: {found.unsearched} files that may hold text; so this is not a clean bill")
+        typer.echo(
+            f"not searched in full: {found.unsearched} files that may contain text, so overlap cannot be ruled out"
+        )
 
 
 def _print_json(found: "Contamination") -> None:

@@ -1,4 +1,4 @@
-"""`agent2 demo`: the main job, end to end, on two cores in a few minutes."""
+"""`agent2 demo`: a whole trial on two cores in a few minutes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,12 @@ import typer
 
 def demo(
     agent: Annotated[str, typer.Option(help="Name of a packaged agent, or a folder with agent.yaml.")] = "grpo",
-    out: Annotated[Path, typer.Option(help="Folder that the trial's folder is made in.")] = Path("trials"),
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or none (flagged in the report).")] = "bubblewrap",
+    out: Annotated[Path, typer.Option(help="Folder in which the trial's folder is created.")] = Path("trials"),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override any setting: sandbox=none.")] = None,
 ) -> None:
-    """Let an agent post-train a tiny model on `arithmetic` in a real sandbox, and report what came of it."""
+    """Let an agent post-train a tiny model on `arithmetic` in the sandbox, score it on hidden items, report."""
     from agent2.benchmarks import DEMO_TASK
     from agent2.cli.trial_result import print_result
     from agent2.cli.trial_start import play_new_trial
 
-    print_result(play_new_trial(DEMO_TASK, agent, 0, out, sandbox=sandbox))
+    print_result(play_new_trial(DEMO_TASK, agent, 0, out, set_ or []))

@@ -1,4 +1,4 @@
-"""`agent2 eval`: a checkpoint against its control group on a suite; cards, report, decision."""
+"""`agent2 eval`: a checkpoint against its control group on a suite."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -20,7 +20,7 @@ Name = Annotated[
     typer.Option(help="FOLDER of a model, http://HOST/v1#MODEL, scripted:FILE.py:FUNCTION, or a base model's name."),
 ]
 Control = Annotated[
-    str | None, typer.Option(help="What it is compared with, written likewise; default: the suite's control group.")
+    str | None, typer.Option(help="Checkpoint to compare with, in the same forms; default: the suite's control group.")
 ]
 
 
@@ -31,35 +31,35 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     ],
     checkpoint: Name = None,
     baseline: Control = None,
-    role: Annotated[str, typer.Option(help="dev, nightly or candidate; decides which items are played.")] = "dev",
+    role: Annotated[str, typer.Option(help="dev, nightly or candidate; determines which items are played.")] = "dev",
     split: Annotated[
-        str | None, typer.Option(help="Another split than the role's; test_private needs --role candidate.")
+        str | None, typer.Option(help="Split to play instead of the role's; test_private needs --role candidate.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation; the same command resumes it.")] = None,
     besides: Annotated[
-        Path | None, typer.Option("--with", help="Report-shaped YAML with history, training, spot_check, ...")
+        Path | None, typer.Option("--with", help="YAML in report form with history, training, spot_check, ...")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Of models in this process: float32, bfloat16, float16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Precision of in-process models: float32, bfloat16, float16.")] = "float32",
     plain: Annotated[
-        bool, typer.Option("--plain", help='Prompts as "User: ... Assistant:": for models without a chat template.')
+        bool, typer.Option("--plain", help='Prompt as "User: ... Assistant:", for models without a chat template.')
     ] = False,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
-            help="How endpoints are asked: timeout_s=SECONDS of one answer, concurrency=16, max_tries=4, "
-            "native_tools=true, extra_body.KEY=VALUE of each request, such as "
+            help="Settings of endpoint requests: timeout_s=SECONDS per answer, concurrency=16, max_tries=4, "
+            "native_tools=true, extra_body.KEY=VALUE in each request, such as "
             "extra_body.chat_template_kwargs.enable_thinking=false."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Draws derive from it.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all sampling.")] = 0,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="Replace a value of the suite: a.b=value.")
+        list[str] | None, typer.Option("--set", help="Override a value of the suite: a.b=value.")
     ] = None,
 ) -> None:
     """Evaluate a checkpoint and its baseline on a suite or one benchmark; exit 0 only for `release` and `candidate`.
 
-    It is 1 for every other decision, and 4 for an endpoint that cannot be reached or stops answering: the same command
-    resumes the evaluation then.
+    Every other decision gives exit code 1. If an endpoint cannot be reached or stops responding it is 4; the same command
+    resumes the evaluation.
     """
     from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
@@ -109,13 +109,13 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 
 
 def _tell(outcome: "SuiteOutcome") -> None:
-    """The numbers, why, and the decision."""
+    """Print the numbers, the reasons and the decision."""
     from agent2.cli.show import print_table
     from agent2.reports.eval_view import summary_rows
 
     print_table(["", "baseline -> checkpoint"], summary_rows(outcome))
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
-        typer.echo("- both sides are the same checkpoint: nothing but the luck of the draw can differ")
+        typer.echo("- both sides are the same checkpoint: differences are sampling noise")
     for reason in outcome.decision.reasons:
         typer.echo(f"- {reason}")
     typer.echo(f"release decision: {outcome.decision.release}")
@@ -131,7 +131,7 @@ def _source(
 
     if name is None:
         why = " (a score without its control group is not evidence)" if flag == "--baseline" else ""
-        raise ConfigError(f"suite {contract.id} names no checkpoint for {flag}; give one{why}")
+        raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one{why}")
     if name in BASE_MODELS:
         name = str(ensure_base_model(name, lambda message: steps(message)))
     elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
@@ -149,7 +149,7 @@ def _member(kind: type[StrEnumT], name: str, what: str) -> StrEnumT:
 
 
 def _default_folder(request: "SuiteRequest") -> Path:
-    """Below `evaluations/`, told apart by all that makes it another evaluation."""
+    """A folder below `evaluations/` whose name depends on everything that identifies the evaluation."""
     from agent2.records import digest_of
 
     sides = [source.digest for source in request.sides.values()]

@@ -1,4 +1,4 @@
-"""`agent2 models`: base models made by a recipe, and checkpoints in general."""
+"""`agent2 models`: base models and checkpoints."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,29 +6,30 @@ from typing import Annotated
 import typer
 
 from agent2.benchmarks import DEMO_TASK
+from agent2.cli.show import AsJson
 
-app = typer.Typer(help="Base models and checkpoints.", no_args_is_help=True)
+app = typer.Typer(help="List, build and check base models and checkpoints.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_models() -> None:
-    """List the base models that a recipe makes, and which are cached."""
+def list_models(as_json: AsJson = False) -> None:
+    """List the packaged base models and which of them are cached."""
     from agent2.arena.base_models import BASE_MODELS, cached_path
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
 
-    rows = []
-    for name in sorted(BASE_MODELS):
-        path = cached_path(name)
-        rows.append([name, str(path) if path else "not built yet"])
-    print_table(["base model", "cached at"], rows)
+    paths = {name: cached_path(name) for name in sorted(BASE_MODELS)}
+    if as_json:
+        print_json(paths)
+        return
+    print_table(["base model", "cached at"], [[name, str(path or "not built yet")] for name, path in paths.items()])
 
 
 @app.command("build")
 def build(
-    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` makes a small model from scratch.")],
-    task: Annotated[str, typer.Option(help="Task that the model is made for.")] = DEMO_TASK,
+    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` trains a small model from scratch.")],
+    task: Annotated[str, typer.Option(help="Task that the model is for.")] = DEMO_TASK,
 ) -> None:
-    """Build (or find in the cache) the base model of a task."""
+    """Build the base model of a task, or find it in the cache."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
     from agent2.cli.show import print_path, progress_bar
     from agent2.errors import unknown_name
@@ -42,12 +43,18 @@ def build(
 
 
 @app.command("check")
-def check(folder: Annotated[Path, typer.Argument(help="Checkpoint in Hugging Face layout.")]) -> None:
+def check(
+    folder: Annotated[Path, typer.Argument(help="Checkpoint in Hugging Face layout.")], as_json: AsJson = False
+) -> None:
     """Check a checkpoint as the grader would: layout, safetensors, no custom code; print its digests."""
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
     from agent2.models.checkpoint import inspect_checkpoint
 
     info = inspect_checkpoint(folder)
+    if as_json:
+        names = ("architecture", "weights_digest", "content_digest", "chat_template_digest", "notes")
+        print_json({name: getattr(info, name) for name in names} | {"n_tensors": len(info.tensors)})
+        return
     rows = [
         ["architecture", info.architecture],
         ["tensors", str(len(info.tensors))],

@@ -1,4 +1,4 @@
-"""`agent2 monitor`: what a training log says about the run, held against a suite."""
+"""`agent2 monitor`: danger signals and training gates of a suite, applied to a training log."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,11 @@ def monitor(
         Path,
         typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .wandb or .csv, trackio .db, folder of runs."),
     ],
-    suite: Annotated[str, typer.Option(help="Suite whose metrics and gates hold: a name or a file.")],
+    suite: Annotated[str, typer.Option(help="Suite whose metrics and gates apply: a name or a file.")],
     rollouts: Annotated[
-        Path | None, typer.Option(help="Card or JSON lines with rewards, to pull suspicious rollouts from.")
+        Path | None, typer.Option(help="Card or JSON lines with rewards, to find suspicious rollouts in.")
     ] = None,
-    settings: Annotated[Path | None, typer.Option(help="YAML with other detector thresholds.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="YAML with detector thresholds.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("monitor"),
 ) -> None:
     """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""

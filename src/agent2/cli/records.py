@@ -1,4 +1,4 @@
-"""`agent2 intervene`, `agent2 share`, `agent2 access`: what people add to a trial, share of it, and saw."""
+"""`agent2 intervene`, `agent2 share` and `agent2 access`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,11 +7,11 @@ import typer
 
 
 def intervene(
-    trial: Annotated[Path, typer.Argument(help="Folder of the trial that is running.")],
-    note: Annotated[str, typer.Option(help="What you did to it, or told the agent.")],
+    trial: Annotated[Path, typer.Argument(help="Folder of the running trial.")],
+    note: Annotated[str, typer.Option(help="What you did, or told the agent.")],
     by: Annotated[str, typer.Option(help="Who did it.")] = "",
 ) -> None:
-    """Record that a person stepped in while an agent works; its report and the autonomy metric count it."""
+    """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
     from agent2.arena.paths import TrialPaths
     from agent2.arena.recorder.interventions import record_intervention
     from agent2.cli.show import print_path
@@ -25,7 +25,7 @@ def share(
     trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
     out: Annotated[Path, typer.Argument(help="New folder for the recording.")],
 ) -> None:
-    """Write a recording of a trial that others can read and replay: no keys, no hidden items, no checkpoints."""
+    """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints."""
     from agent2.arena.recording import share_trial
     from agent2.cli.show import print_path
     from agent2.cli.trial_result import write_trial_report
@@ -36,9 +36,11 @@ def share(
 
 
 def access(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the entries and problems as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the entries and problems as JSON (docs/json-output.md).")
+    ] = False,
 ) -> None:
-    """List who asked for private items, and check that no entry was changed or removed; exit 1 if one was."""
+    """List accesses to private items and check that no entry was changed or removed; exit 1 if one was."""
     import json
 
     from agent2.cli.show import print_path, print_table
@@ -53,7 +55,7 @@ def access(
         print_table(list(columns), [[entry.get(name, "") for name in columns] for entry in entries])
         for problem in problems:
             typer.echo(problem)
-        typer.echo(f"{len(entries)} entries, {'the chain is whole' if not problems else f'{len(problems)} problems'}")
+        typer.echo(f"{len(entries)} entries, {'the chain is intact' if not problems else f'{len(problems)} problems'}")
         print_path("access log", log)
     if problems:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`agent2 regress`: which items were lost and won between two checkpoints."""
+"""`agent2 regress`: items lost and gained between two checkpoints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +14,14 @@ WITHHELD = "(withheld)"
 
 def regress(
     old: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
-    new: Annotated[Path | None, typer.Argument(help="The same; none: the two sides of the evaluation OLD.")] = None,
-    allowed: Annotated[int, typer.Option("--allow", min=0, help="Most items that may be lost or weakened.")] = 0,
+    new: Annotated[Path | None, typer.Argument(help="The same; default: the two sides of the evaluation OLD.")] = None,
+    allowed: Annotated[int, typer.Option("--allow", min=0, help="Number of items that may be lost or weakened.")] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON, answers in full; of hidden items none.")
+        bool,
+        typer.Option("--json", help="Print as JSON with full answers, except to hidden items (docs/json-output.md)."),
     ] = False,
 ) -> None:
-    """List items lost, weakened and won by id, with both answers; exit 1 if more were lost or weakened than allowed.
+    """List lost, weakened and gained items with both answers; exit 1 if more than --allow were lost or weakened.
 
     Answers to hidden items are withheld.
     """

@@ -1,4 +1,4 @@
-"""Whether the report of an evaluation is what its cards give, number by number.
+"""Check that the report of an evaluation matches its cards, number by number.
 
 Not compared: `notes`, which also tell what the report was made from. What cards cannot hold (history, training
 signals, a spot check) is taken from the report itself, so a change there shows only in the decision that follows.
@@ -22,7 +22,7 @@ NOT_COMPARED = "notes"
 
 
 def report_differences(folder: Path) -> list[str]:
-    """Places of the report that the cards do not give, each with both values; empty if all are reproduced.
+    """Fields of the report that the cards do not reproduce, each with both values; empty if all match.
 
     Raises ConfigError if there is no readable report or the evaluation is not finished, CardError for a damaged card.
     """

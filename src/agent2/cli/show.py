@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Annotated, Protocol
 
+import msgspec
 import typer
 from rich import box
 from rich.console import Console
@@ -15,13 +16,14 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON (docs/json-output.md).")]
 WIDTH_OF_A_FILE = 160
 QUIET_S = 30.0
-"""A log gets no line about the progress of one phase more often than this."""
+"""Shortest time between two progress lines of one phase in a log."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print rows to stdout; cells are plain text, never markup. Columns without names have no head."""
+    """Print rows to stdout; cells are plain text, never markup. Without column names there is no header."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -31,13 +33,18 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
 
 
 def print_scene(title: str, text: str) -> None:
-    """A titled block of a stranger's text: control characters are shown, never obeyed."""
+    """A titled block of untrusted text: control characters are escaped."""
     shown = "".join(letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1] for letter in text)
     _stdout().print(Panel(Text(shown), title=Text(title), title_align="left", box=box.ROUNDED))
 
 
+def print_json(value: object) -> None:
+    """Print a record, or lists and mappings of them, to stdout as indented JSON; other types become text."""
+    typer.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1).decode())
+
+
 def print_path(label: str, path: object) -> None:
-    """The last line of a command: where the result is, on one line whatever the width."""
+    """The last line of a command: the path of the result, never wrapped."""
     _stdout().print(Text(f"{label}: {path}"), soft_wrap=True)
 
 
@@ -47,20 +54,20 @@ def _stdout() -> Console:
 
 
 class Steps(Protocol):
-    """What long work calls to say where it is."""
+    """What long work calls to report progress."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        """Say the present phase; done and total where it can be counted."""
+        """Report the current phase; done and total where it can be counted."""
 
 
 def phase_of(message: str) -> str:
-    """The part of a message before a colon: what follows is news about the same phase."""
+    """The part of a message before a colon; what follows is detail about the same phase."""
     return message.partition(":")[0]
 
 
 @contextmanager
 def progress_bar() -> Iterator[Steps]:
-    """Progress on stderr: bars on a terminal, one plain line for each phase in a file or pipe."""
+    """Progress on stderr: bars on a terminal, one plain line per phase in a file or pipe."""
     if not sys.stderr.isatty():
         yield _Lines()
         return
@@ -96,7 +103,7 @@ def progress_bar() -> Iterator[Steps]:
 
 @contextmanager
 def resumed_by_repeating() -> Iterator[None]:
-    """Work that is kept as it is done: somebody who interrupts it is told the command that resumes it."""
+    """Work that is saved as it is done: after an interruption, print the command that resumes it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -106,7 +113,7 @@ def resumed_by_repeating() -> Iterator[None]:
 
 
 class _Lines:
-    """Progress for logs: a line when a phase begins, and now and then how far it is."""
+    """Progress for logs: a line when a phase begins, and occasional updates."""
 
     def __init__(self) -> None:
         self._phase = self._told = ""

@@ -1,22 +1,24 @@
-"""`agent2 suite`: evaluation contracts; what they hold, whether they are sound, what changed."""
+"""`agent2 suite`: evaluation contracts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.show import AsJson
+
 if TYPE_CHECKING:
     from agent2.contract.suite import Suite
 
-app = typer.Typer(help="Evaluation suites.", no_args_is_help=True)
+app = typer.Typer(help="List, check, freeze, compare and choose evaluation suites.", no_args_is_help=True)
 SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a value of the file: a.b=value.")]
 
 
 @app.command("list")
-def list_suites() -> None:
+def list_suites(as_json: AsJson = False) -> None:
     """List the packaged suites."""
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
     from agent2.contract.suite_files import load_suite, suite_names
 
     rows = []
@@ -25,7 +27,11 @@ def list_suites() -> None:
         benchmarks = ", ".join(entry.name for entry in suite.in_order())
         use = "decides reports" if _not_installed(suite) else "plays and decides"
         rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, use, suite.digest[:12]])
-    print_table(["suite", "version", "track", "primary metric", "benchmarks", "here it", "digest"], rows)
+    columns = ["suite", "version", "track", "primary metric", "benchmarks", "here it", "digest"]
+    if as_json:
+        print_json([dict(zip([name.replace(" ", "_") for name in columns], row, strict=True)) for row in rows])
+        return
+    print_table(columns, rows)
 
 
 def _not_installed(suite: "Suite") -> list[str]:
@@ -40,15 +46,20 @@ def check(
     suite: SuiteArgument,
     overrides: Overrides = None,
     full: Annotated[bool, typer.Option("--full", help="Also print the whole suite as YAML.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check a suite and print every part that its file leaves out, and where it was taken from; exit 2 if unsound."""
-    from agent2.cli.show import print_table
+    """Check a suite and print the parts filled in from its template; exit 2 if it is unsound."""
+    from agent2.cli.show import print_json, print_table
     from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
     from agent2.contract.suite_files import frozen_text, open_suite
     from agent2.contract.suite_rules import remarks
 
     expansion = open_suite(suite, overrides or ())
     read = expansion.suite
+    if as_json:
+        filled = {"filled_in": expansion.notes, "defaults": expansion.defaults, "remarks": list(remarks(read))}
+        print_json({"suite": read.model_dump(mode="json"), "digest": read.digest, **filled})
+        return
     for title, notes in (("filled in", expansion.notes), ("defaults", expansion.defaults)):
         if notes:
             print_table(["part", "value", "from"], [[n.field, n.value, n.origin] for n in notes], title)
@@ -77,7 +88,7 @@ def freeze(
     out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("suites"),
     overrides: Overrides = None,
 ) -> None:
-    """Write a suite in full, with its digest; a version that is frozen with other content is never replaced."""
+    """Write a suite in full with its digest; a frozen version is never replaced by other content."""
     from agent2.cli.show import print_path
     from agent2.contract.suite_files import freeze as freeze_suite
     from agent2.contract.suite_files import load_suite
@@ -89,9 +100,9 @@ def freeze(
 
 
 @app.command("diff")
-def diff(left: SuiteArgument, right: SuiteArgument) -> None:
-    """Name every field in which two suites differ; exit 1 if scores made under them are not comparable."""
-    from agent2.cli.show import print_table
+def diff(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
+    """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
+    from agent2.cli.show import print_json, print_table
     from agent2.contract.suite_diff import diff_suites
     from agent2.contract.suite_files import load_suite
 
@@ -100,19 +111,25 @@ def diff(left: SuiteArgument, right: SuiteArgument) -> None:
         [one.field.field, one.field.told_left, one.field.told_right, one.reach.value, one.benchmark or ""]
         for one in found.differences
     ]
-    if rows:
-        print_table(["field", found.left, found.right, "changes", "of"], rows)
-    typer.echo(found.verdict)
+    if as_json:
+        columns = ("field", "left", "right", "changes", "benchmark")
+        differences = [dict(zip(columns, row, strict=True)) for row in rows]
+        comparable = found.scores_stay_comparable
+        print_json({"differences": differences, "verdict": found.verdict, "scores_stay_comparable": comparable})
+    else:
+        if rows:
+            print_table(["field", found.left, found.right, "changes", "of"], rows)
+        typer.echo(found.verdict)
     if not found.scores_stay_comparable:
         raise typer.Exit(1)
 
 
 @app.command("choose")
 def choose(
-    failure: Annotated[str | None, typer.Argument(help="Where the trained agent will fail; none: list them.")] = None,
-    score: Annotated[list[str] | None, typer.Option("--score", help="A result so far: bfcl_v3=0.95.")] = None,
+    failure: Annotated[str | None, typer.Argument(help="Expected kind of failure; without it, list all kinds.")] = None,
+    score: Annotated[list[str] | None, typer.Option("--score", help="A known result: bfcl_v3=0.95.")] = None,
 ) -> None:
-    """Say which benchmarks to run, in which order, for a kind of failure; read results across benchmarks."""
+    """Recommend benchmarks, in order, for a kind of failure; interpret results across benchmarks."""
     from agent2.cli.show import print_table
     from agent2.contract.selection import FAILURES, choose_benchmarks, diagnose, read_scores
 

@@ -1,4 +1,4 @@
-"""`agent2 sweep`: agents x tasks x seeds, and how the agents compare."""
+"""`agent2 sweep`: agents x tasks x seeds, compared."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,15 +8,15 @@ import typer
 
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents, drivers and seeds.")],
-    out: Annotated[Path, typer.Option(help="Folder that the sweep's folder is made in.")] = Path("sweeps"),
+    out: Annotated[Path, typer.Option(help="Folder in which the sweep's folder is created.")] = Path("sweeps"),
     until_decided: Annotated[
-        bool, typer.Option("--until-decided", help="Add seeds until the agents are told apart (AdaStop).")
+        bool, typer.Option("--until-decided", help="Add seeds until the agents can be ranked (AdaStop).")
     ] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override, as parallel=2.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a value of the file: parallel=2.")] = None,
 ) -> None:
-    """Run many trials, or resume a sweep that was interrupted, and compare the stacks pair by pair.
+    """Run many trials, or resume an interrupted sweep, and compare the agents pair by pair.
 
-    Exit 1 if a trial could not be run to its end.
+    Exit 1 if a trial could not be finished.
     """
     from agent2.arena.sweep import (
         compare_agents,

@@ -1,24 +1,29 @@
-"""`agent2 tasks`: what an agent can be asked to improve a model on."""
+"""`agent2 tasks`: the tasks of the arena."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.show import AsJson
+
 if TYPE_CHECKING:
     from agent2.arena.task_check import Finding
     from agent2.arena.tasks import TaskSpec
     from agent2.records import Benchmark, Item
 
-app = typer.Typer(help="Tasks of the arena.", no_args_is_help=True)
+app = typer.Typer(help="List, show and check the tasks of the arena.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_tasks() -> None:
+def list_tasks(as_json: AsJson = False) -> None:
     """List the packaged tasks."""
     from agent2.arena.tasks import load_task, task_names
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
 
+    if as_json:
+        print_json([load_task(name).model_dump(mode="json") for name in task_names()])
+        return
     rows = []
     for name in task_names():
         task = load_task(name)
@@ -28,18 +33,23 @@ def list_tasks() -> None:
 
 
 @app.command("show")
-def show(task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")]) -> None:
+def show(
+    task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")], as_json: AsJson = False
+) -> None:
     """Show one task: level, requirement, splits, budget and two example items."""
     from agent2.arena.task_check import examples
     from agent2.arena.tasks import load_task
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
     from agent2.errors import ConfigError
 
     spec = load_task(task)
+    if as_json:
+        print_json(spec.model_dump(mode="json"))
+        return
     rows = [[key, str(value).strip()] for key, value in spec.model_dump(mode="json").items()]
     try:
         rows += [[f"example {item.id}", _shown(item)] for item in examples(spec, 2)]
-    except ConfigError as error:  # official data that are not here; the task itself can be shown all the same
+    except ConfigError as error:  # official data that is not on this machine; the task itself can still be shown
         rows.append(["examples", str(error)])
     print_table(["field", "value"], rows)
 
@@ -52,13 +62,14 @@ def _shown(item: "Item") -> str:
 def check(
     task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")],
     model: Annotated[
-        str, typer.Option(help="Base model to score in place of the task's: a folder or a name; 'none': no model.")
+        str, typer.Option(help="Base model to score instead of the task's: a folder or a name; 'none' to skip it.")
     ] = "",
     data: Annotated[
         Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Prove that a task is sound: floor, ceiling, determinism, disjoint splits, its level's demand, noise band.
+    """Check that a task is sound: floor, ceiling, determinism, disjoint splits, its level's requirement, noise band.
 
     Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
     """
@@ -66,7 +77,7 @@ def check(
     from agent2.arena.task_check import check_task
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
-    from agent2.cli.show import print_table
+    from agent2.cli.show import print_json, print_table
     from agent2.cli.trial_start import check_data
 
     spec = load_task(task)
@@ -74,11 +85,14 @@ def check(
         require_base_model(model)
     benchmark = load_benchmark(spec.benchmark, check_data(data))
     findings = [*check_task(spec, benchmark), *_base_findings(spec, benchmark, model)]
-    rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
-    print_table(["check", "verdict", "seconds", "detail"], rows)
-    for finding in findings:
-        if finding.warning:
-            typer.echo(f"warning: {finding.warning}")
+    if as_json:
+        print_json(findings)
+    else:
+        rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
+        print_table(["check", "verdict", "seconds", "detail"], rows)
+        for finding in findings:
+            if finding.warning:
+                typer.echo(f"warning: {finding.warning}")
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(1)
 
@@ -93,15 +107,15 @@ NO_MODEL = "none"
 
 
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[Finding]":
-    """The base model's part; not checked where there is no such model on this machine and none was named."""
+    """The base model's part; not checked if the model is not on this machine and none was given."""
     from agent2.arena.base_models import BASE_MODELS
     from agent2.arena.task_check import Finding
 
     name = "headroom and noise band of the base model"
     if model == NO_MODEL:
-        return [Finding(name, None, "left out by --model none")]
+        return [Finding(name, None, "skipped by --model none")]
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
-        return [Finding(name, None, f"{spec.base_model} is not on this machine; pass a model with --model")]
+        return [Finding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
     from agent2.arena.task_base import check_base
     from agent2.cli.show import progress_bar
 

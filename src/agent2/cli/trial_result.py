@@ -1,4 +1,4 @@
-"""What `agent2 run` and `agent2 demo` do at the end of a trial: write the report and print its head."""
+"""The end of `agent2 run` and its siblings: write the report and print its headline."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +25,13 @@ def print_result(root: Path) -> None:
     print_table(["", ""], [list(row) for row in headline(evidence, analysis)])
     print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
-        raise MachineLacks(f"{root}: not the agent's doing: {evidence.agent_end_reason}; run the trial again")
+        raise MachineLacks(
+            f"{root}: the harness failed, not the agent: {evidence.agent_end_reason}; run the trial again"
+        )
 
 
 def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
-    """Compute the report from the trial's folder; gives what it says and the path of its page."""
+    """Compute the report from the trial's folder; returns its content and the path of its page."""
     from agent2.arena.analysis.analyse import analyse
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.paths import TrialPaths
@@ -41,7 +43,7 @@ def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
 
 
 def print_replay(root: Path) -> bool:
-    """Compare a replay with its source and print what came of it; whether nothing differs."""
+    """Compare a replay with its source and print the differences; returns whether there are none."""
     from agent2.arena.paths import TrialPaths
     from agent2.arena.replay import DIFFERENCES, compare_replay
     from agent2.cli.show import print_path, print_table

@@ -1,4 +1,4 @@
-"""What `agent2 run` and `agent2 demo` do at the start of a trial: make it, play it, take back what never began."""
+"""The start of `agent2 run` and its siblings: create a trial, play it, remove one that never began."""
 
 import json
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent2.cli.show import Steps
 
 SCORED_AS_IT_IS = "nop"
-"""The agent of a run that names a model and no agent: it does nothing, so the model's own scores are the result."""
+"""The agent of `agent2 run --model` without --agent: it does nothing, so the model's own scores are the result."""
 
 
 def own_inputs(model: str, data: Path | None) -> list[str]:
@@ -32,7 +32,7 @@ def own_inputs(model: str, data: Path | None) -> list[str]:
 
 
 def check_data(data: Path | None) -> Path | None:
-    """The folder of --data by its full path. Raises ConfigError for one that is not there or is a file."""
+    """The absolute path of --data. Raises ConfigError if it does not exist or is a file."""
     if data is None:
         return None
     folder = data.expanduser().resolve()
@@ -41,33 +41,17 @@ def check_data(data: Path | None) -> Path | None:
     return folder
 
 
-def sandbox_choices(network: str, gpus: str) -> list[str]:
-    """The overrides for --network and --gpus. Raises ConfigError for an unknown policy or a bad GPU number."""
-    from agent2.errors import unknown_name
-    from agent2.sandbox.spec import Network
-
-    known = [one.value for one in Network]
-    if network and network not in known:
-        raise unknown_name("network policy", network, known, "--network")
+def gpu_choice(gpus: str) -> list[str]:
+    """The override for --gpus. Raises ConfigError for a GPU that is not a number."""
     numbers = [part.strip() for part in gpus.split(",")] if gpus else []
     wrong = [part for part in numbers if not part.isdecimal()]
     if wrong:
         raise ConfigError(f"--gpus {gpus}: {wrong[0]!r} is not a number; write the numbers of GPUs, as in --gpus 0,1")
-    chosen = [f"gpus=[{', '.join(str(int(part)) for part in numbers)}]"] if numbers else []
-    return [*([f"network={network}"] if network else []), *chosen]
+    return [f"gpus=[{', '.join(str(int(part)) for part in numbers)}]"] if numbers else []
 
 
-def play_new_trial(
-    task: str,
-    agent: str,
-    seed: int,
-    out: Path,
-    *,
-    sandbox: str,
-    overrides: Sequence[str] = (),
-    trial_id: str = "",
-) -> Path:
-    """Make a trial below `out`, play it to its end and return its folder.
+def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Sequence[str] = ()) -> Path:
+    """Create a trial below `out`, play it to its end and return its folder.
 
     Raises ConfigError, and leaves no folder behind, if the input turns out to be unusable before the agent starts.
     """
@@ -75,16 +59,14 @@ def play_new_trial(
     from agent2.arena.budget import require_room
     from agent2.arena.plan import new_trial
 
-    if trial_id and ("/" in trial_id or trial_id.startswith(".")):
-        raise ConfigError(f"--trial-id {trial_id!r}: it names a folder below --out; leave out '/' and a dot in front")
     check_is_folder("--out", out)
     require_room(out)
-    require_room(installation.home())  # the base model may have to be made there
-    return _play(new_trial(task, agent, seed, out, sandbox=sandbox, overrides=overrides, trial_id=trial_id or None))
+    require_room(installation.home())  # the base model may have to be built there
+    return _play(new_trial(task, agent, seed, out, overrides=overrides))
 
 
 def play_repetition(source: Path, out: Path) -> Path:
-    """Play the trial of another folder again, below `out`; says what was not the same this time."""
+    """Play the trial of another folder again, below `out`; prints what differs this time."""
     from agent2.arena.lock import lock_differences
     from agent2.arena.paths import TrialPaths
     from agent2.arena.plan import repeat_trial
@@ -115,23 +97,11 @@ def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[st
         typer.echo(f"agent2: not as recorded: the variables {', '.join(variables)} are not passed on", err=True)
     cut = recording_cut(TrialPaths(source.resolve()))
     if cut is not None:
-        typer.echo(f"agent2: {source}: {cut}; it is replayed as far as it goes", err=True)
+        typer.echo(f"agent2: {source}: {cut}; it is replayed up to there", err=True)
     _play(root)
     for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
         typer.echo(f"agent2: not as in {source}: {difference}", err=True)
     return root
-
-
-def with_choices(overrides: Sequence[str], driver: str, mode: str) -> list[str]:
-    """The overrides with --driver and --mode among them. Raises ConfigError for an unknown mode."""
-    from agent2.arena.assignment import Mode
-    from agent2.errors import unknown_name
-
-    known = [one.value for one in Mode]
-    if mode and mode not in known:
-        raise unknown_name("mode", mode, known, "--mode")
-    chosen = [f"mode={mode}"] if mode else []
-    return [*overrides, *chosen, *([f"driver={driver}"] if driver else [])]
 
 
 def resume(root: Path, *, restarts_agent: bool) -> Path:
@@ -161,7 +131,7 @@ def _play(root: Path) -> Path:
 
 @contextmanager
 def _resumable(root: Path) -> "Iterator[Steps]":
-    """The progress of a trial; somebody who interrupts it is told how to resume it."""
+    """The progress of a trial; after an interruption, print how to resume it."""
     from agent2.arena.paths import TrialPaths
     from agent2.cli.show import progress_bar
 
@@ -179,4 +149,4 @@ def check_is_folder(flag: str, path: Path) -> None:
     if not above.is_dir():
         raise ConfigError(f"{flag} {path}: {above} is a file; pass a folder")
     if not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"{flag} {path}: {above} may not be written by this user; pass another folder")
+        raise ConfigError(f"{flag} {path}: {above} is not writable by this user; pass another folder")

@@ -208,7 +208,7 @@ class Apptainer:
             said = (answer.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise SandboxError(
                 f"{self._binary} refuses ({said}); ask for user namespaces or its set-uid starter, and for "
-                "'user bind control = yes' in its configuration, or use --sandbox bubblewrap"
+                "'user bind control = yes' in its configuration, or use --set sandbox=bubblewrap"
             )
 
 
@@ -235,8 +235,8 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(words, capture_output=True, text=True, timeout=PROBE_S, check=False, cwd="/")
     except OSError as error:
         raise SandboxError(
-            f"{words[0]}: Apptainer is not installed ({error.strerror}); install it (apptainer.org), or use --sandbox "
-            "bubblewrap"
+            f"{words[0]}: Apptainer is not installed ({error.strerror}); install it (apptainer.org), or use "
+            "--set sandbox=bubblewrap"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SandboxError(f"{words[0]} did not answer in {PROBE_S:g} s; try it by hand") from error

@@ -62,7 +62,7 @@ def find_sandbox(name: str | None = None) -> Sandbox:
     """
     chosen = DEFAULT_SANDBOX if name is None else name
     if chosen not in SANDBOXES:
-        raise unknown_name("sandbox", chosen, SANDBOXES, "--sandbox")
+        raise unknown_name("sandbox", chosen, SANDBOXES)
     module, _, attribute = SANDBOXES[chosen].partition(":")
     sandbox: Sandbox = getattr(importlib.import_module(module), attribute)()
     return sandbox

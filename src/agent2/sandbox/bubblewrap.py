@@ -128,7 +128,7 @@ class Bubblewrap:
             if version < MIN_VERSION:
                 raise SandboxError(
                     f"{self._binary} is version {'.'.join(map(str, version))}, 0.7 or newer is needed for limits on "
-                    "/tmp; upgrade bubblewrap, or use --sandbox none"
+                    "/tmp; upgrade bubblewrap, or use --set sandbox=none"
                 )
             probe(self._binary, as_root=self._as_root)
             self._version = version

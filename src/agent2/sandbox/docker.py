@@ -203,7 +203,7 @@ class Docker:
         if not where.startswith("unix://"):
             raise SandboxError(
                 f"DOCKER_HOST is {where}: an engine elsewhere cannot show this host's files; unset it, or use "
-                "--sandbox bubblewrap"
+                "--set sandbox=bubblewrap"
             )
         answer = _ask(self._binary, "info", "--format", "{{json .}}")
         try:
@@ -214,7 +214,7 @@ class Docker:
             words = (answer.stderr.strip() or "; ".join(said.get("ServerErrors") or ["it said nothing"])).splitlines()
             raise SandboxError(
                 f"the Docker engine does not answer ({words[-1]}); start it (systemctl start docker) and let this user "
-                "use it (group docker), or use --sandbox bubblewrap"
+                "use it (group docker), or use --set sandbox=bubblewrap"
             )
         options = " ".join(said.get("SecurityOptions") or [])
         return Engine(
@@ -285,7 +285,7 @@ def _ask(binary: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedPr
     except OSError as error:
         raise SandboxError(
             f"{binary}: Docker is not installed ({error.strerror}); install it (docs.docker.com/engine/install), "
-            "or use --sandbox bubblewrap"
+            "or use --set sandbox=bubblewrap"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise SandboxError(f"{binary} {words[0]} did not answer in {ASK_S:g} s; look at the Docker engine") from error

@@ -130,7 +130,7 @@ def _group_advice(name: str) -> str:
 
 
 def _engine(name: str, back_end: Docker | Apptainer, binary: str | None) -> Finding:
-    what = f"--sandbox {name}"
+    what = f"--set sandbox={name}"
     if binary is None:
         return Finding(what, Verdict.ABSENT, "not installed")
     try:
@@ -164,7 +164,7 @@ def _soft_limits(sandbox: Bubblewrap) -> list[Finding]:
 
 _ADVICE = {
     "memory": "see the memory control group above; or cap the whole harness: systemd-run --scope -p MemoryMax=... "
-    "agent2 run ...; or --sandbox docker",
+    "agent2 run ...; or --set sandbox=docker",
     "disk": "give --out a file system of limited size: truncate -s 50G trials.img && mkfs.ext4 -q trials.img && "
     f"mount -o loop,nosuid,nodev trials.img trials; what lies in /tmp and {HOME} is limited anyway",
 }

@@ -53,7 +53,7 @@ def bwrap_version(binary: str) -> tuple[int, ...]:
     except OSError as error:
         raise SandboxError(
             f"{binary}: bubblewrap is not installed ({error.strerror}); install it "
-            "(apt install bubblewrap, dnf install bubblewrap), or use --sandbox none, which contains nothing"
+            "(apt install bubblewrap, dnf install bubblewrap), or use --set sandbox=none, which contains nothing"
         ) from error
     found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
     if found is None:
@@ -98,7 +98,7 @@ def explain_refusal(stderr: str, setting: Callable[[str], Path]) -> str:
         way = "run as root: sysctl -w user.max_user_namespaces=15000"
     else:
         way = "allow user namespaces (in a container: --security-opt seccomp=unconfined --cap-add SYS_ADMIN)"
-    return f"this host refuses namespaces ({said}); {way}; or use --sandbox none, which contains nothing"
+    return f"this host refuses namespaces ({said}); {way}; or use --set sandbox=none, which contains nothing"
 
 
 def _number(path: Path) -> int | None:

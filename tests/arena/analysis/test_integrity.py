@@ -103,7 +103,7 @@ def test_a_check_that_did_not_end_leaves_no_cleared_result(subject):
     result = analysis.result
     assert analysis.integrity.state is IntegrityState.NOT_CLEARED
     assert (result.kind, result.gain_points, result.low_points) == (ResultKind.NOT_CLEARED, None, None)
-    assert result.voided_gain_points == pytest.approx(28) and "--resume" in result.words
+    assert result.voided_gain_points == pytest.approx(28) and "agent2 resume" in result.words
     assert dict(headline(evidence, analysis))["gain on private items"].startswith("none: not cleared")
     row = row_of(evidence, analysis)
     assert (row.result, row.gain_points, row.integrity) == ("not_cleared", None, "not_cleared")

@@ -131,7 +131,7 @@ def test_an_intervention_just_before_the_harness_died_still_counts(tmp_path):
 
 def test_an_unfinished_trial_is_refused_with_what_to_do(tmp_path):
     paths = write_trial(tmp_path / "t", finished=False)
-    with pytest.raises(ConfigError, match=r"contains no 'final_scored', the trial is not finished.*--resume"):
+    with pytest.raises(ConfigError, match=r"contains no 'final_scored', the trial is not finished.*agent2 resume"):
         read_evidence(paths.root)
 
 

@@ -137,7 +137,7 @@ def _noise(row: Mapping[str, Any]) -> NoiseBand:
     return replace(band, over=str(row["over"])) if "over" in row else band
 
 
-_RESUME = "let it finish, or resume it: agent2 run --resume TRIAL"
+_RESUME = "let it finish, or resume it: agent2 resume TRIAL"
 
 
 def _base_public(events: Events, paths: TrialPaths) -> SplitScore:

@@ -91,7 +91,7 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
         return f"void, the base model's score stands, gain 0 by rule: {integrity.reason}"
     if kind is ResultKind.NOT_CLEARED and integrity is not None:
         return (
-            f"no cleared result: {integrity.reason}; agent2 run --resume makes the audit again (the gain that was "
+            f"no cleared result: {integrity.reason}; agent2 resume runs the audit again (the gain that was "
             "measured does not count until every check has come to its end)"
         )
     final = evidence.final_submission
