@@ -9,7 +9,8 @@ from agent2.cli import card_regrade, card_scoring, card_tools
 from agent2.cli.show import AsJson
 
 app = typer.Typer(
-    help="List, show, query, validate, regrade, rescore, compare, export and import rollout cards.", no_args_is_help=True
+    help="List, show, query, validate, regrade, rescore, compare and import rollout cards.",
+    no_args_is_help=True,
 )
 app.command("regrade")(card_regrade.regrade)
 app.command("rescore")(card_scoring.rescore)

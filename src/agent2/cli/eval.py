@@ -58,8 +58,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 ) -> None:
     """Evaluate a checkpoint and its baseline on a suite or one benchmark; exit 0 only for `release` and `candidate`.
 
-    Every other decision gives exit code 1. If an endpoint cannot be reached or stops responding it is 4; the same command
-    resumes the evaluation.
+    Every other decision gives exit code 1. It is 4 if an endpoint cannot be reached or stops responding; the same
+    command resumes the evaluation.
     """
     from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
