@@ -82,5 +82,5 @@ def test_a_recording_with_a_torn_line_says_so(trial):
 
 
 def test_a_trial_that_is_no_replay_has_nothing_to_be_compared_with(trial):
-    with pytest.raises(ConfigError, match="is no replay"):
+    with pytest.raises(ConfigError, match="is not a replay"):
         compare_replay(trial.root)

@@ -110,7 +110,7 @@ def test_timeouts_are_turn_caps_and_time_caps(agent2, card, word, score):
         (["nowhere"], "no cards there"),
         (["card", "--timeouts", "dropp"], "did you mean 'drop'?"),
         (["card", "--crashes", "count"], "leaves no score to count"),
-        (["card", "--attempts", "last"], "--attempts: unknown way to take attempts together 'last'"),
+        (["card", "--attempts", "last"], "--attempts: unknown way to combine attempts 'last'"),
         (["card", "--out", "card"], "already exists"),
     ],
 )

@@ -33,7 +33,7 @@ def test_a_check_prints_every_verdict_with_its_seconds_and_ends_with_0(tmp_path)
     assert result.exit_code == 0, result.output
     for word in ("ceiling", "floor", "determinism", "disjointness", "structural requirement", "noise band", "seconds"):
         assert word in result.output
-    assert "left out by --model none" in result.output
+    assert "skipped by --model none" in result.output
 
 
 def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
@@ -42,7 +42,7 @@ def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
     result = run("tasks", "check", task, "--data", str(data))
     assert result.exit_code == 0, result.output
     assert "published" in result.output
-    assert "is not on this machine; pass a model with --model" in " ".join(result.output.split())
+    assert "is not on this machine; choose a model with --model" in " ".join(result.output.split())
 
 
 def test_a_task_is_shown_also_where_its_data_are_missing():

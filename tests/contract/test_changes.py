@@ -57,7 +57,7 @@ def test_other_ways_to_write_a_change_are_understood(text, unit, old, new):
         ("good -> better", Unit.RATE, "'good' is not a number"),
         ("1 -> 2 -> 3", Unit.COUNT, "more than one arrow"),
         (True, Unit.COUNT, "no number"),
-        ([1, 2], Unit.COUNT, "is no change"),
+        ([1, 2], Unit.COUNT, "is not a change"),
         ("0.5 (lots)", Unit.RATE, "'lots' is not one"),
         (math.inf, Unit.COUNT, "not finite"),
     ],

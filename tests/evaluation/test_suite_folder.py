@@ -53,7 +53,7 @@ def test_a_damaged_identity_is_not_overwritten(tmp_path):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "e").write_text("")
-    with pytest.raises(ConfigError, match="is no folder"), owned_folder(tmp_path / "e", OURS):
+    with pytest.raises(ConfigError, match="is not a directory"), owned_folder(tmp_path / "e", OURS):
         pass
 
 

@@ -309,7 +309,7 @@ def test_no_path_leads_out_of_a_registrys_folder(tail):
 
 @pytest.mark.parametrize("line", [b"CONNECT [::1 HTTP/1.1", b"CONNECT host:port HTTP/1.1", b"GET http://[x/ HTTP/1.1"])
 def test_an_address_that_is_none_is_refused(line):
-    with pytest.raises(Refusal, match="is no address"):
+    with pytest.raises(Refusal, match="is not an address"):
         _destination(line + b"\r\n\r\n")
 
 

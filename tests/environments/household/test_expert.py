@@ -113,7 +113,7 @@ def test_a_command_without_effect_is_not_repeated_for_ever():
 
 
 def test_openings_that_it_does_not_understand_are_refused():
-    with pytest.raises(EnvironmentFailed, match="is no opening"):
+    with pytest.raises(EnvironmentFailed, match="is not an opening"):
         player("paint the wall")
     with pytest.raises(EnvironmentFailed, match="before it read the opening"):
         SearchExpert(seed=0).next_command()

@@ -103,5 +103,5 @@ def test_a_rollout_of_another_item_is_refused(snapshot):
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"item": 3}'])
 def test_something_else_is_no_snapshot(data):
-    with pytest.raises(ConfigError, match="no snapshot"):
+    with pytest.raises(ConfigError, match="not a snapshot"):
         Snapshot.from_json(data)
