@@ -106,7 +106,7 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["no_such_suite", *SIDES], "unknown suite 'no_such_suite'"),
+        (["no_such_suite", *SIDES], "unknown suite or benchmark 'no_such_suite'"),
         ([SUITE, *SIDES, "--role", "nightlly"], "did you mean 'nightly'?"),
         ([SUITE, *SIDES, "--split", "test_pubic"], "did you mean 'test_public'?"),
         ([SUITE, *SIDES, "--split", "train"], "what models learn from"),
@@ -122,7 +122,7 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
         ([SUITE, *SIDES, "--set", "protocol.sampling.n=0"], "greater than or equal to 1"),
         ([SUITE, *SIDES, "--out", "players.py"], "is not a directory"),
         (["llm_core_regression_v1", *SIDES], "not installed here: unknown benchmark 'mmlu_pro'"),
-        (["llm_core_regression_v1", *SIDES], "`agent2 decide` takes a report of scores that were made elsewhere"),
+        (["llm_core_regression_v1", *SIDES], "decide on a report of scores that were made elsewhere"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(agent2, arguments, sentence):
