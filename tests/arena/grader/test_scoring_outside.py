@@ -183,6 +183,16 @@ def test_verdicts_that_a_child_writes_by_itself_count_for_nothing(functions, job
     assert (outcome.value, outcome.n_missing) == (0.25, 0)
 
 
+def test_a_child_that_only_plays_what_it_should_score_gives_no_score(functions, job, monkeypatch):
+    monkeypatch.setattr(evaluator, "work_of", lambda scorer: runner.work_of(None))  # as if it were inline
+    lazy = job.card.parents[1] / "code" / "lazy.py"
+    lazy.write_text((lazy.parent / "child.py").read_text().replace("if not job.plays_only:", "if False:"))
+    program = Program(("python", "-P", "/child/lazy.py"), functions[1].mounts)
+    outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
+    assert (outcome.value, outcome.fault) == (None, Fault.INFRASTRUCTURE)
+    assert "something else than it was asked" in outcome.reason
+
+
 def test_an_outcome_is_one_of_score_fault_and_played():
     digest = "d" * 64
     assert EvaluationOutcome(is_played=True, weights_digest=digest).value is None

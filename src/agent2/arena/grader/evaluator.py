@@ -217,6 +217,8 @@ def _read_outcome(end: ContainedEnd) -> EvaluationOutcome:
 
 def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutcome:
     """The outcome once its card is in place; a score without a sound card is none."""
+    if outcome.fault is None and outcome.is_played != job.plays_only:
+        return _infrastructure("the evaluating process did something else than it was asked; submit again later")
     if outcome.fault is not None and not has_finished_card(job):
         return outcome
     try:
