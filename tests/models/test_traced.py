@@ -6,8 +6,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agent2.models import traced
+from agent2.models.forward import decode, prefill
 from agent2.models.loading import make_cache
-from agent2.models.passes import decode, prefill
 from agent2.models.traced import PATIENCE, TracedDecoder, is_traceable
 
 torch.set_num_threads(1)  # two threads on shared cores are many times slower at this size

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.keepers import held_by
+from agent2.sandbox.resource_limits import held_by
 from agent2.sandbox.scopes import Scope, scopes_unusable
 from agent2.sandbox.spec import Limits, SandboxSpec, Strength
 

@@ -3,7 +3,7 @@
 Each request owns a slot of the key-value cache; a request that ends is replaced before the next step, and
 nothing of the others is computed again. The slot of a request that ended stays as it is until it is needed: the
 next turn of a conversation, as messages or as token ids, goes on there, and only its new tokens are computed
-(`parking`). Equal prompts that start together are computed once. Each decoding step is one pass of the ordinary
+(`prefix_cache`). Equal prompts that start together are computed once. Each decoding step is one pass of the ordinary
 model class and one vectorised draw; requests draw from their own streams (`draws`), so batch 1 and batch 64 give
 the same samples up to float noise. Memory follows the number and the length of the running requests.
 
@@ -33,9 +33,9 @@ from torch import Tensor
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.models.checkpoint import template_digest
 from agent2.models.draws import draw_tokens
+from agent2.models.forward import decode, extend, prefill
 from agent2.models.loading import context_length, load_model, load_tokenizer, make_cache, require_slots_work
-from agent2.models.parking import Place, place_requests
-from agent2.models.passes import decode, extend, prefill
+from agent2.models.prefix_cache import Place, place_requests
 from agent2.models.rows import Request, Rows, Which
 from agent2.models.traced import TracedDecoder
 from agent2.models.weights import fingerprint

@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent2.errors import CheckpointError
 from agent2.models.checkpoint import CheckpointInfo
-from agent2.models.passes import decode, extend, plain_logits, prefill
+from agent2.models.forward import decode, extend, plain_logits, prefill
 from agent2.models.slots import SlotCache
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agent2.models.passes import decode, decode_all_columns
+from agent2.models.forward import decode, decode_all_columns
 from agent2.models.slots import SlotCache
 
 ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"})
@@ -47,7 +47,7 @@ class TracedDecoder:
         self._seen: dict[tuple[int, ...], int] = {}
 
     def decode(self, tokens: NDArray[np.int64], positions: NDArray[np.int64]) -> Tensor:
-        """Logits after one more token of each row, n x V; what `passes.decode` gives, up to float noise."""
+        """Logits after one more token of each row, n x V; what `forward.decode` gives, up to float noise."""
         cache, n = self._cache, len(tokens)
         span = int(positions.max()) + 1
         cache.reserve(n, span)

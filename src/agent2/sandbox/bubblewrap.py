@@ -19,10 +19,10 @@ from pathlib import Path, PurePosixPath
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
+from agent2.sandbox.containment_rows import common_rows
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.gpus import gpu_devices, gpu_environment, gpu_folders
 from agent2.sandbox.host import NAMESPACES, bwrap_version, hand_over, has_root_rights, probe, uid_for
-from agent2.sandbox.keepers import held_by, keeper
 from agent2.sandbox.launch import Launch, in_memory
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
@@ -32,6 +32,7 @@ from agent2.sandbox.limits import (
 )
 from agent2.sandbox.network import Way, with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.resource_limits import held_by, keeper
 from agent2.sandbox.seccomp import call_filter
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -47,7 +48,6 @@ from agent2.sandbox.spec import (
     check_spec,
     refuse_hidden,
 )
-from agent2.sandbox.words import common_rows
 
 UNPRIVILEGED_UID = 1000
 """Inside a user namespace."""

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
+from agent2.sandbox.containment_rows import common_rows
 from agent2.sandbox.engine_room import COMMAND, OnEnd, Room, csv_field, root_archive, start_in_room
 from agent2.sandbox.forward import Plan
 from agent2.sandbox.gpus import gpu_devices, gpu_environment
@@ -45,7 +46,6 @@ from agent2.sandbox.spec import (
     check_spec,
     refuse_hidden,
 )
-from agent2.sandbox.words import common_rows
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 from pydantic import SecretStr
 
-from agent2.arena.gateway.books import Books
+from agent2.arena.gateway.ledger import CallLedger
 from agent2.arena.gateway.prices import load_prices
 from agent2.arena.gateway.proxy import Proxy
 from agent2.arena.gateway.recording import Recorder
@@ -82,8 +82,8 @@ async def _serve(settings: GatewaySettings, listener: socket.socket, scrubber: S
     try:
         async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
             upstream = Upstream(settings, session, random.Random())
-            books = Books(settings, recorder, prices)
-            proxy = Proxy(settings, books, recorder, upstream, scrubber, player)
+            ledger = CallLedger(settings, recorder, prices)
+            proxy = Proxy(settings, ledger, recorder, upstream, scrubber, player)
             app = web.Application(client_max_size=int(settings.max_request_mib * 2**20))
             app.router.add_route("*", "/{path:.*}", proxy.handle)
             runner = web.AppRunner(

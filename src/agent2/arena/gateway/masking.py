@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from agent2.arena.gateway.outreach import BadRequest
+from agent2.arena.gateway.hosted_tools import BadRequest
 from agent2.arena.gateway.requests import read_object
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import ConfigError

@@ -1,6 +1,6 @@
 """The gateway's request handler: check, open the call, ask the provider, pass on, close the call.
 
-Knows HTTP and the order of things; what a call costs and how it is recorded is in `books`, how an answer is
+Knows HTTP and the order of things; what a call costs and how it is recorded is in `ledger`, how an answer is
 passed on in `relay`.
 """
 
@@ -17,9 +17,8 @@ import msgspec
 from aiohttp import web
 
 from agent2.arena.gateway.answers import Problem, error_body, models_body, status_of
-from agent2.arena.gateway.books import Books, Call
-from agent2.arena.gateway.intake import BodyRoom, Declined
-from agent2.arena.gateway.outreach import BadRequest
+from agent2.arena.gateway.hosted_tools import BadRequest
+from agent2.arena.gateway.ledger import Call, CallLedger
 from agent2.arena.gateway.read import Outcome
 from agent2.arena.gateway.recording import Begin, Recorder, RecordingError
 from agent2.arena.gateway.relay import (
@@ -32,6 +31,7 @@ from agent2.arena.gateway.relay import (
     relay_whole,
 )
 from agent2.arena.gateway.replay import Played, Player
+from agent2.arena.gateway.request_body import BodyRoom, Declined
 from agent2.arena.gateway.requests import prepare, storable
 from agent2.arena.gateway.routes import (
     Kind,
@@ -80,14 +80,14 @@ class Proxy:
     def __init__(
         self,
         settings: GatewaySettings,
-        books: Books,
+        calls: CallLedger,
         recorder: Recorder,
         upstream: Upstream,
         scrubber: Scrubber,
         player: Player | None,
     ):
         self._settings = settings
-        self._books = books
+        self._ledger = calls
         self._recorder = recorder
         self._upstream = upstream
         self._scrubber = scrubber
@@ -132,7 +132,7 @@ class Proxy:
         if route.kind is Kind.MODELS:
             is_one = request.path.count("/") > 2
             return web.json_response(models_body(route.protocol, self._settings.model, is_one))
-        if self._books.is_full:
+        if self._ledger.is_full:
             raise Declined(Problem.BUDGET, f"the trial has made {self._settings.max_calls} LLM calls; no more are made")
         async with self._room.body(request, self._settings.max_request_mib) as body:
             return await self._serve_body(request, route, body)
@@ -146,7 +146,7 @@ class Proxy:
             known = ", ".join(self._endpoints)
             raise Declined(Problem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
         if self._player is not None:
-            call = self._books.new_call(route, asked, body, storable(request.path))
+            call = self._ledger.new_call(route, asked, body, storable(request.path))
             return await self._replay(request, call, self._player)
         endpoint = self._endpoints[route.protocol]
         url = upstream_url(endpoint, route, self._settings.model, request.query)
@@ -155,7 +155,7 @@ class Proxy:
         repeated = await self._repeated(request, key)
         if repeated is not None:
             return repeated
-        call = self._books.new_call(route, asked, body, storable(request.path))
+        call = self._ledger.new_call(route, asked, body, storable(request.path))
         return await self._make(call, _Pending(url, headers, AgentEnd(request)), key)
 
     async def _make(self, call: Call, pending: _Pending, key: str) -> web.StreamResponse:
@@ -197,10 +197,10 @@ class Proxy:
 
     async def _open_and_ask(self, call: Call, pending: _Pending) -> Relayed:
         agent = pending.agent
-        refusal = await self._books.open(call, lambda: agent.has_left)
+        refusal = await self._ledger.open(call, lambda: agent.has_left)
         if refusal is not None:
             relayed = _own(refusal.problem, call.route.protocol, refusal.sentence)
-            self._books.note_refused(call, relayed)
+            self._ledger.note_refused(call, relayed)
             return relayed
         relayed = Relayed(0, "", outcome=Outcome.PARTIAL, fault="the gateway was stopped in the middle of the call")
         try:
@@ -210,7 +210,7 @@ class Proxy:
             elif agent.has_left:
                 relayed.fault = relayed.fault or "the agent hung up; the answer was read to its end"
         finally:
-            await self._books.close(call, relayed)
+            await self._ledger.close(call, relayed)
         return relayed
 
     async def _ask(self, call: Call, pending: _Pending) -> Relayed:
@@ -250,11 +250,11 @@ class Proxy:
         recorded = played.exchange
         if recorded is None:
             relayed = _own(Problem.REPLAY, call.route.protocol, played.sentence)
-            self._books.note_replayed(call, relayed, 0.0)
+            self._ledger.note_replayed(call, relayed, 0.0)
             return _response(relayed)
         call.replay_of = recorded.id
         relayed = _recorded_answer(played)
-        self._books.note_replayed(call, relayed, recorded.dollars)
+        self._ledger.note_replayed(call, relayed, recorded.dollars)
         if not relayed.cut:
             return _response(relayed)
         response = web.StreamResponse(status=relayed.status, headers={"content-type": relayed.content_type})

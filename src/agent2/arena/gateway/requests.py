@@ -4,7 +4,7 @@ A body is parsed once, strictly, and what was checked is what is sent: rewritten
 order, so that no second reader can find something else in it. A provider's prompt cache keys on the contents and
 still works. Changed are: the model (there is one, whatever is asked for), halves of characters (a provider would refuse
 the whole conversation for one), and, in chat streams, the wish to be told the usage. Left out is what would change
-the price of a token. What is refused is in `outreach`.
+the price of a token. What is refused is in `hosted_tools`.
 """
 
 import json
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from agent2.arena.gateway.outreach import BadRequest, plain_name, refuse_addresses, refuse_hosted
+from agent2.arena.gateway.hosted_tools import BadRequest, plain_name, refuse_addresses, refuse_hosted
 from agent2.arena.gateway.routes import Kind, Route
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import shown

@@ -1,4 +1,4 @@
-"""The promises that every containing back end keeps in the same way, in words for the report."""
+"""The rows of the report on containment that all back ends share."""
 
 from agent2.sandbox.spec import HOME, Containment, Limits, Network, Strength
 

@@ -1,10 +1,10 @@
-"""Refuses requests through which an agent would act outside its sandbox, at the provider.
+"""Refuses requests that would make the provider act for the agent, outside the sandbox.
 
-Refused are tools that the provider would run itself (only kinds that are known to run at the agent's end pass, so a
-new one is refused until somebody has read about it), addresses that the provider would fetch (`data:` passes, images
-and files must be in the request), and what the provider keeps from earlier (its size is not in the request, so no
+Refused are tools that the provider would run itself (only kinds known to run on the agent's side are accepted, so a
+new kind is refused until it has been reviewed), addresses that the provider would fetch (`data:` is accepted; images
+and files must be in the request), and content stored at the provider (its size is not in the request, so no
 reservation covers it). Names of fields are compared without case and underscores, because some servers read
-them so. Does NOT understand what a model is asked to do: a provider that acts on plain text is not noticed.
+them so. Does NOT understand what a model is asked to do: a provider that acts on plain text is not detected.
 """
 
 import re

@@ -1,15 +1,15 @@
 import pytest
 
-from agent2.models import parking
-from agent2.models.parking import Place, place_requests
+from agent2.models import prefix_cache
+from agent2.models.prefix_cache import Place, place_requests
 from agent2.models.rows import Request, Rows
 from agent2.records import SamplingSettings
 
 
 @pytest.fixture(autouse=True)
 def short_prefixes_count(monkeypatch):
-    monkeypatch.setattr(parking, "MIN_KEPT", 2)
-    monkeypatch.setattr(parking, "MIN_COPIED", 3)
+    monkeypatch.setattr(prefix_cache, "MIN_KEPT", 2)
+    monkeypatch.setattr(prefix_cache, "MIN_COPIED", 3)
 
 
 def request(id: int, *tokens: int) -> Request:

@@ -1,4 +1,4 @@
-"""Chooses what keeps the limits on a whole program here: control groups of our own, a systemd scope, or neither."""
+"""Chooses how the limits of a program are enforced here: our own control groups, a systemd scope, or neither."""
 
 import itertools
 

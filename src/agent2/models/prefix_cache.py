@@ -1,8 +1,8 @@
-"""Where the next requests go: behind what a slot of the cache holds already, if that is how their prompts begin.
+"""Prefix cache: a new request reuses the cache slot whose tokens its prompt begins with.
 
-A conversation sends its whole history with every turn. The slot of the turn before is parked, not emptied; a
-prompt that begins with the parked tokens runs on in that slot, and only its other tokens are computed. What
-counts are token ids, so it makes no difference whether a prompt came as messages or as ids, or whose it is.
+A conversation sends its whole history with every turn. The slot of the previous turn is parked, not cleared; a
+prompt that begins with the parked tokens continues in that slot, and only its other tokens are computed. Prefixes
+are compared by token ids, whether a prompt came as messages or as ids, and whoever sent it.
 
 Promises: a slot is continued at the longest common prefix and never past it, so the tokens before that point are
 exactly the prompt's own. Parked slots take no memory of their own: they are slots of requests that once ran at the

@@ -1,8 +1,8 @@
-"""The books of a trial's LLM calls: the budget and the record, kept together.
+"""The ledger of a trial's LLM calls: budget and record together.
 
 Promises: no call is opened before its reservation is in the record, and every call that was opened is closed
-there, or found open by the next process, which charges its reservation. Between the look at the budget and the
-reservation nothing waits, so calls at the same time cannot take the same tokens twice.
+there, or found open by the next process, which charges its reservation. Nothing is awaited between the check of the
+budget and the reservation, so concurrent calls cannot reserve the same tokens.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Refusal:
     sentence: str
 
 
-class Books:
+class CallLedger:
     """Budget and record of one trial."""
 
     def __init__(self, settings: GatewaySettings, recorder: Recorder, prices: PriceTable):

@@ -1,4 +1,4 @@
-"""The body of an agent's request, as it was meant: without compression, and not larger than allowed."""
+"""The body of an agent's request: decompressed, and limited in size."""
 
 import asyncio
 import contextlib

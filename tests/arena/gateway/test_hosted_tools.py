@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent2.arena.gateway.outreach import BadRequest, refuse_addresses
+from agent2.arena.gateway.hosted_tools import BadRequest, refuse_addresses
 from agent2.arena.gateway.requests import prepare
 from agent2.arena.gateway.routes import Kind, Route
 from agent2.arena.gateway.settings import WireProtocol
