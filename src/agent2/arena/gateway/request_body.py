@@ -62,7 +62,7 @@ async def read_body(request: web.Request, max_mib: float) -> bytes:
     except web.HTTPRequestEntityTooLarge as error:
         raise _too_large(max_mib) from error
     except (zlib.error, zstandard.ZstdError) as error:
-        raise Declined(Problem.BAD_REQUEST, f"the body is not a {encoding} ({error}); send it plain") from error
+        raise Declined(Problem.BAD_REQUEST, f"the body is not valid {encoding} ({error}); send it plain") from error
     except (ConnectionError, web.RequestPayloadError) as error:
         raise Declined(Problem.BAD_REQUEST, "the body broke off; send all of it") from error
     if len(plain) > limit:
