@@ -15,8 +15,8 @@ from agent2.records import Split
 REPO = Path(__file__).parents[2]
 DOCS = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted(REPO.glob("docs/**/*.md"))]
 SOURCES = sorted((REPO / "src" / "agent2").rglob("*.py"))
-NO_MODULES = {"agent2.header"}
-"""Words that look like a module and are a key of a file."""
+NO_MODULES = {"agent2.header", "agent2.agents", "agent2.suites"}
+"""Words that look like a module and are a key of a file, or a group of entry points."""
 CALL = re.compile(r"(?<![\w/.-])agent2 ([a-z][^\n`\"')]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 

@@ -15,7 +15,7 @@ MAX_ROWS = 20
 def decontaminate(
     data: Annotated[Path, typer.Argument(help="File or folder: jsonl, json, csv, parquet, arrow, text, .gz, .zst.")],
     against: Annotated[
-        str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, FOLDER:dev).")
+        str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, ./FOLDER:dev).")
     ],
     n: Annotated[int, typer.Option("--n", min=5, help="Length of a shared run, in words.")] = 13,
     n_items: Annotated[int, typer.Option("--items", min=1, help="With BENCHMARK:SPLIT, number of items.")] = 500,

@@ -1,0 +1,72 @@
+"""docs/how-to/own-benchmark.md: its `benchmark.yaml` is used on files in the layout of GSM8K."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.data import DataBenchmark
+from agent2.environments import ENVIRONMENTS
+from agent2.errors import ConfigError
+from agent2.evaluation.benchmark_check import check_benchmark
+from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.models.scripted import ScriptedSampler
+from agent2.plugins import group
+from agent2.records import HIDDEN_SPLITS, Split
+from agent2.scorers import SCORERS
+from plugin_builders import write_gsm
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-benchmark.md").read_text(encoding="utf-8")
+WRITTEN = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
+SECRET = b"s" * 32
+
+
+@pytest.fixture
+def gsm8k(tmp_path, monkeypatch):
+    """The page's file beside data in the official layout, which are not those that it pins."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    return write_gsm(tmp_path / "gsm8k", WRITTEN.partition("sha256:")[0], n_train=100)
+
+
+def test_the_page_needs_at_most_twenty_lines_and_no_python(gsm8k):
+    assert len(WRITTEN.splitlines()) <= 20
+    found = check_benchmark(load_benchmark(str(gsm8k)))
+    assert found.is_sound and sum(found.counts.values()) == 141
+    assert [check.name for check in found.checks if check.is_ok is not True] == []
+
+
+def test_other_data_than_the_page_pins_are_refused(gsm8k):
+    (gsm8k / "benchmark.yaml").write_text(WRITTEN)
+    with pytest.raises(ConfigError, match=r"benchmark\.yaml:13: train\.jsonl changed after it was pinned"):
+        load_benchmark(str(gsm8k))
+
+
+def test_published_solutions_with_another_marker_are_counted_over_both_hidden_halves(gsm8k):
+    """As `benchmarks/published.py` does with the official files: `A: 18` is the final answer of a solution."""
+    benchmark = DataBenchmark(gsm8k, ['scorer.marker="A: "'])
+    items = [
+        i for split in sorted(HIDDEN_SPLITS) for i in benchmark.items(split, benchmark.count(split, SECRET), SECRET)
+    ]
+    assert len(items) == 41
+    right = {item.prompt for item in items[::3]}
+    references = {item.prompt: item.reference.rpartition("#### ")[2] for item in items}
+
+    def solution(chat):
+        prompt = chat[-1].content
+        return f"I think so.\nA: {references[prompt] if prompt in right else 1}\nB: 7"
+
+    settings = PlaySettings(benchmark.sampling, 1)
+    attempts = [Attempt(item, 0, 0) for item in items]
+    played = play(attempts, ScriptedSampler(solution), benchmark.environment, benchmark.scorer(), settings)
+    assert sum(one.score.value == 1.0 for one in played) == 14
+
+
+def test_what_the_page_names_is_there():
+    for name in ("final_answer", "exact", "rational", "choice"):
+        assert name in SCORERS and f"`{name}`" in PAGE
+    assert "question" in ENVIRONMENTS
+    for kind in ("benchmark", "scorer", "environment", "agent", "suite"):
+        assert f'"{group(kind)}"' in PAGE
+    for split in Split:
+        assert f"`{split.value}`" in PAGE
