@@ -183,3 +183,9 @@ def test_a_finished_object_is_taken_as_it_is_and_no_settings(tmp_path):
     assert build(place).name == "made" and len(source_digest(place)) == 64
     with pytest.raises(ConfigError, match="takes no settings"):
         build(place, {"a": 1})
+
+
+def test_a_benchmark_may_bring_a_scorer_that_judges_in_batches(tmp_path):
+    file = write_quiz(tmp_path / "p")
+    file.write_text(QUIZ.replace("def score(self, item, rollout):", "def score_batch(self, batch):"))
+    assert load_benchmark(f"{file}:Quiz").scorer().name == "closely"

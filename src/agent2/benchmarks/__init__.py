@@ -31,6 +31,7 @@ from agent2.plugins import (
     with_source_version,
 )
 from agent2.records import Benchmark, Item, SamplingSettings, Split
+from agent2.scorers import require_scorer
 
 BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
 
@@ -177,7 +178,7 @@ def _check_values(place: Place, found: Benchmark) -> None:
     except Exception as error:  # boundary: code of a stranger can raise anything
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"{place}: scorer(), environment() or environment_version() raised {words}") from error
-    require_members(Place("scorer", f"{place.name} scorer()", ""), scorer, ("name", "version"), ("score",))
+    require_scorer(Place("scorer", f"{place.name} scorer()", ""), scorer)
     require_members(Place("environment", f"{place.name} environment()", ""), world, (), ("reset", "act", "state"))
     if not isinstance(version, str) or "-v" not in version:
         raise ConfigError(f"{place}: environment_version() gives {version!r}; give name and version, as question-v1.0")

@@ -122,8 +122,13 @@ def reference_answer(item: Item, chat: Sequence[Message]) -> str:
 
 
 def foreign_answers(items: Sequence[Item]) -> Player:
-    """Answers with the reference of a random item."""
-    return at_random(lambda item, chat, rng: items[int(rng.integers(len(items)))].reference or "")(items)
+    """Answers with the reference of another item, drawn at random."""
+
+    def reply(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+        drawn = items[int(rng.integers(max(1, len(items) - 1)))]
+        return (items[-1] if drawn.id == item.id else drawn).reference or ""
+
+    return at_random(reply)(items)
 
 
 def at_random(

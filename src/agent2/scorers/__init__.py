@@ -43,9 +43,14 @@ def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) ->
     scorer: Scorer = build(place, settings)
     if place.is_packaged:
         return scorer
+    require_scorer(place, scorer)
+    return with_source_version(scorer, source_digest(place))
+
+
+def require_scorer(place: Place, scorer: object) -> None:
+    """Raise ConfigError for an object that is not usable as a scorer. place: where it came from, for the message."""
     ways = [name for name in WAYS if hasattr(scorer, name)]
     require_members(place, scorer, ("name", "version"), ways or WAYS[:1])
-    return with_source_version(scorer, source_digest(place))
 
 
 def declared(name: str) -> Emits | None:
