@@ -158,6 +158,8 @@ def test_a_task_with_options_is_held_against_the_chance_of_guessing(n_options, i
 class _SameText:
     """Right when the answer is the reference."""
 
+    name, version = "same_text", "1.0"
+
     def score(self, item, rollout):
         return Score(float(rollout.answer == item.reference), "compared letter by letter")
 
