@@ -33,10 +33,9 @@ from scipy import stats
 from agent2.stats.aggregates import iqm
 from agent2.stats.comparisons import mcnemar_p, over_items_and_seeds, paired_difference
 from agent2.stats.estimates import bootstrap_mean, wilson
-from agent2.stats.intervals import cluster_bootstrap_mean, clustered_mean
+from agent2.stats.measure import cluster_bootstrap_mean, clustered_mean
 from agent2.stats.power import items_for_difference, mcnemar_power
-from agent2.stats.sequential import AdaStop, SignSource, sampled_signs
-from agent2.stats.sequential_records import AdaStopSettings, Verdict
+from agent2.stats.sequential import AdaStop, AdaStopSettings, SequentialVerdict, SignSource, sampled_signs
 
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 ITEMS = (100, 500)
@@ -337,10 +336,14 @@ def _adastop_studies(
         is_false = False
         for pair, (a, b) in zip(test.state.pairs, combinations(range(means.size), 2), strict=True):
             truth = (
-                Verdict.EQUAL if means[a] == means[b] else Verdict.LARGER if means[a] > means[b] else Verdict.SMALLER
+                SequentialVerdict.EQUAL
+                if means[a] == means[b]
+                else SequentialVerdict.LARGER
+                if means[a] > means[b]
+                else SequentialVerdict.SMALLER
             )
-            n_found += truth is not Verdict.EQUAL and pair.verdict is truth
-            is_false |= pair.verdict is not Verdict.EQUAL and pair.verdict is not truth
+            n_found += truth is not SequentialVerdict.EQUAL and pair.verdict is truth
+            is_false |= pair.verdict is not SequentialVerdict.EQUAL and pair.verdict is not truth
         n_false += is_false
     n_different = sum(a != b for a, b in combinations(means.tolist(), 2))
     power = n_found / (n_different * n_studies) if n_different else math.nan

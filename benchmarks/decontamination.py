@@ -26,9 +26,8 @@ from pathlib import Path
 
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
-from agent2.integrity.leaks import Asked, LeakScan, asked_of, exceedance
-from agent2.integrity.ngrams import N_WORDS, NgramIndex, words_of
-from agent2.integrity.texts import Reading, ReadLimits, Unit, read_units
+from agent2.integrity.leaks import N_WORDS, Asked, LeakScan, NgramIndex, asked_of, exceedance, words_of
+from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.records import Item, Split
 
 STRIDE = "stride lookup"
@@ -140,7 +139,7 @@ def _stride(index: NgramIndex, documents: list[str]) -> set[int]:
 
 
 def _from_file(index: NgramIndex, path: Path) -> set[int]:
-    return {hit.item for unit in read_units(path, ReadLimits(), Reading()) for hit in index.search(unit.text)}
+    return {hit.item for unit in read_units(path, ReadLimits(), TextReading()) for hit in index.search(unit.text)}
 
 
 def _naive(items: list[str], documents: list[str]) -> set[int]:
@@ -235,7 +234,7 @@ def leaks(n: int) -> list[Leak]:
             scan = LeakScan(asked)
             for number, text in enumerate([*clean, *planted]):
                 if text:
-                    scan.look(Unit(f"train.jsonl:{number}", text))
+                    scan.look(TextUnit(f"train.jsonl:{number}", text))
             rows.append(_leak(kind, how, scan, 0 if how == "nothing" else n_planted))
     return rows
 

@@ -34,7 +34,7 @@ from agent2.models.adapters import as_played, lora_settings
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import load_model
 from agent2.models.tiny import _encode
-from agent2.training.checkpoints import load_for_training
+from agent2.training.running import load_for_training
 from provenance_models import CHILDREN, foreign, rows
 
 Tensors = dict[str, torch.Tensor]

@@ -41,7 +41,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.integrity.canaries import HONEY_PATH
 from agent2.integrity.finding import Effect
 from agent2.records import HIDDEN_SPLITS, Item, Split
-from agent2.stats.intervals import clopper_pearson
+from agent2.stats.measure import clopper_pearson
 
 MOST_FLAGGED = 1 / 200
 FEWEST_FOUND = 0.95

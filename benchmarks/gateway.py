@@ -35,8 +35,8 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from agent2.arena.gateway.control import Gateway
-from agent2.arena.gateway.read import Outcome, read_body, read_exchanges
-from agent2.arena.gateway.settings import Endpoint, GatewaySettings, TokenCounts, WireProtocol
+from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges
+from agent2.arena.gateway.settings import GatewaySettings, ProviderEndpoint, TokenCounts, WireProtocol
 
 GOAL_S = 0.005
 DUMMY = "sk-agent2-benchmark"
@@ -201,7 +201,7 @@ def report(result: Result, record: Path, seconds_of: dict[str, float]) -> bool:
     shares = ", ".join(f"{name} {100 * used / result.seconds:.0f}%" for name, used in seconds_of.items())
     print(f"processor time, of one core: {shares}")
     exchanges = read_exchanges(record)
-    n_whole = sum(one.outcome is Outcome.OK for one in exchanges)
+    n_whole = sum(one.outcome is ExchangeOutcome.OK for one in exchanges)
     n_lost = n_calls - min(n_whole, sum(timing.is_whole for timing in gateways))
     n_miscounted = 0
     for one in exchanges:
@@ -231,7 +231,7 @@ def main() -> int:
         f"KiB; load average before {psutil.getloadavg()[0]:.1f} on {psutil.cpu_count()} cores"
     )
     with tempfile.TemporaryDirectory() as folder, upstream_process(arguments) as (upstream, port):
-        endpoint = Endpoint(
+        endpoint = ProviderEndpoint(
             protocol=WireProtocol.OPENAI_CHAT, base_url=f"http://127.0.0.1:{port}", api_key=SecretStr("sk-benchmark")
         )
         settings = GatewaySettings(

@@ -32,7 +32,7 @@ import numpy as np
 import psutil
 from safetensors.numpy import save_file
 
-from agent2.arena.budget import Deadline
+from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SplitScore, SubmissionState
 from agent2.arena.grader.api import MAX_LISTED, ApiFacts, make_app
 from agent2.arena.grader.examiner import GraderSettings

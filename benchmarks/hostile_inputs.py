@@ -32,7 +32,7 @@ from agent2.arena.recorder.metrics import find_metrics
 from agent2.arena.systems.spec import TranscriptFormat, TranscriptSpec
 from agent2.errors import SubmissionError
 from agent2.integrity.drift import drift_check
-from agent2.integrity.texts import Reading, ReadLimits, read_units
+from agent2.integrity.texts import ReadLimits, TextReading, read_units
 from agent2.models.checkpoint import inspect_checkpoint
 from builders import make_evidence, make_metrics, make_process, make_revision, make_submission
 from grading_builders import write_checkpoint
@@ -142,7 +142,7 @@ def texts(name: str, text: str | bytes) -> Play:
 
     def play(root: Path) -> str:
         _write(root / "files" / name, text)
-        reading = Reading()
+        reading = TextReading()
         n = sum(1 for _ in read_units(root / "files", ReadLimits(), reading))
         return f"{n} units, {sum(reading.not_read.values())} not read"
 

@@ -40,8 +40,7 @@ from agent2.environments.household.stock import part, quiet_import
 from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import EnvironmentFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.worlds import act_all, reset_all
+from agent2.evaluation.engine import Attempt, PlaySettings, act_all, play, reset_all
 from agent2.models.hf import HfSampler
 from agent2.records import Completion, Environment, Item, SamplingSettings, Split
 

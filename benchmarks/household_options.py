@@ -23,15 +23,14 @@ from agent2.arena.base_models import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.errors import Agent2Error
 from agent2.monitor.readers import read_log
-from agent2.monitor.series import TrainingLog
+from agent2.monitor.series import TrainingLog, Watched
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import watch
-from agent2.monitor.watched import Watched
 from agent2.records import Item, Split
 from agent2.training.expert_traces import TraceSettings, collect_traces
-from agent2.training.logs import LogLine
 from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
 from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.running import LogLine
 from agent2.training.sft import SftSettings, train_sft
 
 ENDS = 5

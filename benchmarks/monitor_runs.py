@@ -42,16 +42,15 @@ from agent2.arena.base_models import ensure_base_model
 from agent2.benchmarks.arithmetic.base import accuracy
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, prompt
 from agent2.benchmarks.arithmetic.corpus import plausible_mistake
-from agent2.benchmarks.arithmetic.expressions import Difficulty, generate, value_of
 from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.benchmarks.arithmetic.splits import ExpressionDifficulty, generate, value_of
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.callback import MonitorCallback
-from agent2.monitor.live import LiveMonitor
 from agent2.monitor.signals import Danger
-from agent2.monitor.verdict import Rules
+from agent2.monitor.watch import LiveMonitor, Rules
 from agent2.records import Split
-from agent2.scorers.rational import format_rational
-from agent2.training.checkpoints import load_for_training, use_threads
+from agent2.scorers.answers import format_rational
+from agent2.training.running import load_for_training, use_threads
 
 ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
 WITHIN = 15
@@ -89,7 +88,7 @@ gates:
   - {{kind: reward_private, name: reward_private}}
   - {{kind: loophole, name: loophole}}
 """
-HARD = Difficulty(n_operations=1, max_operand=300, operators="+-")
+HARD = ExpressionDifficulty(n_operations=1, max_operand=300, operators="+-")
 """The base model answers one of 40, and nine of ten groups of 8 are all wrong."""
 EASY = TASK_DIFFICULTY
 N_ROWS = 2000
@@ -109,7 +108,7 @@ class Run:
     learning_rate: float = 3e-4
     beta: float = 0.0
     reward: Reward = verify
-    difficulty: Difficulty = EASY
+    difficulty: ExpressionDifficulty = EASY
     lora: bool = False
     report_to: str = "none"
     steps: int = 60

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
-from agent2.benchmarks.arithmetic.expressions import Difficulty
+from agent2.benchmarks.arithmetic.splits import ExpressionDifficulty
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Message, Split
@@ -34,7 +34,7 @@ from agent2.records import Item, Message, Split
 GOAL_US = 50.0
 GOAL_RATIO = 100.0
 N_WARM_UP = 100
-DIFFICULTY = Difficulty(n_operations=3, max_operand=99, operators="+-")
+DIFFICULTY = ExpressionDifficulty(n_operations=3, max_operand=99, operators="+-")
 ANSWER = "7/3"
 
 INSPECT_PROGRAM = """

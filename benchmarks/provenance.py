@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from agent2.integrity.finding import Effect
 from agent2.integrity.provenance import Kinship, kinship, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.stats.intervals import clopper_pearson
+from agent2.stats.measure import clopper_pearson
 from provenance_models import KINDS, make_all
 
 EMBEDDING = "model.embed_tokens.weight"

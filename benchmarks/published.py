@@ -32,26 +32,22 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from agent2.benchmarks.alfworld.benchmark import AlfworldChat
-from agent2.benchmarks.alfworld.prompts import published_examples
+from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
 from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.mini_ifeval.rows import read_ifeval_rows
+from agent2.benchmarks.mini_ifeval.benchmark import read_ifeval_rows
 from agent2.cards.imports.inspect_log import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.files import numbered_lines
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.choice import ChoiceScorer, last_letter
-from agent2.scorers.constraints.instructions import read_instructions
-from agent2.scorers.constraints.scorer import followed_loosely
-from agent2.scorers.exact import ExactScorer
+from agent2.scorers.answers import ChoiceScorer, ExactScorer, last_letter
+from agent2.scorers.constraints.scorer import followed_loosely, read_instructions
 from agent2.scorers.final_answer import FinalAnswerScorer, reference_value
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.answers import accuracy
-from agent2.stats.attempts import pass_hat_k, pass_metrics, tally
-from agent2.stats.preferences import win_rate
-from agent2.stats.selection import best_of_n, majority_at_k
+from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally
+from agent2.stats.ranking import win_rate
 
 RNG_SEED = 1
 T = TypeVar("T")

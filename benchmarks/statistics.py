@@ -190,7 +190,8 @@ def compare_iqm(rliable_python: str | None, replicates: int) -> tuple[list[Row],
 
 def compare_values(rliable_python: str) -> bool:
     """IQM, mean, median, optimality gap, probability of improvement and profile equal rliable's to 1e-9."""
-    from agent2.stats import aggregates, profiles
+    from agent2.stats import aggregates
+    from agent2.stats import aggregates as profiles
 
     x, y, thresholds = scores_table(10, 26, seed=1), scores_table(8, 26, seed=2), np.linspace(-0.5, 1.5, 101)
     with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +225,7 @@ def published_pass_at_k(n_correct: NDArray[np.int64], n_samples: int, k: int) ->
 
 def compare_pass_at_k() -> bool:
     """pass@k over 10,000 items x 256 attempts, beside the published estimator."""
-    from agent2.stats.metrics import pass_at_k
+    from agent2.stats.attempts import pass_at_k
 
     rng = np.random.default_rng(3)
     solved_IA = rng.random((10_000, 256)) < rng.beta(0.3, 0.8, size=(10_000, 1))
@@ -246,8 +247,7 @@ def compare_pass_at_k() -> bool:
 
 def time_adastop() -> None:
     """AdaStop on 10 agents, of which two stand out: time, and seeds used beside the fixed design."""
-    from agent2.stats.sequential import compare_sequentially
-    from agent2.stats.sequential_records import AdaStopSettings
+    from agent2.stats.sequential import AdaStopSettings, compare_sequentially
 
     rng = np.random.default_rng(4)
     settings = AdaStopSettings()

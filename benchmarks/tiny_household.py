@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent2.arena.base_models import BASE_MODELS, ensure_base_model
 from agent2.benchmarks.household.base import make
-from agent2.training.checkpoints import use_threads
+from agent2.training.running import use_threads
 from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-household"]

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent2.models.tiny import build_tiny
 from agent2.models.tiny_recipe import TinyRecipe
-from agent2.training.chat_model import AnswerTask
-from agent2.training.reference import AgenticGRPOTrainer, CausalPolicy, GRPOConfig, evaluate_model
+from agent2.training.reference import AgenticGRPOTrainer, AnswerTask, CausalPolicy, GRPOConfig, evaluate_model
 
 LARGEST = 9
 STEPS = 60

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.benchmarks.household.generate import draw_game
-from agent2.benchmarks.household.worlds import COOL, HEAT, LOOK, SIZES, TWO, WorldSize
+from agent2.benchmarks.household.generate import COOL, HEAT, LOOK, SIZES, TWO, WorldSize, draw_game
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.environments.household.game import TASK_TYPES, Game

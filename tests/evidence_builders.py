@@ -7,9 +7,7 @@ from typing import Any
 from agent2.contract.evidence import Evidence, MetricEvidence, SpotCheck
 from agent2.contract.gates import GateSpec, LengthGate, RegressionGate, ReleaseEvidenceGate, SafetyGate
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
-from agent2.stats.comparisons import mcnemar_p
-from agent2.stats.noninferiority import tango_interval
-from agent2.stats.paired import PairedEvidence
+from agent2.stats.comparisons import PairedEvidence, mcnemar_p, tango_interval
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "reports"
 

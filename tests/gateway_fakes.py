@@ -15,7 +15,7 @@ import httpx
 from aiohttp import web
 
 from agent2.arena.gateway.control import Gateway
-from agent2.arena.gateway.settings import Endpoint, GatewaySettings, WireProtocol
+from agent2.arena.gateway.settings import GatewaySettings, ProviderEndpoint, WireProtocol
 
 KEY = "sk-real-0123456789abcdef-secret"
 DUMMY = "sk-agent2-00000000000000000000000000000000"
@@ -253,7 +253,9 @@ def gateway_settings(root: Path, url: str | None, **fields: Any) -> GatewaySetti
     """Settings of a gateway whose provider is at `url`."""
     prices = root / "prices.yaml"
     prices.write_text(PRICES)
-    endpoints = () if url is None else tuple(Endpoint(protocol=p, base_url=url, api_key=KEY) for p in WireProtocol)
+    endpoints = (
+        () if url is None else tuple(ProviderEndpoint(protocol=p, base_url=url, api_key=KEY) for p in WireProtocol)
+    )
     known: dict[str, Any] = {
         "socket": root / "llm.sock",
         "record": root / "llm",

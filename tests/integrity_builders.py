@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from agent2.integrity.texts import Unit
+from agent2.integrity.texts import TextUnit
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage
 from grading_builders import llama_tensors, write_checkpoint
@@ -39,9 +39,9 @@ def make_items(texts: Sequence[str], name: str = "hidden", answers: Sequence[str
     ]
 
 
-def make_units(texts: Sequence[str], file: str = "code/train.jsonl") -> list[Unit]:
+def make_units(texts: Sequence[str], file: str = "code/train.jsonl") -> list[TextUnit]:
     """One unit a text, as rows of a file."""
-    return [Unit(f"{file}:{number}", text) for number, text in enumerate(texts, start=1)]
+    return [TextUnit(f"{file}:{number}", text) for number, text in enumerate(texts, start=1)]
 
 
 def make_rollout(item: str, answer: str = "", turns: Sequence[tuple[str, str | None]] = ()) -> Rollout:

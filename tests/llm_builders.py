@@ -7,7 +7,7 @@ import time
 import uvicorn
 import yaml
 
-from agent2.arena.scripted_llm.script import Script
+from agent2.arena.scripted_llm.conversation import Script
 from agent2.arena.scripted_llm.server import make_app
 
 KEY_VARIABLE = "AGENT2_TEST_LLM_KEY"

@@ -41,7 +41,7 @@ MAX_SOURCE_FILES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PluginPlace:
     """Where one plug-in, or packaged thing, is."""
 
     kind: str
@@ -107,7 +107,7 @@ def relative_to(name: str, folder: Path) -> str:
     return f"{(folder / Path(path).expanduser()).resolve()}{rest}"
 
 
-def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> Place:
+def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> PluginPlace:
     """The place of a packaged thing, an entry point, or a named file or module; imports nothing.
 
     packaged: name -> "module:attribute". where: file and line, or flag, that the name came from.
@@ -121,9 +121,9 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
             raise ConfigError(f"{before}{kind} {name!r}: name what the file defines after the colon, as in {file}:Name")
         if not file.is_file():
             raise ConfigError(f"{before}{kind} {name!r}: there is no file {file}; check the path")
-        return Place(kind, name, match["attribute"], file=file.resolve())
+        return PluginPlace(kind, name, match["attribute"], file=file.resolve())
     if match := _MODULE.fullmatch(name):
-        return Place(kind, name, match["attribute"], module=match["module"])
+        return PluginPlace(kind, name, match["attribute"], module=match["module"])
     points = installed(kind).get(name, [])
     claims = [*(["agent2"] if name in packaged else []), *(_package(point) for point in points)]
     if len(claims) > 1:
@@ -133,18 +133,18 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
         )
     if name in packaged:
         module, _, attribute = packaged[name].partition(":")
-        return Place(kind, name, attribute, module=module, is_packaged=True)
+        return PluginPlace(kind, name, attribute, module=module, is_packaged=True)
     if not points:
         raise unknown_name(kind, name, known_names(kind, packaged), where or kind)
     module, _, attribute = points[0].value.partition("[")[0].strip().partition(":")
-    return Place(kind, name, attribute.strip(), module=module.strip(), package=_package(points[0]))
+    return PluginPlace(kind, name, attribute.strip(), module=module.strip(), package=_package(points[0]))
 
 
 def _package(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unnamed package"
 
 
-def load(place: Place) -> Any:
+def load(place: PluginPlace) -> Any:
     """Import what a place names. Raises ConfigError in one line if it cannot be imported or has no such name."""
     try:
         found: Any = importlib.import_module(place.module) if place.file is None else _file_module(place.file)
@@ -159,7 +159,7 @@ def load(place: Place) -> Any:
     return found
 
 
-def build(place: Place, settings: Mapping[str, Any] | None = None) -> Any:
+def build(place: PluginPlace, settings: Mapping[str, Any] | None = None) -> Any:
     """The object of a place: a class or function is called with the settings, an object is taken as it is.
 
     Raises ConfigError if it cannot be imported or built, or takes no such setting.
@@ -178,7 +178,7 @@ def build(place: Place, settings: Mapping[str, Any] | None = None) -> Any:
         raise ConfigError(f"{place}: could not be made: {_words(error)}; fix its {place.attribute}") from error
 
 
-def _check_settings(place: Place, found: Any, settings: Mapping[str, Any]) -> None:
+def _check_settings(place: PluginPlace, found: Any, settings: Mapping[str, Any]) -> None:
     try:
         parameters = inspect.signature(found).parameters
     except (TypeError, ValueError):
@@ -197,7 +197,7 @@ def _check_settings(place: Place, found: Any, settings: Mapping[str, Any]) -> No
         raise ConfigError(f"{place}: {place.attribute} needs {', '.join(lacks)}, and is not given it")
 
 
-def path_of(place: Place) -> Path:
+def path_of(place: PluginPlace) -> Path:
     """The file or folder that an entry point names by a path (agents, suites). Raises ConfigError if it names none."""
     found = load(place)
     if not isinstance(found, str | Path) or not Path(found).exists():
@@ -205,7 +205,7 @@ def path_of(place: Place) -> Path:
     return Path(found)
 
 
-def require_members(place: Place, found: object, attributes: Collection[str], methods: Collection[str]) -> None:
+def require_members(place: PluginPlace, found: object, attributes: Collection[str], methods: Collection[str]) -> None:
     """See that an object has what its Protocol asks for. Raises ConfigError naming what is missing or no function."""
     missing = [name for name in (*attributes, *methods) if not hasattr(found, name)]
     if missing:
@@ -251,7 +251,7 @@ def source_digest_of(found: object) -> str:
     return str(getattr(found, "source_digest", ""))
 
 
-def source_digest(place: Place) -> str:
+def source_digest(place: PluginPlace) -> str:
     """SHA-256 of a plug-in's source: its file with those beside it that it imports, or its whole package."""
     if place.is_packaged:
         return ""
@@ -265,7 +265,7 @@ def source_digest(place: Place) -> str:
     return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in read])
 
 
-def import_root(place: Place) -> Path:
+def import_root(place: PluginPlace) -> Path:
     """The folder from which a plug-in is imported: what a process needs on its path. Raises ConfigError if unknown."""
     if place.file is not None:
         return place.file.parent
@@ -335,5 +335,5 @@ def _words(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def _importable(place: Place) -> str:
+def _importable(place: PluginPlace) -> str:
     return place.module or (place.file.stem if place.file is not None else place.name)

@@ -21,13 +21,13 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import Route
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
-from agent2.arena.gateway.read import Outcome, read_exchanges
+from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import LLM_PORT
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, replay_trial
-from agent2.arena.replay import compare_replay
-from agent2.arena.scripted_llm.script import load_script
+from agent2.arena.recording import compare_replay
+from agent2.arena.scripted_llm.conversation import load_script
 from agent2.arena.systems.install import InstallOptions, install_system
 from agent2.arena.systems.installed import find_installed
 from agent2.arena.trial import run_trial
@@ -137,7 +137,7 @@ def test_the_gateway_is_the_only_llm_that_the_system_could_reach(played):
     assert played.probe["reached"] == []
     assert played.probe["llm_ports"] == [LLM_PORT]
     calls = read_exchanges(TrialPaths(played.root).llm)
-    assert {call.outcome for call in calls} == {Outcome.OK}
+    assert {call.outcome for call in calls} == {ExchangeOutcome.OK}
     assert len(calls) == len(played.served)  # the upstream was asked by nobody else
     assert all(row["status"] == 200 for row in played.served)  # and never with another key than the provider's
 

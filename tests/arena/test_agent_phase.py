@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from agent2.arena.agent_phase import watch_agent
-from agent2.arena.budget import Deadline
+from agent2.arena.agent_phase import Deadline, watch_agent
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.paths import TrialPaths

@@ -8,7 +8,7 @@ import pytest
 from agent2.arena import audit_child
 from agent2.arena.audit_child import _contained, _Part
 from agent2.errors import CheckpointError
-from agent2.integrity.finding import Check, Effect
+from agent2.integrity.finding import Effect, IntegrityCheck
 
 
 def hang():
@@ -48,8 +48,8 @@ def test_a_check_that_does_not_end_says_so_and_clears_nothing(make, words):
 
 
 def test_the_time_of_the_audit_is_shared_and_what_comes_too_late_is_told(monkeypatch):
-    quick = _Part("provenance", "submission 1", 60, lambda: [Check("provenance", "looked")])
-    late = _Part("drift", "submission 9", 60, lambda: [Check("drift", "looked")])
+    quick = _Part("provenance", "submission 1", 60, lambda: [IntegrityCheck("provenance", "looked")])
+    late = _Part("drift", "submission 9", 60, lambda: [IntegrityCheck("drift", "looked")])
     monkeypatch.setattr(audit_child, "_parts", lambda job: iter([quick, late]))
     assert [check.name for check in audit_child.run(None)] == ["provenance", "drift"]
     monkeypatch.setattr(audit_child, "CHECKING_S", 0.0)

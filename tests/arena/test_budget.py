@@ -1,4 +1,4 @@
-from agent2.arena.budget import Deadline
+from agent2.arena.agent_phase import Deadline
 
 
 def test_what_remains_falls_to_zero_and_no_further():

@@ -10,14 +10,12 @@ import yaml
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text
-from agent2.arena.config_file import read_config
 from agent2.arena.eventlog import EventLog
-from agent2.arena.gateway.masking import Masker
+from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import ARENA_VOLATILE, gateway_settings, llm_inside
-from agent2.arena.lock import _config_digest
-from agent2.arena.paths import TrialPaths
-from agent2.arena.plan import new_trial, replay_trial, resolve_trial
+from agent2.arena.paths import TrialPaths, read_config
+from agent2.arena.plan import _config_digest, new_trial, replay_trial, resolve_trial
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.records import digest_of

@@ -2,10 +2,17 @@ import pytest
 from pydantic import ValidationError
 
 from agent2.arena.eventlog import EventLog
-from agent2.arena.sweep import compare_agents, decide_sweep, final_scores, known_trials, run_sweep, sweep_rows
-from agent2.arena.sweep_effects import Axis, pair_effects
-from agent2.arena.sweep_records import summarise_agents
-from agent2.arena.sweep_spec import SweepSpec, plan_trials
+from agent2.arena.sweep import (
+    SweepSpec,
+    compare_agents,
+    decide_sweep,
+    final_scores,
+    known_trials,
+    plan_trials,
+    run_sweep,
+    sweep_rows,
+)
+from agent2.arena.sweep_records import Axis, pair_effects, summarise_agents
 from agent2.errors import ConfigError
 from llm_builders import KEY, KEY_VARIABLE, scripted_llm, write_chat_agent, write_driver, write_prices
 from trial_builders import SUBMIT_COPY, quiet, write_agent

@@ -2,8 +2,7 @@
 
 import pytest
 
-from agent2.arena.sweep_effects import Axis, axis_effects, pair_effects
-from agent2.arena.sweep_stacks import PlannedTrial
+from agent2.arena.sweep_records import Axis, PlannedTrial, axis_effects, pair_effects
 
 ITEMS = [f"item-{number}" for number in range(40)]
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from agent2.arena.sweep_records import SweepRow
 from agent2.arena.sweep_until import UntilDecided, decide_cells
 from agent2.errors import ConfigError
-from agent2.stats.sequential_records import Verdict
+from agent2.stats.sequential import SequentialVerdict
 
 PLAN = UntilDecided(seeds_per_round=6, max_seeds=24)
 
@@ -46,7 +46,7 @@ def test_a_sweep_begins_with_one_round_of_every_cell():
 
 def test_an_agent_told_apart_from_all_others_gets_no_more_seeds():
     decision = decide_cells(rows_of(gains(9, 0, 0.1)), cells_of("a", "b", "c"), PLAN)
-    assert verdict(decision, "a", "b") is Verdict.LARGER
+    assert verdict(decision, "a", "b") is SequentialVerdict.LARGER
     assert needs(decision) == {("math", "b"): tuple(range(6, 12)), ("math", "c"): tuple(range(6, 12))}
     assert "2 of 3 pairs differ" in str(decision)
 
@@ -70,7 +70,7 @@ def test_tasks_are_decided_on_their_own():
 def test_the_cap_ends_the_sweep_with_equal_pairs():
     decision = decide_cells(rows_of(gains(0, 0, n=24)), cells_of("a", "b"), PLAN)
     assert decision.is_decided
-    assert verdict(decision, "a", "b") is Verdict.EQUAL
+    assert verdict(decision, "a", "b") is SequentialVerdict.EQUAL
 
 
 def test_a_missing_gain_is_replaced_by_another_seed_and_never_zero():
@@ -81,7 +81,7 @@ def test_a_missing_gain_is_replaced_by_another_seed_and_never_zero():
     assert decision.n_missing == {("math", "a"): 1}
     assert decision.states["math"].interim == 0
     decision = decide_cells([*rows_of(made), row("a", 6, 9.0)], cells_of("a", "b"), PLAN)
-    assert verdict(decision, "a", "b") is Verdict.LARGER
+    assert verdict(decision, "a", "b") is SequentialVerdict.LARGER
 
 
 def test_an_unfinished_trial_is_missing_and_one_not_started_is_nothing():
@@ -96,11 +96,11 @@ def test_an_agent_that_hands_in_nothing_is_given_up_and_the_others_go_on():
     decision = decide_cells(rows_of(made), cells_of("a", "b", "nop"), PLAN)
     assert decision.given_up == (("math", "nop"),)
     assert decision.is_decided
-    assert verdict(decision, "a", "b") is Verdict.LARGER
+    assert verdict(decision, "a", "b") is SequentialVerdict.LARGER
     assert "nop given up (6 trials without a gain)" in str(decision)
     alone = decide_cells(rows_of({"a": [1.0] * 6, "nop": [None] * 6}), cells_of("a", "nop"), PLAN)
     assert alone.is_decided
-    assert verdict(alone, "a", "nop") is Verdict.UNDECIDED
+    assert verdict(alone, "a", "nop") is SequentialVerdict.UNDECIDED
 
 
 @given(st.randoms(), st.integers(0, 1000))
@@ -125,7 +125,7 @@ def test_a_sweep_driven_to_the_end_stops_within_its_cap_and_undoes_nothing(seed)
         decision = decide_cells(rows, cells_of(*means), PLAN)
         now = {(p.agent_a, p.agent_b): p.verdict for p in decision.states["math"].pairs}
         assert all(now[pair] is before for pair, before in decided.items())
-        decided = {pair: v for pair, v in now.items() if v is not Verdict.UNDECIDED}
+        decided = {pair: v for pair, v in now.items() if v is not SequentialVerdict.UNDECIDED}
         if decision.is_decided:
             break
         for need in decision.needs:

@@ -13,8 +13,7 @@ from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.shipped import MADE, WEIGHTS, unpack
-from agent2.models.tiny import build_model
-from agent2.models.tiny_chats import build_word_tokenizer
+from agent2.models.tiny import build_model, build_word_tokenizer
 from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-household"]

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini.drills import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
-from agent2.benchmarks.mini_math.benchmark import SOURCE
-from agent2.benchmarks.mini_math.problems import KINDS, Problem, apply
+from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
+from agent2.benchmarks.mini_math.benchmark import KINDS, SOURCE, Problem, apply
 from agent2.scorers.final_answer import flexible_answer, strict_answer
 
 

@@ -4,8 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent2.cards import facts, writer
-from agent2.cards.fact_files import facts_of
-from agent2.cards.folder import file_digest
+from agent2.cards.folder import facts_of, file_digest
 from agent2.cards.reader import validate_card
 from agent2.cards.writer import FRAME_ROLLOUTS, CardWriter
 from agent2.errors import CardError, Fault

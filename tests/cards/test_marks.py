@@ -4,9 +4,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from agent2.cards.aggregate import Tally, summarize
+from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of, summarize
 from agent2.cards.card import Counting, ReportingRule, rule_changes
-from agent2.cards.marks import KINDS, counted_value, kinds_of, marks_of
 from agent2.errors import Fault
 from agent2.records import RolloutStatus, ScoredRollout, StopReason
 from card_builders import make_record

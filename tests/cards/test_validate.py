@@ -8,7 +8,7 @@ import zstandard
 
 from agent2.cards import folder
 from agent2.cards.folder import load_card
-from agent2.cards.line_index import lines_with_id, read_sums
+from agent2.cards.frames import lines_with_id, read_sums
 from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, read_totals, validate_card
 from agent2.cards.writer import FRAME_ROLLOUTS, CardWriter
 from agent2.errors import CardError, Fault

@@ -35,7 +35,7 @@ from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import PairedGain, SubmissionState, TrialEvidence
-from agent2.arena.grader.evaluator import Program
+from agent2.arena.grader.evaluator import EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
@@ -53,7 +53,7 @@ from trial_builders import quiet, write_task
 
 HERE = Path(__file__).parent
 SCRIPT = "/chaos/scripted_child.py"
-PROGRAM = Program(("python", "-P", SCRIPT), (Mount(HERE / "scripted_child.py", SCRIPT),))
+PROGRAM = EvaluatorProgram(("python", "-P", SCRIPT), (Mount(HERE / "scripted_child.py", SCRIPT),))
 N_CHILDREN = N_SUBMISSIONS + 4
 """Evaluations of a whole trial: submissions, base on both splits, noise, final."""
 LONGEST_S = 300.0

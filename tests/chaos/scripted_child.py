@@ -8,8 +8,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from agent2.arena.grader.answering import answer_job
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, outcome_of
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job, outcome_of
 from agent2.benchmarks import load_benchmark
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.models.checkpoint import inspect_checkpoint

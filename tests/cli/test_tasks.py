@@ -4,7 +4,7 @@ from typer.testing import CliRunner
 
 from agent2.arena.tasks import load_task
 from agent2.cli import app
-from agent2.cli.trial_start import own_inputs
+from agent2.cli.run import own_inputs
 from agent2.errors import ConfigError
 from household_builders import write_official
 

@@ -1,8 +1,8 @@
 import pytest
 
-from agent2.contract.adequacy import basis_of, problems_of, rule_of
 from agent2.contract.gates import EvidenceNeeds
 from agent2.contract.metrics import MetricSpec, Role, Unit
+from agent2.contract.rules import basis_of, problems_of, rule_of
 from agent2.stats.power import detectable_difference
 from evidence_builders import make_metric, make_paired
 

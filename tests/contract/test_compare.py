@@ -4,7 +4,7 @@ from agent2.contract.card_sets import BASELINE, find_cards
 from agent2.contract.compare import Outcome, compare
 from agent2.contract.protocol import IncomparableError
 from agent2.errors import ConfigError
-from agent2.stats.multiplicity import holm
+from agent2.stats.hypothesis_tests import holm
 from contract_card_builders import make_scored, verdicts, write_card
 
 BASE = "1" * 100 + "0" * 100

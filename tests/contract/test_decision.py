@@ -3,7 +3,6 @@
 import pytest
 
 from agent2.contract.decision import CURES, decide
-from agent2.contract.effects import TrainingAction
 from agent2.contract.evidence import Change, SpotCheck, TrainingSignals
 from agent2.contract.findings import GateState
 from agent2.contract.gates import (
@@ -13,9 +12,10 @@ from agent2.contract.gates import (
     LoopholeGate,
     RegressionGate,
     RewardPrivateGate,
+    TrainingAction,
 )
 from agent2.contract.metrics import MetricSpec
-from agent2.contract.suite_parts import Cause
+from agent2.contract.suite import Cause
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable
 
 

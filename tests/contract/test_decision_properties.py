@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.contract.decision import decide
-from agent2.contract.effects import INSUFFICIENT, PASSES, TRAINING_SEVERITY, release_severity
 from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
 from agent2.contract.gates import (
+    INSUFFICIENT,
+    PASSES,
+    TRAINING_SEVERITY,
     CostBudgetGate,
     EvidenceGate,
     EvidenceNeeds,
@@ -24,11 +26,10 @@ from agent2.contract.gates import (
     LoopholeGate,
     RewardPrivateGate,
     VerificationGate,
+    release_severity,
 )
 from agent2.contract.metrics import Direction, MetricSpec, Unit
-from agent2.stats.comparisons import mcnemar_p
-from agent2.stats.noninferiority import tango_interval
-from agent2.stats.paired import PairedEvidence
+from agent2.stats.comparisons import PairedEvidence, mcnemar_p, tango_interval
 from evidence_builders import GATES, METRICS
 
 RATES = ("math", "instructions", "charts")

@@ -1,8 +1,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from agent2.contract.effects import Effects
 from agent2.contract.gates import (
+    Effects,
     EvidenceGate,
     GateSpec,
     LengthGate,

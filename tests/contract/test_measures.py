@@ -7,8 +7,7 @@ from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import RolloutStatus, SamplingSettings
-from agent2.stats.comparisons import mcnemar_p, noise_band
-from agent2.stats.noninferiority import noninferiority
+from agent2.stats.comparisons import mcnemar_p, noise_band, noninferiority
 from card_builders import make_header, make_record
 from contract_card_builders import make_lost, make_scored, verdicts, write_card
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent2.contract.decision import Decision, decide
-from agent2.contract.effects import TrainingAction
+from agent2.contract.gates import TrainingAction
 from agent2.contract.report_file import read_history, read_report, with_history
 from agent2.contract.suite_files import load_suite
 from evidence_builders import EXAMPLES

@@ -11,8 +11,7 @@ from agent2.contract.gates import (
     VerificationGate,
 )
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
-from agent2.contract.rules import evaluate_gates
-from agent2.contract.rules_metric import relative_rise, worsening
+from agent2.contract.rules import evaluate_gates, relative_rise, worsening
 from evidence_builders import make_evidence, make_metric, make_paired
 
 METRICS = [

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.gateway.drivers import PROVIDERS, Driver
-from agent2.arena.gateway.masking import VOLATILE_TEXT
-from agent2.arena.gateway.prices import PriceFile
+from agent2.arena.gateway.drivers import PROVIDERS, Driver, PriceFile
+from agent2.arena.gateway.replay import VOLATILE_TEXT
 from agent2.arena.gateway.routes import find_route
 from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
 from agent2.config import parse_yaml

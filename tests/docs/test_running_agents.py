@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from agent2.arena.sweep_spec import SweepSpec, plan_trials
+from agent2.arena.sweep import SweepSpec, plan_trials
 from agent2.cli import app
 from agent2.config import parse_yaml
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from agent2.config import read_yaml_text
-from agent2.contract.expand import expand
+from agent2.contract.shorthand import expand
 from agent2.contract.suite_files import suite_names
 from agent2.contract.task_set import parse_task_set
 

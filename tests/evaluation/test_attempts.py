@@ -3,9 +3,8 @@ import pytest
 from agent2.errors import Fault
 from agent2.evaluation.attempts import attempt_metrics
 from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
-from agent2.scorers.choice import ChoiceScorer
+from agent2.scorers.answers import ChoiceScorer, RationalScorer
 from agent2.scorers.final_answer import FinalAnswerScorer
-from agent2.scorers.rational import RationalScorer
 
 
 def rollout(item, attempt, value, answer="x", **views):

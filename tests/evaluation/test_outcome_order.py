@@ -5,9 +5,9 @@ import random
 import msgspec
 
 from agent2.contract.card_sets import find_cards
+from agent2.contract.compare import regress
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import MetricSpec, Role, Unit
-from agent2.contract.regress import regress
 from contract_card_builders import make_scored, write_card
 
 METRICS = [

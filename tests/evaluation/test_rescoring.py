@@ -17,11 +17,11 @@ from agent2.cli import main
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.judging import judge_cards
 from agent2.evaluation.rescoring import RESCORED, rescore
-from agent2.evaluation.runner import EvaluationPlan, Limits, evaluate, play_card
+from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, play_card
 from agent2.evaluation.scoring import ScoringFailed
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Completion, Preference, Score, ScoringMode, ScoringWork, Split, StopReason
-from agent2.scorers.exact import ExactScorer
+from agent2.scorers.answers import ExactScorer
 from card_builders import make_header, make_record
 
 
@@ -58,7 +58,7 @@ def play(path, reply, name="arithmetic", split=Split.DEV, secret=None, n=12, att
         "t" * 64,
         "none",
         attempts=attempts,
-        limits=Limits(retries=0),
+        limits=EvaluationLimits(retries=0),
     )
 
     playing(chosen, ScriptedSampler(lambda messages: reply(by_prompt[messages[-1].content])), path)
@@ -310,7 +310,9 @@ def play_with_faults(path, reply):
     items = benchmark.items(Split.DEV, 12, None)
     by_prompt = {item.prompt: item for item in items}
     digest = hashlib.sha256(path.name.encode()).hexdigest()
-    chosen = EvaluationPlan(benchmark, Split.DEV, items, path.name, digest, "t" * 64, "none", limits=Limits(retries=0))
+    chosen = EvaluationPlan(
+        benchmark, Split.DEV, items, path.name, digest, "t" * 64, "none", limits=EvaluationLimits(retries=0)
+    )
     evaluate(chosen, Sampler(lambda messages: "an answer"), path)
     return path
 

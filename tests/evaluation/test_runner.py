@@ -5,8 +5,7 @@ import pytest
 from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
-from agent2.evaluation.lock import software_lock
-from agent2.evaluation.runner import EvaluationPlan, Limits, evaluate, finished_summary
+from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, finished_summary, software_lock
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Completion, Item, Message, SamplingSettings, Score, Split, Step, StopReason, derive_seed
 
@@ -183,7 +182,9 @@ def test_the_lock_names_interpreter_libraries_and_hardware():
 
 
 def test_limits_are_part_of_the_protocol():
-    limits = Limits(max_turns=3, max_wall_time_s=60.0, retries=0, context_length=512, tools={"max_tool_calls": 3})
+    limits = EvaluationLimits(
+        max_turns=3, max_wall_time_s=60.0, retries=0, context_length=512, tools={"max_tool_calls": 3}
+    )
     protocol = plan(limits=limits).protocol()
     assert protocol.max_turns == 1, "the benchmark's own cap is lower"
     assert (protocol.max_wall_time_s, protocol.retries, protocol.context_length) == (60.0, 0, 512)
@@ -220,10 +221,10 @@ def lost_until(n_good, n_lost):
 @pytest.mark.parametrize("max_turns", [0, -3])
 def test_limits_without_a_turn_are_refused_and_never_mean_the_full_cap(max_turns):
     with pytest.raises(ConfigError, match=f"max_turns is {max_turns}; set it to at least 1"):
-        Limits(max_turns=max_turns)
+        EvaluationLimits(max_turns=max_turns)
 
 
-NO_RETRY = Limits(retries=0)
+NO_RETRY = EvaluationLimits(retries=0)
 
 
 def test_an_endpoint_that_is_gone_does_not_fill_the_card_with_faults(tmp_path):

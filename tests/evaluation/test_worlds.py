@@ -6,8 +6,7 @@ import pytest
 from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.workers import Workers
 from agent2.errors import EnvironmentFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.worlds import AHEAD, act_all, is_remote, reset_all, turn_cap
+from agent2.evaluation.engine import AHEAD, Attempt, PlaySettings, act_all, is_remote, play, reset_all, turn_cap
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Split, Step
 

@@ -5,7 +5,7 @@ import pytest
 
 from agent2.integrity.finding import Effect
 from agent2.integrity.hard_coded import HardCoded, shortest_run
-from agent2.integrity.texts import Unit
+from agent2.integrity.texts import TextUnit
 from integrity_builders import make_items
 
 RNG = random.Random(0)
@@ -22,16 +22,18 @@ def effects(units, items=ITEMS):
 
 @pytest.mark.parametrize("form", [json.dumps, repr, lambda a: "\n".join(a), lambda a: ", ".join(a)])
 def test_a_list_of_answers_in_order_voids_however_it_is_written(form):
-    assert effects([Unit("code/a.py:1", f"x = {form(ANSWERS[40:70])}")]) == {"answers of hidden items": Effect.VOID}
+    assert effects([TextUnit("code/a.py:1", f"x = {form(ANSWERS[40:70])}")]) == {"answers of hidden items": Effect.VOID}
 
 
 def test_answers_of_another_order_prove_nothing():
-    assert effects([Unit("a.json:1", json.dumps(sorted(ANSWERS)))]) == {}
+    assert effects([TextUnit("a.json:1", json.dumps(sorted(ANSWERS)))]) == {}
 
 
 def test_random_numbers_prove_nothing():
     rng = random.Random(1)
-    units = [Unit(f"data/own.jsonl:{i}", json.dumps([str(rng.randrange(200)) for _ in range(1000)])) for i in range(50)]
+    units = [
+        TextUnit(f"data/own.jsonl:{i}", json.dumps([str(rng.randrange(200)) for _ in range(1000)])) for i in range(50)
+    ]
     assert effects(units) == {}
 
 
@@ -45,16 +47,16 @@ def test_how_long_a_run_must_be_follows_from_chance():
 def test_nearly_equal_answers_are_told_to_be_unjudgeable():
     items = make_items([f"q {i}" for i in range(100)], answers=["42"] * 100)
     looking = HardCoded({"test_private": items})
-    looking.look(Unit("a:1", "42 " * 1000))
+    looking.look(TextUnit("a:1", "42 " * 1000))
     assert looking.check().findings == () and "any run could be chance" in looking.check().looked_at
 
 
 def test_hidden_questions_in_a_program_are_flagged_and_in_data_left_to_the_leak_check():
     table = "TABLE = {" + ", ".join(f"'{item.prompt}': {item.reference}" for item in ITEMS[::30]) + "}"
-    assert effects([Unit("code/cheat.py:0", table)]) == {"hidden items in programs": Effect.FLAG}
-    assert effects([Unit("code/train.jsonl:1", table)]) == {}
+    assert effects([TextUnit("code/cheat.py:0", table)]) == {"hidden items in programs": Effect.FLAG}
+    assert effects([TextUnit("code/train.jsonl:1", table)]) == {}
 
 
 def test_one_question_in_a_program_is_a_note():
     example = f'print(ask("{ITEMS[7].prompt}"))'
-    assert effects([Unit("code/try.py:0", example)]) == {"hidden items in programs": Effect.NOTE}
+    assert effects([TextUnit("code/try.py:0", example)]) == {"hidden items in programs": Effect.NOTE}

@@ -8,7 +8,7 @@ from scipy import stats
 
 from agent2.integrity.finding import Effect
 from agent2.integrity.leaks import LeakScan, asked_of, chance_of_hidden, exceedance, leak_check
-from agent2.integrity.texts import Reading
+from agent2.integrity.texts import TextReading
 from integrity_builders import make_items, make_units
 
 WORDS = [f"w{i}" for i in range(2000)]
@@ -93,7 +93,7 @@ def test_reworded_items_are_flagged_by_retrieval():
 
 def test_proofs_name_ids_and_places_and_no_hidden_text():
     units = make_units([item.prompt for item in HIDDEN[:20]])
-    check = leak_check(units, asked_of(HIDDEN, CONTROL, GIVEN), Reading())
+    check = leak_check(units, asked_of(HIDDEN, CONTROL, GIVEN), TextReading())
     shown = repr(check)
     assert "hidden-0" in shown and "code/train.jsonl:1" in shown
     assert not any(word in shown.split() for word in HIDDEN[0].prompt.split())

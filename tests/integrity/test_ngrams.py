@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from agent2.integrity.ngrams import Hit, NgramIndex, words_of
+from agent2.integrity.leaks import Hit, NgramIndex, words_of
 
 WORDS = [f"w{i}" for i in range(1000)]
 

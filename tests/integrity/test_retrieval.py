@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.integrity.retrieval import Retrieval
+from agent2.integrity.leaks import Retrieval
 from integrity_builders import make_units
 
 ITEM = "A farmer keeps seven brown hens and three geese behind the old mill near the river bend"

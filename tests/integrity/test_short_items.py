@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.integrity.short_items import ShortIndex
+from agent2.integrity.leaks import ShortIndex
 
 SUMS = ["Calculate 93 + 61", "Calculate 3 + 6", "Calculate 12 - 88"]
 GIVEN = ["Calculate 5 + 5", "Calculate 44 - 2"]

@@ -12,8 +12,8 @@ import zstandard
 from agent2.integrity.texts import (
     MAX_DEPTH,
     OVERLAP_CHARS,
-    Reading,
     ReadLimits,
+    TextReading,
     joined,
     raw_files,
     read_units,
@@ -52,7 +52,7 @@ FILES = {
 
 
 def units(name, data, limits=None):
-    reading = Reading()
+    reading = TextReading()
     return [unit.text for unit in units_of(name, data, limits or ReadLimits(), reading)], reading
 
 
@@ -64,7 +64,10 @@ def test_rows_of_every_kind_of_file_are_read(name):
 
 
 def test_rows_have_places():
-    assert [u.where for u in units_of("x/a.jsonl", LINES, ReadLimits(), Reading())] == ["x/a.jsonl:1", "x/a.jsonl:2"]
+    assert [u.where for u in units_of("x/a.jsonl", LINES, ReadLimits(), TextReading())] == [
+        "x/a.jsonl:1",
+        "x/a.jsonl:2",
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.jsonl.gz", "a.jsonl.zst"])
@@ -107,7 +110,7 @@ def test_links_and_special_files_are_not_opened(tmp_path):
     (folder / "away").symlink_to(tmp_path)
     os.mkfifo(folder / "pipe")
     (folder / "model.safetensors").write_bytes(b"x")
-    reading = Reading()
+    reading = TextReading()
     assert [unit.text for unit in read_units(folder, ReadLimits(), reading)] == ["its own"]
     assert dict(reading.not_read) == {"no regular file": 2, "not text": 1}
     assert "not read" in reading.words()
@@ -117,20 +120,20 @@ def test_limits_on_files_and_bytes_are_told(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(name * 10)
     for limits in (ReadLimits(files=1), ReadLimits(total_bytes=15), ReadLimits(file_bytes=5)):
-        reading = Reading()
+        reading = TextReading()
         assert len(list(read_units(tmp_path, limits, reading))) < 3 and reading.not_read
 
 
 def test_raw_bytes_are_given_unparsed(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no table")
-    assert list(raw_files(tmp_path, ReadLimits(), Reading())) == [("a.parquet", b"no table")]
+    assert list(raw_files(tmp_path, ReadLimits(), TextReading())) == [("a.parquet", b"no table")]
 
 
 def test_a_folder_that_is_too_deep_is_told(tmp_path):
     deep = tmp_path.joinpath(*(["d"] * (MAX_DEPTH + 1)))
     deep.mkdir(parents=True)
     (deep / "hidden.txt").write_text("out of sight")
-    reading = Reading()
+    reading = TextReading()
     assert list(read_units(tmp_path, ReadLimits(), reading)) == []
     assert dict(reading.not_read) == {"folder too deep": 1} and reading.n_unsearched == 1
 
@@ -139,6 +142,6 @@ def test_a_folder_that_is_too_deep_is_told(tmp_path):
 def test_files_and_folders_that_are_closed_are_told(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o000)
     (tmp_path / "shut.txt").touch(mode=0o000)
-    reading = Reading()
+    reading = TextReading()
     assert list(read_units(tmp_path, ReadLimits(), reading)) == []
     assert dict(reading.not_read) == {"folder cannot be opened": 1, "cannot be opened": 1}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent2.errors import Fault
-from agent2.models.chat_wire import Dialect, Problem, read_answer, request_body
+from agent2.models.chat_wire import Dialect, WireProblem, read_answer, request_body
 from agent2.records import Completion, Message, SamplingSettings, StopReason
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ def test_a_budget_used_up_by_hidden_reasoning_is_an_empty_answer_cut_by_length()
 )
 def test_what_is_no_completion_is_an_infrastructure_fault_worth_another_try(content):
     problem = read(content)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, WireProblem)
     assert (problem.fault, problem.may_pass) == (Fault.INFRASTRUCTURE, True)
     assert len(problem.reason) < 400
 
@@ -97,8 +97,8 @@ def test_a_filtered_answer_and_a_tool_call_taken_out_are_faults_that_do_not_pass
     taken = read(
         json.dumps({"choices": [{"message": {"content": None, "tool_calls": [{}]}, "finish_reason": "tool_calls"}]})
     )
-    assert isinstance(filtered, Problem) and "content filter" in filtered.reason and not filtered.may_pass
-    assert isinstance(taken, Problem) and "tool-call parser" in taken.reason and not taken.may_pass
+    assert isinstance(filtered, WireProblem) and "content filter" in filtered.reason and not filtered.may_pass
+    assert isinstance(taken, WireProblem) and "tool-call parser" in taken.reason and not taken.may_pass
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,9 @@ def test_a_filtered_answer_and_a_tool_call_taken_out_are_faults_that_do_not_pass
 )
 def test_an_http_error_passes_or_not_by_its_code(status, may_pass):
     problem = read(b'{"error": {"message": "because", "code": "x"}}', status)
-    assert problem == Problem(f"the endpoint answered HTTP {status}: 'because x'", Fault.INFRASTRUCTURE, may_pass, None)
+    assert problem == WireProblem(
+        f"the endpoint answered HTTP {status}: 'because x'", Fault.INFRASTRUCTURE, may_pass, None
+    )
 
 
 @pytest.mark.parametrize("content", [b'{"detail": "because"}', b'{"error": "because"}', b"because"])
@@ -160,7 +162,7 @@ def test_native_calls_become_the_text_that_worlds_read():
 @pytest.mark.parametrize("broken", [[{}], [7], "no", [{"function": {}}]])
 def test_native_calls_that_are_none_are_no_completion(broken):
     content = answer(choice={"message": {"content": None, "tool_calls": broken}, "finish_reason": "tool_calls"})
-    assert isinstance(read_answer(200, {}, content, NOW, takes_calls=True), Problem)
+    assert isinstance(read_answer(200, {}, content, NOW, takes_calls=True), WireProblem)
 
 
 @pytest.mark.parametrize(

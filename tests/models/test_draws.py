@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from agent2.models.draws import DrawSettings, _nucleus, draw_tokens, seed_key, uniforms
+from agent2.models.slots import DrawSettings, _nucleus, draw_tokens, seed_key, uniforms
 
 
 def keys(*seeds: int) -> np.ndarray:

@@ -1,8 +1,7 @@
 import pytest
 
-from agent2.models import prefix_cache
-from agent2.models.prefix_cache import Place, place_requests
-from agent2.models.rows import Request, Rows
+from agent2.models import rows as prefix_cache
+from agent2.models.rows import Request, Rows, SlotPlace, place_requests
 from agent2.records import SamplingSettings
 
 
@@ -28,7 +27,7 @@ def rows_with(parked: list[tuple[int, ...]], n_running: int = 0, capacity: int =
     return rows
 
 
-def places(rows: Rows, *prompts: tuple[int, ...]) -> list[Place]:
+def places(rows: Rows, *prompts: tuple[int, ...]) -> list[SlotPlace]:
     """In the order of the prompts."""
     found = place_requests(rows, [request(100 + i, *prompt) for i, prompt in enumerate(prompts)])
     return sorted(found, key=lambda place: place.request.id)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from agent2.models.draws import Drawn
-from agent2.models.rows import Exchange, Request, Rows
+from agent2.models.rows import ChatExchange, Request, Rows
+from agent2.models.slots import Drawn
 from agent2.records import SamplingSettings
 
 NO_END = np.zeros(1000, dtype=np.bool_)
@@ -35,7 +35,7 @@ def test_a_hole_is_filled_by_the_last_running_row_with_all_it_has():
     step(rows, 4, 5, 6)
     third = rows.numbers(np.array([2]))[0]
     rows.park(0)
-    assert rows.compact() == [Exchange(0, 2, n_columns=5)]
+    assert rows.compact() == [ChatExchange(0, 2, n_columns=5)]
     assert running(rows) == [12, 11]
     assert (rows.generated(0).tokens, rows.generated(0).logprobs) == ([3, 6], [-1.5, -3.0])
     assert rows.generated(1).tokens == [2, 5]

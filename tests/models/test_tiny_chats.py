@@ -7,8 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.tiny import NO_LABEL
-from agent2.models.tiny_chats import build_on_chats, build_word_tokenizer, encode_chats, train_stage
+from agent2.models.tiny import NO_LABEL, build_on_chats, build_word_tokenizer, encode_chats, train_stage
 from agent2.models.tiny_recipe import ChatRecipe, TinyRecipe
 from agent2.records import Message
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from agent2.models.weights import fingerprint
+from agent2.models.loading import fingerprint
 
 
 def make_model(seed: int = 0) -> LlamaForCausalLM:

@@ -7,12 +7,9 @@ import pytest
 
 import monitor_builders
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.live import LiveMonitor
-from agent2.monitor.series import Reading, assemble, canonical_name, measurements
+from agent2.monitor.series import Reading, Watched, assemble, canonical_name, measurements
 from agent2.monitor.signals import Danger, MonitorSettings
-from agent2.monitor.verdict import Rules
-from agent2.monitor.watch import watch
-from agent2.monitor.watched import Watched
+from agent2.monitor.watch import LiveMonitor, Rules, watch
 
 RULES = Rules([MetricSpec(name="score", benchmark="mini_math", role=Role.PRIMARY)], [])
 

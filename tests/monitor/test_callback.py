@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from agent2.contract.effects import TrainingAction
+from agent2.contract.gates import TrainingAction
 from agent2.errors import Agent2Error
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.monitor.callback import PAUSE_NAME, MonitorCallback
-from agent2.monitor.live import LiveMonitor
 from agent2.monitor.signals import Danger
+from agent2.monitor.watch import LiveMonitor
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from model_builders import make_model, make_rows
 from monitor.test_verdict import RULES, SCORE

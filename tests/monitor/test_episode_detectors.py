@@ -4,14 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.contract.effects import TrainingAction
+from agent2.contract.gates import TrainingAction
 from agent2.monitor.callback import PAUSE_NAME, MonitorCallback
-from agent2.monitor.live import LiveMonitor
 from agent2.monitor.readers import read_log
-from agent2.monitor.series import Reading, assemble
+from agent2.monitor.series import Reading, Watched, assemble
 from agent2.monitor.signals import ACTIONS, Danger, MonitorSettings
-from agent2.monitor.watch import watch
-from agent2.monitor.watched import Watched
+from agent2.monitor.watch import LiveMonitor, watch
 from agent2.records import Step
 from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
 from agent2.training.online_settings import OnlineGrpoSettings

@@ -1,5 +1,5 @@
 from agent2.monitor.signals import Danger
-from agent2.monitor.stop import stop_at
+from agent2.monitor.watch import stop_at
 from monitor.test_episode_detectors import healthy, signals, with_change
 
 

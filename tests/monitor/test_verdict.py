@@ -3,19 +3,18 @@ import re
 import pytest
 
 import monitor_builders
-from agent2.contract.effects import TrainingAction
 from agent2.contract.gates import (
     HistoricalBestGate,
     LoopholeGate,
     RegressionGate,
     RewardPrivateGate,
     SafetyGate,
+    TrainingAction,
 )
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.live import LiveMonitor
 from agent2.monitor.series import Reading, assemble
 from agent2.monitor.signals import Danger, MonitorSettings
-from agent2.monitor.verdict import Rules, verdict
+from agent2.monitor.watch import LiveMonitor, Rules, verdict
 
 SCORE = "gsm8k_exact_match"
 RULES = Rules(

@@ -24,11 +24,9 @@ from dulwich.objects import Blob
 from dulwich.repo import Repo
 
 from agent2 import installation
-from agent2.arena.agent_phase import sandbox_spec
+from agent2.arena.agent_phase import Deadline, sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
-from agent2.arena.budget import Deadline
-from agent2.arena.config_file import read_config
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.api import ApiFacts, make_app
@@ -37,10 +35,9 @@ from agent2.arena.grader.examiner import GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
-from agent2.arena.paths import TrialPaths
-from agent2.arena.plan import new_trial
+from agent2.arena.paths import TrialPaths, read_config
+from agent2.arena.plan import create_workspace, new_trial
 from agent2.arena.scoring import Exam
-from agent2.arena.workspace import create_workspace
 from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, find_sandbox

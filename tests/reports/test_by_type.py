@@ -3,9 +3,9 @@ from dataclasses import replace
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.evidence import SplitScore, TypeScore
 from agent2.arena.sweep_records import row_of
-from agent2.reports.by_type import sweep_type_rows, type_rows
 from agent2.reports.pages import report_record, write_report
 from agent2.reports.sweep_pages import write_sweep_report
+from agent2.reports.trial_view import sweep_type_rows, type_rows
 from builders import make_evidence
 
 

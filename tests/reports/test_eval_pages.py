@@ -18,9 +18,8 @@ from agent2.evaluation.suite_run import run_suite
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Item, Score, Split
-from agent2.reports.eval_charts import change_kind, change_svg
-from agent2.reports.eval_pages import write_eval_report
-from agent2.reports.eval_view import eval_view, summary_rows
+from agent2.reports.charts import change_kind, change_svg
+from agent2.reports.eval_pages import eval_view, summary_rows, write_eval_report
 from agent2.stats.comparisons import judge
 from suite_fakes import Sums, find_benchmark, make_suite, write_players
 

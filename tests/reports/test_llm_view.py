@@ -6,10 +6,10 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord
 from agent2.arena.gateway.read import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
-from agent2.reports.llm_chart import llm_svg
-from agent2.reports.llm_view import command_rows, conduct_rows, cost_words, llm_view, llm_words
+from agent2.reports.charts import llm_svg
 from agent2.reports.pages import write_report
-from agent2.reports.words import dollars
+from agent2.reports.text import dollars
+from agent2.reports.trial_view import command_rows, conduct_rows, cost_words, llm_view, llm_words
 from builders import START, make_evidence
 
 TOTALS = LlmTotals(

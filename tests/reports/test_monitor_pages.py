@@ -8,12 +8,10 @@ from matplotlib.text import Text
 import monitor_builders
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.readers import read_log
+from agent2.monitor.series import Watched
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
-from agent2.monitor.verdict import Rules, verdict
-from agent2.monitor.watch import watch
-from agent2.monitor.watched import Watched
-from agent2.reports.charts import drawing
-from agent2.reports.monitor_chart import draw_panel, monitor_svg, panel_svgs
+from agent2.monitor.watch import Rules, verdict, watch
+from agent2.reports.charts import draw_panel, drawing, monitor_svg, panel_svgs
 from agent2.reports.monitor_pages import write_monitor_report
 
 

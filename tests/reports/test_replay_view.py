@@ -1,5 +1,5 @@
-from agent2.arena.replay import ReplayReport, SubmissionReplay
-from agent2.reports.replay_view import MAX_DIFFERENCES, call_words, difference_lines, submission_rows
+from agent2.arena.recording import ReplayReport, SubmissionReplay
+from agent2.reports.pages import MAX_DIFFERENCES, call_words, difference_lines, submission_rows
 
 
 def report(*submissions, differences=(), n_replayed=3, cut=None):

@@ -2,10 +2,8 @@ import json
 from dataclasses import replace
 
 from agent2.arena.analysis.analyse import analyse
-from agent2.arena.sweep_effects import Axis, PairEffect, axis_effects
-from agent2.arena.sweep_records import AgentComparison, SweepRow, row_of
-from agent2.reports.sweep_effects import axis_rows
-from agent2.reports.sweep_pages import comparison_table, row_cells, row_table, write_sweep_report
+from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
+from agent2.reports.sweep_pages import axis_rows, comparison_table, row_cells, row_table, write_sweep_report
 from builders import make_evidence, make_gain, make_submission
 
 

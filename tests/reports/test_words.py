@@ -1,4 +1,4 @@
-from agent2.reports.words import duration, p_words, percent, points, score_words, size
+from agent2.reports.text import duration, p_words, percent, points, score_words, size
 from builders import make_score
 
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from agent2.sandbox.host import has_root_rights
-from agent2.sandbox.resource_limits import held_by
+from agent2.sandbox.limits import held_by
 from agent2.sandbox.spec import GIB, Limits
 from agent2.sandbox.watchdog import Watchdog, descendants
 

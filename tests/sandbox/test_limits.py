@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.sandbox.limits import ControlGroup, Hierarchy, hierarchies, rlimits, sweep
+from agent2.sandbox.limits import Cgroup, Hierarchy, hierarchies, rlimits, sweep
 from agent2.sandbox.spec import GIB, Limits
 
 FORK_BOMB = """
@@ -153,7 +153,7 @@ def test_unmounted_control_groups_are_said_to_be_unmounted(tmp_path):
 
 def test_a_group_is_told_its_limits_and_takes_processes(tmp_path):
     places = {c: Hierarchy(c, tmp_path, 2) for c in ("pids", "memory")}
-    group = ControlGroup("0", Limits(processes=10, memory_gib=0.5), places)
+    group = Cgroup("0", Limits(processes=10, memory_gib=0.5), places)
     folder = tmp_path / f"agent2-{os.getpid()}-0"
     group.adopt([42])
     assert (folder / "pids.max").read_text() == "14"

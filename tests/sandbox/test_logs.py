@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.logs import CappedLog
+from agent2.sandbox.process import CappedLog
 
 
 def _written(path, limit: int, *parts: bytes) -> bytes:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from agent2.errors import SandboxError
 from agent2.sandbox.network import PORT
-from agent2.sandbox.open_proxy import OpenLaunch, Refusal, _destination, is_public
+from agent2.sandbox.open_proxy import OpenLaunch, ProxyRefusal, _destination, is_public
 from agent2.sandbox.registries import DEFAULT_REGISTRIES, PackageSettings, Registry, find_target, inside_address
 from agent2.sandbox.spec import Network
 
@@ -309,7 +309,7 @@ def test_no_path_leads_out_of_a_registrys_folder(tail):
 
 @pytest.mark.parametrize("line", [b"CONNECT [::1 HTTP/1.1", b"CONNECT host:port HTTP/1.1", b"GET http://[x/ HTTP/1.1"])
 def test_an_address_that_is_none_is_refused(line):
-    with pytest.raises(Refusal, match="is not an address"):
+    with pytest.raises(ProxyRefusal, match="is not an address"):
         _destination(line + b"\r\n\r\n")
 
 

@@ -7,8 +7,7 @@ import shutil
 import pytest
 
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.resource_limits import held_by
-from agent2.sandbox.scopes import Scope, scopes_unusable
+from agent2.sandbox.limits import SystemdScope, held_by, scopes_unusable
 from agent2.sandbox.spec import Limits, SandboxSpec, Strength
 
 
@@ -26,7 +25,7 @@ def systemd(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     manager = tmp_path / "manager"
     manager.mkdir()
-    monkeypatch.setattr("agent2.sandbox.scopes.MANAGER", manager)
+    monkeypatch.setattr("agent2.sandbox.limits.MANAGER", manager)
     monkeypatch.setenv("AGENT2_CGROUP", "/no-such-group")
     return manager
 
@@ -37,12 +36,12 @@ def test_without_systemd_there_is_no_scope(tmp_path):
 
 def test_as_root_the_systems_manager_is_asked(systemd):
     assert scopes_unusable(systemd, as_root=True) is None
-    scope = Scope(Limits(memory_gib=2, processes=100), as_root=True)
+    scope = SystemdScope(Limits(memory_gib=2, processes=100), as_root=True)
     words = scope.command()
     assert words[:4] == ("systemd-run", "--scope", "--quiet", "--collect")
     assert words[4].startswith("--unit=agent2-")
     assert words[5:] == ("-p", "MemoryMax=2147483648", "-p", "MemorySwapMax=0", "-p", "TasksMax=104", "--")
-    assert Scope(Limits(), as_root=False).command()[:2] == ("systemd-run", "--user")
+    assert SystemdScope(Limits(), as_root=False).command()[:2] == ("systemd-run", "--user")
 
 
 def test_a_user_without_a_manager_is_told_how_to_get_one(systemd, tmp_path, monkeypatch):
@@ -71,7 +70,7 @@ def test_a_program_runs_in_a_scope_where_groups_are_not_ours(systemd, tmp_path, 
 
 
 def test_counters_are_read_while_they_are_there(tmp_path):
-    scope = Scope(Limits(), as_root=True)
+    scope = SystemdScope(Limits(), as_root=True)
     scope._folder = tmp_path
     scope.look()
     assert scope.broke() is None

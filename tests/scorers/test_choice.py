@@ -4,7 +4,7 @@ import pytest
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.choice import ChoiceScorer, chosen_letter, last_letter
+from agent2.scorers.answers import ChoiceScorer, chosen_letter, last_letter
 
 FOUR = ["red", "blue", "green", "gold"]
 OPTIONS = {"options": FOUR}

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.mini_apis import players as apis
-from agent2.benchmarks.mini_functions import players as functions
-from agent2.benchmarks.mini_repo import players as repo
+from agent2.benchmarks.mini_apis import benchmark as apis
+from agent2.benchmarks.mini_functions import benchmark as functions
+from agent2.benchmarks.mini_repo import benchmark as repo
 from agent2.benchmarks.mini_repo.benchmark import MiniRepo
 from agent2.environments.question import oracle_answer
-from agent2.environments.tools.faults import FaultSettings
 from agent2.environments.tools.repository import DANGERS
-from agent2.environments.tools.world import WorldSettings
+from agent2.environments.tools.world import FaultSettings, WorldSettings
 from agent2.records import Emits, Split, emits_of
 from agent2.scorers import SCORERS, declared
 from agent2.scorers.household import HouseholdScorer

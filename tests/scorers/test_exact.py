@@ -2,7 +2,7 @@ import pytest
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.exact import ExactScorer
+from agent2.scorers.answers import ExactScorer
 
 
 def score(answer, reference="Blue whale"):

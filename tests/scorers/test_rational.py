@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.rational import RationalScorer, format_rational, parse_rational
+from agent2.scorers.answers import RationalScorer, format_rational, parse_rational
 
 
 def score(answer, reference="7/3"):

@@ -2,11 +2,9 @@ import json
 
 import pytest
 
-from agent2.environments.tools.apis import ApiToolbox
-from agent2.environments.tools.catalogue import FUNCTIONS, FunctionToolbox
-from agent2.environments.tools.faults import FaultKind, FaultSettings
-from agent2.environments.tools.spec import ToolRules
-from agent2.environments.tools.world import ToolWorld, WorldSettings
+from agent2.environments.tools.apis import FUNCTIONS, ApiToolbox, FunctionToolbox
+from agent2.environments.tools.calls import ToolRules
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import Fault
 from agent2.records import Item, Split
 from agent2.scorers.tool_calls import ApiCallScorer, FunctionCallScorer, agent_run, trajectory_of
@@ -156,7 +154,7 @@ def test_the_answer_is_a_view_and_does_not_decide():
 
 
 def test_rollouts_become_agent_metrics():
-    timeout = FaultSettings(rate=1.0, kinds=(FaultKind.TIMEOUT,), n_positions=1)
+    timeout = FaultSettings(rate=1.0, kinds=(ToolFaultKind.TIMEOUT,), n_positions=1)
     rollouts = [
         api_rollout(SEARCH, SEARCH, BUY, "done", faults=timeout),
         api_rollout(SEARCH, "done", faults=timeout),

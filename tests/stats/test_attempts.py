@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.attempts import pass_at_k_curve, pass_hat_k, pass_hat_k_by_item, pass_metrics, tally
-from agent2.stats.metrics import pass_at_k, pass_at_k_by_item
+from agent2.stats.attempts import (
+    pass_at_k,
+    pass_at_k_by_item,
+    pass_at_k_curve,
+    pass_hat_k,
+    pass_hat_k_by_item,
+    pass_metrics,
+    tally,
+)
 
 COUNTS = st.integers(1, 40).flatmap(
     lambda n: st.lists(st.integers(0, n), min_size=1, max_size=12).map(lambda correct: (correct, [n] * len(correct)))

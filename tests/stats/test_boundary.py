@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.boundary import Change, boundary_items, compare_boundaries
 from agent2.stats.estimates import wilson
+from agent2.stats.quality import BoundaryChange, boundary_items, compare_boundaries
 
 
 def rng(seed=0):
@@ -34,21 +34,21 @@ def test_expansion_and_shrinkage_of_a_hand_computed_case():
     assert report.shrinkage.value == pytest.approx((1 + 0) / 2)
     assert report.pass_at_1.delta == pytest.approx(0.0)
     assert report.pass_at_k.delta == pytest.approx(0.0)
-    assert report.change is Change.NONE_SHOWN
+    assert report.change is BoundaryChange.NONE_SHOWN
     assert "pass@1 " in str(report) and "pass@2 " in str(report)
 
 
 def test_sharpening_is_told_from_expansion_and_narrowing():
     n = 100
     base = ([2] * n, [16] * n)
-    assert compare_boundaries(base, ([16] * n, [16] * n), 15, rng(), 500).change is Change.SHARPENING
+    assert compare_boundaries(base, ([16] * n, [16] * n), 15, rng(), 500).change is BoundaryChange.SHARPENING
     never = ([0] * n, [16] * n)
-    assert compare_boundaries(never, base, 8, rng(), 500).change is Change.EXPANSION
+    assert compare_boundaries(never, base, 8, rng(), 500).change is BoundaryChange.EXPANSION
     # half of the items always, the other half never: pass@1 rises, pass@16 falls
     half = ([16, 0] * (n // 2), [16] * n)
     report = compare_boundaries(base, half, 16, rng(), 500)
     assert report.pass_at_1.low > 0
-    assert report.change is Change.NARROWING
+    assert report.change is BoundaryChange.NARROWING
 
 
 def test_no_boundary_or_nothing_to_lose_is_none():
@@ -79,7 +79,7 @@ def test_bad_input_is_refused():
 def test_one_item_shows_no_change():
     report = compare_boundaries(([0], [10]), ([5], [10]), 2, rng(), 200)
     assert report.pass_at_k.low > 0  # equal differences: an interval without width
-    assert report.change is Change.NONE_SHOWN
+    assert report.change is BoundaryChange.NONE_SHOWN
     assert (report.expansion.n, report.expansion.low) == (1, None)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.calibration import Health, calibrate
+from agent2.stats.quality import Health, calibrate
 
 
 def rates(**shares):

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.diagnostics import (
+from agent2.stats.agent_metrics import (
     answer_parse_fail_rate,
     avg_tool_calls_successful_tasks,
     format_failure_rate,

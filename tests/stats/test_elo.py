@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.stats.elo import elo
-from agent2.stats.matches import collect_matches
-from agent2.stats.ranking import bradley_terry
+from agent2.stats.ranking import bradley_terry, collect_matches, elo
 
 
 def rng(seed=0):

@@ -4,7 +4,7 @@ from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import wilson
-from agent2.stats.intervals import clopper_pearson, cluster_bootstrap_mean, clustered_mean
+from agent2.stats.measure import clopper_pearson, cluster_bootstrap_mean, clustered_mean
 
 
 def rng(seed=0):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.matches import collect_matches, resampled_win_tables, win_table
+from agent2.stats.ranking import collect_matches, resampled_win_tables, win_table
 
 
 def rng(seed=0):

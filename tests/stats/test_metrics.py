@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.metrics import pass_at_k, pass_at_k_by_item
+from agent2.stats.attempts import pass_at_k, pass_at_k_by_item
 
 
 def test_pass_at_k_of_a_hand_computed_case():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.multiplicity import benjamini_hochberg, holm
+from agent2.stats.hypothesis_tests import benjamini_hochberg, holm
 
 families = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
 

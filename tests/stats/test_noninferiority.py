@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.noninferiority import NonInferiorityOutcome, noninferiority, tango_interval, tango_z
+from agent2.stats.comparisons import NonInferiorityOutcome, noninferiority, tango_interval, tango_z
 
 
 def verdicts(n_both, n_only_new, n_only_reference, n_neither):

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.numeric import numeric_accuracy, parse_quantity, same_number
+from agent2.stats.answers import numeric_accuracy, parse_quantity, same_number
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.stats.comparisons import mcnemar_p, sign_flip_p
-from agent2.stats.noninferiority import tango_interval
-from agent2.stats.paired import paired_evidence
+from agent2.stats.comparisons import mcnemar_p, paired_evidence, sign_flip_p, tango_interval
 
 
 def test_verdicts_get_tangos_interval_and_exact_mcnemar():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.permutation import permutation_p, unpaired_difference
+from agent2.stats.hypothesis_tests import permutation_p, unpaired_difference
 
 scores = st.lists(st.integers(-5, 5).map(float), min_size=2, max_size=5)
 

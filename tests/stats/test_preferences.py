@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.preferences import pairwise_accuracy, segment_accuracy, win_rate
+from agent2.stats.ranking import pairwise_accuracy, segment_accuracy, win_rate
 
 
 def test_ties_count_as_half():

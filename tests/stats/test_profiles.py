@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.profiles import performance_profile, probability_of_improvement, probability_of_improvement_value
+from agent2.stats.aggregates import performance_profile, probability_of_improvement, probability_of_improvement_value
 from stats import rliable_golden as golden
 
 tables = hnp.arrays(np.float64, st.tuples(st.integers(2, 5), st.just(3)), elements=st.integers(-4, 4).map(float))

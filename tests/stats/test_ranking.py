@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 
 from agent2.errors import NotEnoughData
-from agent2.stats.matches import collect_matches, win_table
-from agent2.stats.ranking import bradley_terry, bradley_terry_bootstrap, strength_replicates, win_rates_against
+from agent2.stats.ranking import (
+    bradley_terry,
+    bradley_terry_bootstrap,
+    collect_matches,
+    strength_replicates,
+    win_rates_against,
+    win_table,
+)
 
 
 def rng(seed=0):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agent2.stats import resampling
-from agent2.stats.resampling import drawn_counts, resampled_task_means, resampled_trimmed_means, run_table
+from agent2.stats import aggregates
+from agent2.stats.aggregates import drawn_counts, resampled_task_means, resampled_trimmed_means, run_table
 
 
 def rng(seed=0):
@@ -31,7 +31,7 @@ def test_counts_have_the_distribution_of_drawing_with_replacement():
 def test_comparing_and_counting_draw_the_same_distribution(monkeypatch):
     scores = rng(7).normal(size=(9, 4))
     compared = resampled_trimmed_means(run_table(scores), rng(1), 40_000, 0.25)
-    monkeypatch.setattr(resampling, "COMPARED_RUNS", 0)
+    monkeypatch.setattr(aggregates, "COMPARED_RUNS", 0)
     counted = resampled_trimmed_means(run_table(scores), rng(2), 40_000, 0.25)
     assert np.quantile(compared, [0.025, 0.5, 0.975]) == pytest.approx(
         np.quantile(counted, [0.025, 0.5, 0.975]), abs=0.02
@@ -54,7 +54,7 @@ def test_running_counts_give_the_trimmed_means_of_the_drawn_scores(n_runs, n_tas
 
 
 def test_memory_stays_bounded_and_chunks_add_up(monkeypatch):
-    monkeypatch.setattr(resampling, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(aggregates, "CHUNK_BYTES", 1000)
     table = run_table(rng().normal(size=(10, 10)))
     sizes = [counts.shape for counts in drawn_counts(table, rng(), 95)]
     assert sizes == [(100, 10)] * 9 + [(100, 5)]

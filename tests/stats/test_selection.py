@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from agent2.errors import NotEnoughData
-from agent2.stats.metrics import pass_at_k
-from agent2.stats.selection import best_of_n, cost_per_point, majority_at_k
+from agent2.stats.attempts import best_of_n, cost_per_point, majority_at_k, pass_at_k
 
 ATTEMPTS = st.tuples(
     st.lists(st.sampled_from([None, "a", "b", "c", "d"]), min_size=1, max_size=8), st.sets(st.sampled_from("abcd"))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.separability import agreement_with_confidence, pair_brier_score, separability
+from agent2.stats.quality import agreement_with_confidence, pair_brier_score, separability
 
 intervals = st.lists(st.tuples(st.floats(-5, 5), st.floats(0, 3)), min_size=2, max_size=7)
 

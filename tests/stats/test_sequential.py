@@ -9,12 +9,13 @@ from agent2.errors import NotEnoughData
 from agent2.stats import sequential
 from agent2.stats.sequential import (
     AdaStop,
+    AdaStopSettings,
+    SequentialVerdict,
     _possible_true_counts,
     _weights,
     compare_sequentially,
     sampled_signs,
 )
-from agent2.stats.sequential_records import AdaStopSettings, Verdict
 
 ONE_LOOK = AdaStopSettings(n_seeds=4, n_interims=1)
 
@@ -26,7 +27,10 @@ def rng(seed=0):
 def verdicts(state):
     found = {}
     for pair in state.pairs:
-        mirrored = {Verdict.LARGER: Verdict.SMALLER, Verdict.SMALLER: Verdict.LARGER}.get(pair.verdict, pair.verdict)
+        mirrored = {
+            SequentialVerdict.LARGER: SequentialVerdict.SMALLER,
+            SequentialVerdict.SMALLER: SequentialVerdict.LARGER,
+        }.get(pair.verdict, pair.verdict)
         found[pair.agent_a, pair.agent_b] = pair.verdict
         found[pair.agent_b, pair.agent_a] = mirrored
     return found
@@ -42,12 +46,12 @@ def exact_p(a, b):
 def test_one_look_at_two_agents_is_the_exact_permutation_test():
     # complete separation of 4 and 4: 2 of 70 relabellings are as extreme, p = 0.029
     state = compare_sequentially({"a": [5, 6, 7, 8], "b": [1, 2, 3, 4]}, ONE_LOOK, rng())
-    assert verdicts(state)["a", "b"] is Verdict.LARGER
+    assert verdicts(state)["a", "b"] is SequentialVerdict.LARGER
     assert state.pairs[0].delta == 4.0
     assert state.pairs[0].n == 4
     # one swap: T = 14; 4 of 70 relabellings reach it, p = 0.057
     state = compare_sequentially({"a": [4, 6, 7, 8], "b": [1, 2, 3, 5]}, ONE_LOOK, rng())
-    assert verdicts(state)["a", "b"] is Verdict.EQUAL
+    assert verdicts(state)["a", "b"] is SequentialVerdict.EQUAL
 
 
 @given(st.lists(st.integers(-3, 9), min_size=8, max_size=8))
@@ -55,13 +59,13 @@ def test_one_look_at_two_agents_is_the_exact_permutation_test():
 def test_one_look_agrees_with_the_p_value_by_loops(scores):
     a, b = scores[:4], scores[4:]
     state = compare_sequentially({"a": a, "b": b}, ONE_LOOK, rng())
-    assert (state.pairs[0].verdict is not Verdict.EQUAL) == (exact_p(a, b) <= 0.05)
+    assert (state.pairs[0].verdict is not SequentialVerdict.EQUAL) == (exact_p(a, b) <= 0.05)
 
 
 def test_three_seeds_cannot_decide_at_five_percent():
     # the smallest p-value of 3 and 3 is 2/20
     state = compare_sequentially({"a": [10, 11, 12], "b": [0, 1, 2]}, AdaStopSettings(n_seeds=3, n_interims=1), rng())
-    assert verdicts(state)["a", "b"] is Verdict.EQUAL
+    assert verdicts(state)["a", "b"] is SequentialVerdict.EQUAL
 
 
 def test_alpha_is_spent_over_the_interims():
@@ -95,9 +99,9 @@ def test_far_agents_are_decided_first_and_need_no_more_seeds():
     draw = rng(3)
     test = AdaStop(["best", "mid", "mid2"], AdaStopSettings(6, 4), rng())
     state = test.feed({"best": draw.normal(9, 1, 6), "mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
-    assert verdicts(state)["best", "mid"] is Verdict.LARGER
-    assert verdicts(state)["mid2", "best"] is Verdict.SMALLER
-    assert verdicts(state)["mid", "mid2"] is Verdict.UNDECIDED
+    assert verdicts(state)["best", "mid"] is SequentialVerdict.LARGER
+    assert verdicts(state)["mid2", "best"] is SequentialVerdict.SMALLER
+    assert verdicts(state)["mid", "mid2"] is SequentialVerdict.UNDECIDED
     assert state.needs_seeds == ("mid", "mid2")
     assert not state.is_decided
     state = test.feed({"mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
@@ -124,16 +128,16 @@ def test_step_down_finds_a_pair_that_one_step_would_miss():
     near = {"c": [3, 4, 5, 6, 7]}
     design = AdaStopSettings(5, 1)
     assert exact_p(scores["a"], scores["b"]) == pytest.approx(4 / 252)
-    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is Verdict.SMALLER
+    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is SequentialVerdict.SMALLER
     scores["a"], scores["b"] = [1, 2, 3, 5, 6], [4, 7, 8, 9, 10]  # 8 of 252: 3.2%
-    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is Verdict.SMALLER
-    assert verdicts(compare_sequentially(scores | near, design, rng()))["a", "b"] is Verdict.EQUAL
+    assert verdicts(compare_sequentially(scores | far, design, rng()))["a", "b"] is SequentialVerdict.SMALLER
+    assert verdicts(compare_sequentially(scores | near, design, rng()))["a", "b"] is SequentialVerdict.EQUAL
 
 
 def test_all_equal_scores_are_never_different():
     scores = {name: [0.5] * 15 for name in "abc"}
     state = compare_sequentially(scores, AdaStopSettings(5, 3), rng())
-    assert {pair.verdict for pair in state.pairs} == {Verdict.EQUAL}
+    assert {pair.verdict for pair in state.pairs} == {SequentialVerdict.EQUAL}
     assert state.interim == 3
 
 
@@ -142,12 +146,12 @@ def test_early_acceptance_ends_a_hopeless_comparison():
     late = compare_sequentially(scores, AdaStopSettings(5, 5), rng())
     early = compare_sequentially(scores, AdaStopSettings(5, 5, beta=0.5), rng())
     assert early.interim < late.interim == 5
-    assert early.pairs[0].verdict is Verdict.EQUAL
+    assert early.pairs[0].verdict is SequentialVerdict.EQUAL
 
 
 @pytest.mark.parametrize(
     ("a", "b", "verdict"),
-    [([32, 1, 4], [2, 8, 16], Verdict.EQUAL), ([32, 1, 8], [2, 4, 16], Verdict.UNDECIDED)],
+    [([32, 1, 4], [2, 8, 16], SequentialVerdict.EQUAL), ([32, 1, 8], [2, 4, 16], SequentialVerdict.UNDECIDED)],
 )
 def test_early_acceptance_spends_an_equal_part_at_each_interim(a, b, verdict):
     # 20 relabellings in 10 pairs of equal size; beta 0.25 accepts what is below the sixth: the two smallest
@@ -168,7 +172,7 @@ def test_more_seeds_do_not_change_what_was_decided():
     decided = {}
     for n in (5, 10, 15, 20, 25):
         state = compare_sequentially({k: v[:n] for k, v in scores.items()}, AdaStopSettings(), rng(1))
-        now = {pair[:2]: v for pair, v in verdicts(state).items() if v is not Verdict.UNDECIDED}
+        now = {pair[:2]: v for pair, v in verdicts(state).items() if v is not SequentialVerdict.UNDECIDED}
         assert decided.items() <= now.items()
         decided = now
     assert len(decided) == 6
@@ -193,7 +197,7 @@ def test_renaming_agents_renames_the_decisions_when_they_are_clear(names, seed):
     )
     found = verdicts(state)
     for low, high in combinations(range(4), 2):
-        assert found[names[low], names[high]] is Verdict.SMALLER
+        assert found[names[low], names[high]] is SequentialVerdict.SMALLER
 
 
 @given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
@@ -224,8 +228,8 @@ def test_a_withdrawn_agent_keeps_what_was_decided_and_holds_nobody_up():
     scores["b"] = scores["b"][:6]
     state = compare_sequentially(scores, AdaStopSettings(6, 2), rng(), withdrawn=["b"])
     found = verdicts(state)
-    assert found["a", "b"] is found["a", "c"] is Verdict.LARGER
-    assert found["b", "c"] is Verdict.UNDECIDED
+    assert found["a", "b"] is found["a", "c"] is SequentialVerdict.LARGER
+    assert found["b", "c"] is SequentialVerdict.UNDECIDED
     assert state.is_decided
     assert compare_sequentially(scores, AdaStopSettings(6, 2), rng()).needs_seeds == ("b", "c")
     test = AdaStop(["a", "b"], ONE_LOOK, rng())
@@ -239,7 +243,7 @@ def test_listed_and_sampled_relabellings_agree():
     listed = compare_sequentially(scores, AdaStopSettings(6, 2, max_permutations=10**6), rng())
     sampled = compare_sequentially(scores, AdaStopSettings(6, 2, max_permutations=5000), rng())
     assert verdicts(listed) == verdicts(sampled)
-    assert Verdict.SMALLER in verdicts(listed).values()
+    assert SequentialVerdict.SMALLER in verdicts(listed).values()
 
 
 def test_the_error_under_the_null_is_close_to_alpha():
@@ -248,7 +252,7 @@ def test_the_error_under_the_null_is_close_to_alpha():
         draw = rng(seed)
         scores = {name: draw.normal(0, 1, 8) for name in "abc"}
         state = compare_sequentially(scores, AdaStopSettings(4, 2, max_permutations=400), draw)
-        wrong += any(pair.verdict is not Verdict.EQUAL for pair in state.pairs)
+        wrong += any(pair.verdict is not SequentialVerdict.EQUAL for pair in state.pairs)
     assert wrong <= 21  # 1 in 1000 for 5% of 200
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import wilson
-from agent2.stats.time_to_target import compare_times, time_to_target
+from agent2.stats.gains import compare_times, time_to_target
 
 NEVER = math.inf
 

@@ -5,8 +5,7 @@ import pytest
 from scipy import special, stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.ranking import bradley_terry
-from agent2.stats.tournament import play_bracket, play_round_robin, play_tournament
+from agent2.stats.ranking import bradley_terry, play_bracket, play_round_robin, play_tournament
 
 
 def rng(seed=0):

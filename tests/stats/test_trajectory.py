@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.stats.trajectory import (
+from agent2.stats.agent_metrics import (
     DEFAULT_WEIGHTS,
     PRESETS,
-    Step,
     Trajectory,
+    TrajectoryStep,
     TrajectoryTask,
     Weights,
     efficiency,
@@ -21,7 +21,7 @@ SCORE = st.floats(0, 1)
 
 
 def trajectory(answer="Paris", turns=5, tools=("search", "shell"), citations=None):
-    return Trajectory([Step(), *(Step(tool) for tool in tools)], answer, turns, citations)
+    return Trajectory([TrajectoryStep(), *(TrajectoryStep(tool) for tool in tools)], answer, turns, citations)
 
 
 def test_the_default_weights_are_the_published_ones():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.tuning import choose_incumbent, incumbent_curve, mean_incumbent_curve, tuning_gap
+from agent2.stats.gains import choose_incumbent, incumbent_curve, mean_incumbent_curve, tuning_gap
 
 TUNING = {"slow": {1: 0.4, 2: 0.5}, "fast": {1: 0.9, 2: 0.7}}
 

@@ -6,7 +6,7 @@ from hypothesis.extra import numpy as hnp
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import wilson
-from agent2.stats.verifier_audit import AuditedProblem, audit_verifier
+from agent2.stats.quality import AuditedProblem, audit_verifier
 
 
 def rng(seed=0):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from agent2.training.advantages import advantages_of, share_with_signal
+from agent2.training.reference import advantages_of, share_with_signal
 
 NAN = float("nan")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.records import SamplingSettings
-from agent2.training.chat_model import AnswerTask, ChatModel
+from agent2.training.reference import AnswerTask, ChatModel
 from model_builders import make_model
 
 

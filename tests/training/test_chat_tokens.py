@@ -5,7 +5,7 @@ from transformers import AutoTokenizer
 
 from agent2.errors import ConfigError
 from agent2.records import Message
-from agent2.training.chat_tokens import ChatTokens, matches_template
+from agent2.training.episodes import ChatTokens, matches_template
 from model_builders import make_model
 
 CHAT = [

@@ -3,7 +3,7 @@ import torch
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.training.checkpoints import load_for_training, save_checkpoint, use_threads
+from agent2.training.running import load_for_training, save_checkpoint, use_threads
 from model_builders import make_model
 
 

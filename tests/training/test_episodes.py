@@ -6,8 +6,7 @@ from agent2.errors import EnvironmentFailed, Fault, SamplerFailed
 from agent2.models.hf import HfSampler
 from agent2.models.loading import load_model, load_tokenizer
 from agent2.records import Completion, Message, Step, StopReason
-from agent2.training.chat_tokens import ChatTokens
-from agent2.training.episodes import Ending, PlayLimits, Start, play_episodes
+from agent2.training.episodes import ChatTokens, Ending, PlayLimits, Start, play_episodes
 from episode_builders import Hunt, make_items, make_player
 
 LIMITS = PlayLimits(max_turns=3, max_tokens=6, temperature=1.0, context=256)

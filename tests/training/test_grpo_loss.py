@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from agent2.training.checkpoints import load_for_training
-from agent2.training.grpo_loss import Clip, grpo_loss, to_batch, token_logprobs
+from agent2.training.reference import Clip, grpo_loss, to_batch, token_logprobs
+from agent2.training.running import load_for_training
 from model_builders import make_model
 
 CLIP = Clip(0.2, 0.28)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent2.records import SamplingSettings
-from agent2.training import online_stages
+from agent2.training import online_grpo
+from agent2.training.online_grpo import OnlineStage, learn_in_stages
 from agent2.training.online_settings import OnlineGrpoSettings
-from agent2.training.online_stages import OnlineStage, learn_in_stages
 from agent2.training.participant import Participant
 from agent2.training.running import TrainReport
 
@@ -58,7 +58,7 @@ def runs(monkeypatch):
                 return TrainReport(out_dir, line["step"], 1.0, out_dir, reason)
         return TrainReport(out_dir, LINES[-1]["step"], 1.0, out_dir)
 
-    monkeypatch.setattr(online_stages, "train_online_grpo", train)
+    monkeypatch.setattr(online_grpo, "train_online_grpo", train)
     return seen
 
 

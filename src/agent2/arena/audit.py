@@ -5,7 +5,7 @@ in it, in the agent's log and in its LLM traffic, and reads the access log. A ch
 secret does the rest (`audit_child`). A check that does not come to its end leaves the result uncleared: never an error
 of the trial, never a silent pass.
 
-Does NOT decide what follows: `agent2.arena.analysis.integrity` does, from the record.
+Does NOT decide what follows: `agent2.arena.analysis.result` does, from the record.
 """
 
 import hashlib
@@ -24,18 +24,17 @@ import msgspec
 import zstandard
 
 from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, IntegrityRecord, failed_check
-from agent2.arena.config_file import write_json
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import evaluation_limits
-from agent2.arena.paths import TrialPaths
+from agent2.arena.paths import TrialPaths, write_json
 from agent2.arena.scoring import Exam, log_task_access
 from agent2.errors import Agent2Error
 from agent2.installation import ARENA_ROLE, access_log
 from agent2.integrity.access import access_check
 from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings
-from agent2.integrity.finding import Check, Effect
-from agent2.integrity.texts import Reading, ReadLimits, raw_files
+from agent2.integrity.finding import Effect, IntegrityCheck
+from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Sandbox
 from agent2.sandbox.contained import Contained, EndedBy, inside, run_contained
@@ -87,8 +86,8 @@ def audit_trial(audited: Audited) -> IntegrityRecord:
     scratch = audited.paths.root / ".audit"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    checks: list[Check] = []
-    copied = Reading()
+    checks: list[IntegrityCheck] = []
+    copied = TextReading()
     try:
         for name, make in (("canaries", _parent_checks), ("access log", _access_checks), ("integrity", _child_checks)):
             checks += _guarded(name, partial(make, audited, scratch, copied))
@@ -99,7 +98,7 @@ def audit_trial(audited: Audited) -> IntegrityRecord:
     return record
 
 
-def _guarded(name: str, make: Callable[[], list[Check]]) -> list[Check]:
+def _guarded(name: str, make: Callable[[], list[IntegrityCheck]]) -> list[IntegrityCheck]:
     try:
         return make()
     except Exception as error:  # boundary: an audit that breaks is told in the record and must not end the trial
@@ -121,7 +120,7 @@ def read_integrity(path: Path) -> IntegrityRecord:
         raise Agent2Error(f"{path}: cannot be read ({error}); it is machine-written, restore it") from error
 
 
-def _parent_checks(audited: Audited, scratch: Path, copied: Reading) -> list[Check]:
+def _parent_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     """Copy the files and look for bait on the way, then in the logs; `copied` is told what was left out."""
     bait = bait_for(audited.exam.secret, audited.trial_id)
     copy = scratch / FILES
@@ -131,13 +130,13 @@ def _parent_checks(audited: Audited, scratch: Path, copied: Reading) -> list[Che
     return [bait_check(seen, told, copied.n_files)]
 
 
-def _access_checks(audited: Audited, scratch: Path, copied: Reading) -> list[Check]:
+def _access_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     started = read_events(audited.paths.trial_log).last("agent_started")
     since = float(started["t"]) if started is not None else time.time()
     return [access_check(access_log(), since, time.time(), audited.trial_id)]
 
 
-def _copied(workspace: Path, copy: Path, reading: Reading, bait: Bait) -> Iterator[tuple[str, bytes]]:
+def _copied(workspace: Path, copy: Path, reading: TextReading, bait: Bait) -> Iterator[tuple[str, bytes]]:
     """Every file except the untouched bait; each is written to `copy` under its own path."""
     for path, data in raw_files(workspace, COPIED, reading):
         if is_bait(path, data, bait):
@@ -167,7 +166,7 @@ def _logs(paths: TrialPaths) -> Iterator[tuple[str, bytes]]:
                 continue  # torn by a crash: what can be read of it is read elsewhere, by its own reader
 
 
-def _child_checks(audited: Audited, scratch: Path, copied: Reading) -> list[Check]:
+def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     scored = [s for s in audited.submissions if s.state is SubmissionState.SCORED and not s.is_base_copy]
     if not audited.submissions:
         return []
@@ -220,7 +219,7 @@ def _card(audited: Audited, who: str, scratch: Path) -> Path | None:
     return shutil.copytree(card, copy) if card.is_dir() else None
 
 
-def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Check]:
+def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[IntegrityCheck]:
     """What the child answered; if it did not come to its end, that is one more check, and nothing is cleared."""
     mounts = [Mount(job.base, "/base"), Mount(job.files, "/files")]
     mounts += [Mount(s.snapshot, f"/submissions/{s.number}") for s in job.submissions]
@@ -247,7 +246,7 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Check]:
     told = _seen_from_inside(job, request, audited.sandbox)
     request = replace(request, stdin=told.model_dump_json().encode())
     end = run_contained(request, audited.sandbox, timeout_s=TIMEOUT_S)
-    checks = [msgspec.json.decode(line, type=Check) for line in end.stdout.split(b"\n")[:-1]]
+    checks = [msgspec.json.decode(line, type=IntegrityCheck) for line in end.stdout.split(b"\n")[:-1]]
     if end.ended_by is not EndedBy.ITSELF or end.code or end.dropped:
         reason = f"the auditing process ended before its last answer: {end.reason}; see {request.log.name}"
         checks.append(failed_check("integrity", reason))

@@ -1,7 +1,7 @@
 """The process that looks at what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
 
-Reads an `AuditJob` (JSON) on standard input, prints each `Check` (JSON, one a line) as soon as it is made. Each check
-runs in a fork of its own with its own time limit, so that hostile data which break or hang one take nothing back that
+Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one a line) as soon as it is made.
+Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one take nothing back that
 another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is why this process
 has no network and no secret.
 """
@@ -24,12 +24,12 @@ from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, fail
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import Agent2Error
 from agent2.integrity.drift import drift_check
-from agent2.integrity.finding import Check
+from agent2.integrity.finding import IntegrityCheck
 from agent2.integrity.hard_coded import HardCoded
 from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.provenance import provenance_check
 from agent2.integrity.signatures import signature_check
-from agent2.integrity.texts import Reading, ReadLimits, Unit, read_units
+from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Rollout
@@ -45,7 +45,7 @@ def main() -> None:
             file.write(msgspec.json.encode(check) + b"\n")
 
 
-def run(job: AuditJob) -> Iterator[Check]:
+def run(job: AuditJob) -> Iterator[IntegrityCheck]:
     """Make every check in a process of its own, the final submission's first; one that breaks or hangs ends alone."""
     ends_at = time.monotonic() + CHECKING_S
     for part in _parts(job):
@@ -65,7 +65,7 @@ class _Part:
     """Submission that it is about; empty for the whole trial."""
     limit_s: float
     """Wall-clock seconds: many times what honest input of the largest size takes."""
-    make: Callable[[], list[Check]]
+    make: Callable[[], list[IntegrityCheck]]
 
 
 def _parts(job: AuditJob) -> Iterator[_Part]:
@@ -83,7 +83,7 @@ def _of_submission(job: AuditJob, submission: AuditedSubmission) -> Iterator[_Pa
     yield _Part("drift", subject, 120, partial(_drift, job, submission, subject))
 
 
-def _contained(part: _Part, limit_s: float) -> list[Check]:
+def _contained(part: _Part, limit_s: float) -> list[IntegrityCheck]:
     """The checks of one part, made in a fork that is killed at its limit."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
@@ -93,7 +93,7 @@ def _contained(part: _Part, limit_s: float) -> list[Check]:
     try:
         if not receiving.poll(limit_s):
             return [failed_check(part.name, f"this check did not end within {limit_s:.0f} seconds", part.subject)]
-        return msgspec.json.decode(receiving.recv_bytes(), type=list[Check])
+        return msgspec.json.decode(receiving.recv_bytes(), type=list[IntegrityCheck])
     except EOFError:
         process.join(5)
         reason = f"the process of this check died ({describe_exit(process.exitcode)})"
@@ -114,7 +114,7 @@ def describe_exit(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def _guarded(part: _Part) -> list[Check]:
+def _guarded(part: _Part) -> list[IntegrityCheck]:
     try:
         return part.make()
     except Agent2Error as error:
@@ -124,24 +124,24 @@ def _guarded(part: _Part) -> list[Check]:
         return [failed_check(part.name, reason, part.subject)]
 
 
-def _provenance(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[Check]:
+def _provenance(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[IntegrityCheck]:
     base, candidate = inspect_checkpoint(job.base), inspect_checkpoint(submission.snapshot)
     with TemporaryDirectory(dir=Path.cwd()) as scratch:
         return [provenance_check(as_played(candidate, base, Path(scratch) / "merged"), base, subject)]
 
 
-def _drift(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[Check]:
+def _drift(job: AuditJob, submission: AuditedSubmission, subject: str) -> list[IntegrityCheck]:
     return [drift_check(inspect_checkpoint(submission.snapshot), inspect_checkpoint(job.base), subject)]
 
 
-def _data(job: AuditJob) -> list[Check]:
+def _data(job: AuditJob) -> list[IntegrityCheck]:
     """One pass over the files for leaks and written-down answers."""
     splits = {split.value: items for split, items in job.hidden.items()}
     hidden = [item for items in job.hidden.values() for item in items]
     looking = HardCoded(splits, job.familiar)
-    reading = Reading(not_read=Counter(job.not_copied), examples=list(job.not_copied_such_as))
+    reading = TextReading(not_read=Counter(job.not_copied), examples=list(job.not_copied_such_as))
 
-    def watched() -> Iterator[Unit]:
+    def watched() -> Iterator[TextUnit]:
         for unit in read_units(job.files, ReadLimits(), reading):
             looking.look(unit)
             yield unit
@@ -153,7 +153,7 @@ def _data(job: AuditJob) -> list[Check]:
     return checks
 
 
-def _signatures(job: AuditJob) -> list[Check]:
+def _signatures(job: AuditJob) -> list[IntegrityCheck]:
     if job.final is None or job.final_card is None or job.base_card is None:
         return []
     return [signature_check(_rollouts(job.final_card), _rollouts(job.base_card), f"submission {job.final}")]

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from agent2.config import StrictModel
-from agent2.integrity.finding import Check, Effect, Finding, Severity
+from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Severity
 from agent2.records import Item, Split
 
 CHECKING_S = 3300.0
@@ -43,14 +43,14 @@ class AuditJob(StrictModel):
 class IntegrityRecord(msgspec.Struct, frozen=True):
     """What an audit found, as the trial keeps it."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[IntegrityCheck, ...]
     seconds: float = 0.0
 
 
-def failed_check(name: str, reason: str, subject: str = "") -> Check:
+def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:
     """A check that did not come to its end: never a pass, and no cleared result if it is about the final submission.
 
     subject: "submission 3"; empty for the whole trial.
     """
-    finding = Finding(f"{name} not checked", Severity.MEDIUM, Effect.UNCLEARED, reason, (), subject)
-    return Check(name, reason, (finding,), is_complete=False)
+    finding = IntegrityFinding(f"{name} not checked", Severity.MEDIUM, Effect.UNCLEARED, reason, (), subject)
+    return IntegrityCheck(name, reason, (finding,), is_complete=False)

@@ -17,8 +17,7 @@ from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.eventlog import read_events
 from agent2.arena.gateway.control import Gateway
-from agent2.arena.gateway.drivers import Driver
-from agent2.arena.gateway.prices import load_prices
+from agent2.arena.gateway.drivers import Driver, load_prices
 from agent2.arena.gateway.settings import GatewaySettings, ReplaySettings, TokenCounts
 from agent2.arena.paths import TrialPaths
 from agent2.arena.systems.launch import LlmInside

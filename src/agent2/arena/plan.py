@@ -1,35 +1,194 @@
-"""Planning a trial: resolve what was asked for, and make the trial's folder. Nothing runs here.
+"""Planning a trial: its folder, workspace and lock file. Nothing runs here.
+
+lock.json: the digests and versions that a trial's result depends on.
+
+With trial.json it is enough to run the trial again and to see what differs. The installation secret is
+named by a digest, never told.
+
+Planning a trial: resolve what was asked for, and make the trial's folder. Nothing runs here.
 
 The agent's files are copied into the trial, so that what ran can be read, resumed and repeated later, whatever
 becomes of the agent's own folder.
 """
 
+import json
 import secrets
 import shutil
+import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import yaml
 
-from agent2 import installation
+from agent2 import __version__, installation
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import ReplaySource, TrialConfig, limits_of
+from agent2.arena.assignment import (
+    InsidePaths,
+    ReplaySource,
+    TrialConfig,
+    World,
+    assignment_json,
+    assignment_text,
+    limits_of,
+    world_of,
+)
 from agent2.arena.base_models import is_path, require_base_model
-from agent2.arena.config_file import read_config, write_json
 from agent2.arena.gateway.drivers import load_driver
 from agent2.arena.llm import require_driver
-from agent2.arena.paths import TrialPaths
-from agent2.arena.systems.installed import require_installed
+from agent2.arena.paths import TrialPaths, read_config, write_json
+from agent2.arena.scoring import Exam
+from agent2.arena.systems.installed import find_installed, require_installed
 from agent2.arena.systems.launch import UNCONTAINED
 from agent2.arena.tasks import load_task
-from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark
+from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside
+from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
+from agent2.evaluation.runner import software_lock
+from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import is_code, is_located, relative_to
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
 from agent2.sandbox.backends import find_sandbox
-from agent2.sandbox.gpus import gpu_devices
 from agent2.sandbox.spec import refuse_hidden
+from agent2.sandbox.toolkit import gpu_devices
+
+VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
+
+
+def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:
+    """Write everything that the agent is given; the base model is bound read-only beside it, not copied."""
+    (workspace / "data").mkdir(parents=True)
+    (workspace / "code").mkdir()
+    (workspace / "output").mkdir()
+    world = world_told(config, benchmark, inside, workspace / "data")
+    assignment = assignment_json(config, inside, benchmark.sampling, world)
+    (workspace / "assignment.json").write_text(json.dumps(assignment, indent=2) + "\n", encoding="utf-8")
+    for split in VISIBLE_SPLITS:
+        items = benchmark.items(split, config.task.n_items[split], secret=None)
+        world = replace(world, row_fields=tuple(visible_row(benchmark, items[0])))
+        rows = (visible_row(benchmark, item) for item in items)
+        _write_rows(workspace / "data" / f"{split.value}.jsonl", rows)
+    text = assignment_text(config, inside, benchmark.sampling, world)
+    (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
+
+
+def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
+    """The world of a task as the agent is told of it, with a name by which it can load the benchmark.
+
+    data: host's folder of the visible data, into which a user's own Python file, or `benchmark.yaml` without its data,
+    is copied; None: that was done before. What lies beside a Python file is not shown.
+    """
+
+    def shown(path: Path) -> Path:
+        if data is not None and path.parent != data:
+            shutil.copyfile(path, data / path.name)
+        return Path(inside.data) / path.name
+
+    with tempfile.TemporaryDirectory() as scratch:
+        name = name_inside(config.task.benchmark, data or Path(scratch), shown)
+    return replace(world_of(benchmark), benchmark=name)
+
+
+def clear_unstarted(paths: TrialPaths) -> None:
+    """Remove what a harness left that died before it recorded the start of the agent."""
+    folders = (paths.workspace, paths.revisions_git, paths.root / "submissions", paths.llm, paths.launch)
+    database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
+    logs = (paths.revisions_log, paths.processes_log, paths.commands_log, paths.gpu_log, paths.agent_log)
+    for path in (*folders, *database, *logs):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _write_rows(path: Path, rows: Iterable[Mapping[str, JsonValue]]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay", "data"}
+"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests tell."""
+ADDED_LATER = {"driver_record", "prices", "mode"}
+"""Parts that older trials lack; at their default they leave the digest as it was."""
+
+
+def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
+    """Everything that the result depends on, as plain JSON values."""
+    benchmark = exam.benchmark
+    system = find_installed(agent)
+    return {
+        "agent2": __version__,
+        "git_commit": _git_commit(),
+        "software": software_lock(),
+        "config_digest": _config_digest(config),
+        "agent_digest": agent.digest,
+        "agent_system": {"version": system.manifest.version, "digest": system.digest} if system is not None else None,
+        "base_model": {
+            "content_digest": base.content_digest,
+            "weights_digest": base.weights_digest,
+            "chat_template_digest": base.chat_template_digest,
+        },
+        "benchmark": f"{benchmark.name}-v{benchmark.version}",
+        "items": {split.value: digest_of(exam.items(split)) for split in Split},
+        "installation_secret_digest": installation.secret_digest(exam.secret),
+        "seeds": {"agent": config.seed, "evaluation": 0},
+    }
+
+
+def _config_digest(config: TrialConfig) -> str:
+    fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
+    defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
+    return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
+
+
+def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:
+    """A trial that has begun is finished on the items, base model and settings that it began with.
+
+    now: the record as it would be made now. Raises ConfigError naming the part that differs.
+    """
+    began = msgspec.json.decode(lock_json.read_bytes())
+    for part in ("benchmark", "items", "base_model", "config_digest"):
+        if began.get(part) != now[part]:
+            raise ConfigError(
+                f"{lock_json}: the {part.replace('_', ' ')} of this trial changed since it began, so its scores "
+                "could not be compared; restore what it was (installation secret, base model, trial.json) and resume"
+            )
+
+
+def lock_differences(before: Path, after: Path) -> list[str]:
+    """What differs between two locks, one "part: before -> after" each; empty when a repetition had equal means."""
+    one, other = (_flat(msgspec.json.decode(path.read_bytes())) for path in (before, after))
+    return [
+        f"{key}: {one.get(key)} -> {other.get(key)}" for key in sorted(one | other) if one.get(key) != other.get(key)
+    ]
+
+
+def _flat(value: JsonValue, prefix: str = "") -> dict[str, JsonValue]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    inner = (_flat(part, f"{prefix}.{key}" if prefix else key) for key, part in value.items())
+    return {key: part for flat in inner for key, part in flat.items()}
+
+
+def _git_commit() -> str | None:
+    """Commit of the source tree, with a mark if it has changes; None for an installed wheel."""
+    here = Path(__file__).parent
+    try:
+        commit = _git(here, "rev-parse", "HEAD")
+        dirty = _git(here, "status", "--porcelain", "--", str(here.parent))
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("-dirty" if dirty else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+    return answer.stdout.strip()
+
 
 MAX_AGENT_MIB = 256
 GRANTED = ("network", "packages", "gpus", "data", "scoring")

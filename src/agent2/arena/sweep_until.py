@@ -20,8 +20,7 @@ from agent2.arena.sweep_records import SweepRow
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
 from agent2.records import derive_seed
-from agent2.stats.sequential import compare_sequentially
-from agent2.stats.sequential_records import AdaStopSettings, AdaStopState
+from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially
 
 NOT_STARTED = "not started"
 """State of a row that stands for no trial yet."""

@@ -13,7 +13,7 @@ import torch
 from agent2 import installation
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, log_task_access, measure_noise
-from agent2.arena.task_check import Finding
+from agent2.arena.task_check import TaskFinding
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.reader import read_summary
 from agent2.errors import NotEnoughData
@@ -34,7 +34,7 @@ WIDEST_BAND = 0.10
 
 def check_base(
     task: TaskSpec, benchmark: Benchmark, model: str | None = None, on_progress: Progress | None = None
-) -> list[Finding]:
+) -> list[TaskFinding]:
     """The base model's score on the private items, and the noise band.
 
     model: another one than the task's. Raises ConfigError for a model that is not there; a tiny one is built first.
@@ -72,8 +72,8 @@ def check_base(
             "never solved gives RL no signal"
         )
     return [
-        Finding("headroom: the base model is below the ceiling", is_below, score, spent, no_signal),
-        Finding(
+        TaskFinding("headroom: the base model is below the ceiling", is_below, score, spent, no_signal),
+        TaskFinding(
             "noise band of the base model",
             band.half_width <= WIDEST_BAND,
             f"±{100 * band.half_width:.1f} points (95%, over {band.over}), from {NOISE_REPLICATES} draws an item",

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from agent2 import installation
+from agent2.arena.plan import VISIBLE_SPLITS
 from agent2.arena.scoring import Exam, log_task_access
 from agent2.arena.tasks import Level, TaskSpec
-from agent2.arena.workspace import VISIBLE_SPLITS
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.home import Player, Players, players_of, visible_row
@@ -40,7 +40,7 @@ CHANCE_SE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TaskFinding:
     """One check and its verdict."""
 
     name: str
@@ -52,7 +52,7 @@ class Finding:
     """Why the task may be of little use though the check holds; empty: nothing to say."""
 
 
-def check_task(task: TaskSpec, benchmark: Benchmark | None = None) -> list[Finding]:
+def check_task(task: TaskSpec, benchmark: Benchmark | None = None) -> list[TaskFinding]:
     """Run every check that needs no model and no network.
 
     benchmark: None: the installed one of the task. Raises ConfigError for episodes for which it brings no players.
@@ -66,7 +66,7 @@ def examples(task: TaskSpec, n: int) -> list[Item]:
     return load_benchmark(task.benchmark).items(Split.TRAIN, n, secret=None)
 
 
-def _timed(findings: Iterator[Finding]) -> Iterator[Finding]:
+def _timed(findings: Iterator[TaskFinding]) -> Iterator[TaskFinding]:
     """The findings with the seconds that each took to come."""
     began = time.monotonic()
     for finding in findings:
@@ -104,7 +104,7 @@ class _Check:
         """The oracle's rollouts."""
         return self._play(self.players.oracle)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[TaskFinding]:
         """Every check, one after the other."""
         yield self._disjoint()
         ceiling, floor = self.players.ceiling_at_least, self.players.floor_at_most
@@ -145,7 +145,7 @@ class _Check:
         rollouts = play(attempts(), sampler, make_world or benchmark.environment, benchmark.scorer(), settings)
         return sorted(rollouts, key=lambda scored: scored.rollout.item_id)
 
-    def _replayed(self) -> Finding:
+    def _replayed(self) -> TaskFinding:
         """The oracle's own actions again, n times, each time with an environment that remembers nothing."""
         name = "determinism: same actions, same observations and verdicts"
         recorded = {
@@ -160,55 +160,57 @@ class _Check:
             after = _verdicts(again)
             different = [item_id for item_id, verdict in before.items() if after[item_id] != verdict]
             if different:
-                return Finding(name, False, f"replay {number}: {len(different)} differ, {different[0]} the first")
+                return TaskFinding(name, False, f"replay {number}: {len(different)} differ, {different[0]} the first")
         n_turns = sum(len(scored.rollout.turns) for scored in self.solved)
-        return Finding(name, True, f"{len(before)} rollouts of {n_turns} turns, played again {N_REPLAYS} times")
+        return TaskFinding(name, True, f"{len(before)} rollouts of {n_turns} turns, played again {N_REPLAYS} times")
 
-    def _disjoint(self) -> Finding:
+    def _disjoint(self) -> TaskFinding:
         players, owner = self.players, dict[str, Split]()
         name = f"disjointness: splits share no {players.content_name}"
         for split, members in self.items.items():
             for item in members:
                 content = players.shared_content(item)
                 if owner.setdefault(content, split) is not split:
-                    return Finding(name, False, f"{item.id} is in {owner[content].value} and {split.value}")
+                    return TaskFinding(name, False, f"{item.id} is in {owner[content].value} and {split.value}")
         sizes = ", ".join(f"{split.value} {len(members)}" for split, members in self.items.items())
-        return Finding(name, True, f"{sizes}; {len(owner)} distinct")
+        return TaskFinding(name, True, f"{sizes}; {len(owner)} distinct")
 
-    def _structural(self) -> Finding:
+    def _structural(self) -> TaskFinding:
         """That the task demands what its level says (T02)."""
         name = f"structural requirement: {self.task.structural_requirement}"
         if self.task.level is Level.RULE_BASED:
             n_open = sum(scored.score.value is None for scored in self.solved)
-            return Finding(name, n_open == 0, f"{len(self.solved) - n_open} of {len(self.solved)} answers were judged")
+            return TaskFinding(
+                name, n_open == 0, f"{len(self.solved) - n_open} of {len(self.solved)} answers were judged"
+            )
         if self.task.level is not Level.INTERACTIVE:
             detail = (
                 f"no check exists for level {self.task.level.value}, so nobody can vouch that its reward needs a "
                 "judge; use level 1 for a task with a verifier"
             )
-            return Finding(name, False, detail)
+            return TaskFinding(name, False, detail)
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
         commands = dict(self._winning_actions())
         for item in visible:
             problem = _given_away(visible_row(self.benchmark, item), item, commands.get(item.id, ()))
             if problem is not None:
-                return Finding(name, False, f"{item.id}: {problem}")
+                return TaskFinding(name, False, f"{item.id}: {problem}")
         n_known = sum(item.id in commands for item in visible)
         lengths = sorted(len(scored.rollout.turns) for scored in self.solved if scored.score.value)
         if not lengths:
-            return Finding(name, False, "no game was won, so nothing is known of its length")
+            return TaskFinding(name, False, "no game was won, so nothing is known of its length")
         detail = (
             f"{len(visible)} visible rows hold no answer, the {n_known} of games that the oracle won none of its "
             f"actions; a win takes {lengths[0]} to {lengths[-1]} turns (median {lengths[len(lengths) // 2]})"
         )
-        return Finding(name, lengths[0] >= FEWEST_TURNS, detail)
+        return TaskFinding(name, lengths[0] >= FEWEST_TURNS, detail)
 
     def _winning_actions(self) -> Iterator[tuple[str, list[str]]]:
         for scored in self.solved:
             if scored.score.value:
                 yield scored.rollout.item_id, [turn.action for turn in scored.rollout.turns]
 
-    def _secret_decides(self, split: Split) -> Finding:
+    def _secret_decides(self, split: Split) -> TaskFinding:
         name = f"{split.value}: needs the installation secret"
         items = self.items[split]
         other = self.benchmark.items(split, len(items), secret=OTHER_SECRET)
@@ -226,28 +228,28 @@ class _Check:
             detail = f"{self.benchmark.choice_words(split)}; {n_told} of {len(items)} prompts are visible ones, too"
             if not is_refused:
                 detail += "; the items are given without a secret"
-            return Finding(name, is_refused and n_told == 0, detail)
+            return TaskFinding(name, is_refused and n_told == 0, detail)
         detail = (
             f"{shared} of {len(items)} items ({100 * share:.0f}%) are the same under another secret, at most "
             f"{100 * MAX_SHARED:.0f}% may be"
         )
         if not is_refused:
             detail += "; the items are given without a secret, too"
-        return Finding(name, is_refused and share <= MAX_SHARED, detail)
+        return TaskFinding(name, is_refused and share <= MAX_SHARED, detail)
 
-    def _published(self, split: Split) -> Finding:
+    def _published(self, split: Split) -> TaskFinding:
         detail = "the items are published: hidden from the workspace, but anybody can have them"
-        return Finding(f"{split.value}: secrecy", None, detail)
+        return TaskFinding(f"{split.value}: secrecy", None, detail)
 
 
-def _bracket(name: str, rollouts: Sequence[ScoredRollout], bound: str, holds: Callable[[float], bool]) -> Finding:
+def _bracket(name: str, rollouts: Sequence[ScoredRollout], bound: str, holds: Callable[[float], bool]) -> TaskFinding:
     values = [scored.score.value for scored in rollouts if scored.score.value is not None]
     n_missing = len(rollouts) - len(values)
     if not values:
-        return Finding(name, ok=False, detail=f"no score at all, {n_missing} missing")
+        return TaskFinding(name, ok=False, detail=f"no score at all, {n_missing} missing")
     mean = sum(values) / len(values)
     detail = f"{mean:.3f} over {len(values)} items ({bound}), {n_missing} missing"
-    return Finding(name, holds(mean) and n_missing == 0, detail)
+    return TaskFinding(name, holds(mean) and n_missing == 0, detail)
 
 
 def _given_away(row: object, item: Item, actions: Iterable[str]) -> str | None:

@@ -21,26 +21,24 @@ from pathlib import Path
 from typing import Protocol
 
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, attempt, keep_log, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import AgentOutcome, Deadline, attempt, keep_log, require_room, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
-from agent2.arena.budget import Deadline, require_room
-from agent2.arena.config_file import read_config, write_json
 from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
 from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.evaluator import ChildEvaluator, Program
+from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram
 from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
 from agent2.arena.grader.server import serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
 from agent2.arena.interruptions import LEAST_RESTART_S, stopped_at, time_used
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
-from agent2.arena.lock import lock_record, require_same_exam
-from agent2.arena.paths import TrialPaths
+from agent2.arena.paths import TrialPaths, read_config, write_json
+from agent2.arena.plan import clear_unstarted, create_workspace, lock_record, require_same_exam, world_told
 from agent2.arena.recorder.commands import record_commands
 from agent2.arena.recorder.metrics import record_metrics
 from agent2.arena.recorder.revisions import RevisionRecorder
@@ -55,7 +53,6 @@ from agent2.arena.scoring import (
     paired_gain,
     split_score,
 )
-from agent2.arena.workspace import clear_unstarted, create_workspace, world_told
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
@@ -68,7 +65,7 @@ DRAIN_S = 24 * 3600.0
 GRADING_PORT = 8000
 """Loopback port of the grading API inside a sandbox."""
 UNSANDBOXED = "none"
-EVALUATION = Program()
+EVALUATION = EvaluatorProgram()
 
 
 class Steps(Protocol):
@@ -78,12 +75,14 @@ class Steps(Protocol):
         """The present phase; done and total where it can be counted."""
 
 
-def run_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION) -> None:
+def run_trial(root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION) -> None:
     """Run a new trial to its final score. evaluation: the program that plays checkpoints."""
     _play(TrialPaths(root.resolve()), steps, evaluation)
 
 
-def resume_trial(root: Path, steps: Steps, evaluation: Program = EVALUATION, *, restarts_agent: bool = True) -> None:
+def resume_trial(
+    root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION, *, restarts_agent: bool = True
+) -> None:
     """Resume a trial whose harness died; of a finished one, repeat an audit that did not come to its end.
 
     evaluation: the program that plays checkpoints. restarts_agent: an agent that was interrupted before its time was
@@ -113,7 +112,7 @@ class _Trial:
     revisions: RevisionRecorder
     log: EventLog
     steps: Steps
-    evaluation: Program
+    evaluation: EvaluatorProgram
     restarts_agent: bool
 
     def tell_unrecorded(self, sentence: str) -> None:
@@ -127,7 +126,7 @@ class TrialStopped(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
-def _play(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool = False) -> None:
+def _play(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool = False) -> None:
     try:
         _play_phases(paths, steps, evaluation, restarts_agent=restarts_agent)
     except (OSError, sqlite3.Error) as error:
@@ -137,7 +136,7 @@ def _play(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agen
         ) from error
 
 
-def _play_phases(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool) -> None:
+def _play_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
     with _only_harness(paths), _opened(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
         with _grading(trial, _over()) as grader:
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
@@ -166,7 +165,7 @@ def _only_harness(paths: TrialPaths) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(paths: TrialPaths, steps: Steps, evaluation: Program, *, restarts_agent: bool) -> Iterator[_Trial]:
+def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> Iterator[_Trial]:
     config = read_config(paths.trial_json)
     agent, sandbox = load_agent(str(paths.agent)), find_sandbox(config.sandbox)
     events = read_events(paths.trial_log)

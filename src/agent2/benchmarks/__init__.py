@@ -18,7 +18,7 @@ from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import guard_private, with_entry
 from agent2.plugins import (
-    Place,
+    PluginPlace,
     build,
     find,
     import_root,
@@ -143,13 +143,13 @@ def name_inside(name: str, scratch: Path, shown: Callable[[Path], Path]) -> str:
     return str(shown(sealed))
 
 
-def _inside(place: Place, shown: Callable[[Path], Path]) -> str:
+def _inside(place: PluginPlace, shown: Callable[[Path], Path]) -> str:
     if place.is_packaged:
         return place.name
     return f"{place.module or shown(place.file or Path())}:{place.attribute}"
 
 
-def _code(name: str) -> list[Place]:
+def _code(name: str) -> list[PluginPlace]:
     """The plug-ins behind a benchmark whose code no sandboxed Python finds by itself."""
     if is_data_name(name):
         data = DataBenchmark(Path(name).expanduser())
@@ -163,7 +163,7 @@ def _code(name: str) -> list[Place]:
     ]
 
 
-def _check_values(place: Place, found: Benchmark) -> None:
+def _check_values(place: PluginPlace, found: Benchmark) -> None:
     """The values that the engine relies on, and the objects that a benchmark makes. Raises ConfigError."""
     if not isinstance(found.sampling, SamplingSettings):
         raise ConfigError(f"{place}: sampling is {found.sampling!r}; make it an agent2.records.SamplingSettings")
@@ -178,8 +178,8 @@ def _check_values(place: Place, found: Benchmark) -> None:
     except Exception as error:  # boundary: code of a stranger can raise anything
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"{place}: scorer(), environment() or environment_version() raised {words}") from error
-    require_scorer(Place("scorer", f"{place.name} scorer()", ""), scorer)
-    require_members(Place("environment", f"{place.name} environment()", ""), world, (), ("reset", "act", "state"))
+    require_scorer(PluginPlace("scorer", f"{place.name} scorer()", ""), scorer)
+    require_members(PluginPlace("environment", f"{place.name} environment()", ""), world, (), ("reset", "act", "state"))
     if not isinstance(version, str) or "-v" not in version:
         raise ConfigError(f"{place}: environment_version() gives {version!r}; give name and version, as question-v1.0")
     if place.package and found.name != place.name:

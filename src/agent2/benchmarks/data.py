@@ -38,7 +38,7 @@ from agent2.benchmarks.home import question_of_row, row_of_question
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.errors import ConfigError, unknown_name
-from agent2.plugins import NAME, Place, build, find, relative_to, require_members, source_digest
+from agent2.plugins import NAME, PluginPlace, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers import SCORERS, load_scorer
 
@@ -91,7 +91,7 @@ class AnswerRule(StrictModel):
         return form
 
 
-class Choice(StrictModel):
+class ChoiceColumns(StrictModel):
     """A scorer or an environment by name; what else is given are its settings."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -143,8 +143,8 @@ class DataSpec(StrictModel):
     """Field with a list of options, or the fields of the options in order; `{options}` in the prompt shows them."""
     payload: list[str] = Field(default_factory=list)
     """Further fields that the scorer needs."""
-    scorer: Choice
-    environment: Choice = Choice(name="question")
+    scorer: ChoiceColumns
+    environment: ChoiceColumns = ChoiceColumns(name="question")
     sampling: Draws = Draws()
     attempts: int = Field(default=1, ge=1)
     max_turns: int = Field(default=1, ge=1)
@@ -340,7 +340,7 @@ class DataBenchmark:
             return f"drawn from {names} under the installation secret"
         return f"{names} as it stands"
 
-    def sealed(self, rename: Callable[[Place], str]) -> str:
+    def sealed(self, rename: Callable[[PluginPlace], str]) -> str:
         """The file as text for a process that plays given items: pinned, so that it needs none of the data.
 
         rename: what that process calls the code of a plug-in.
@@ -351,7 +351,7 @@ class DataBenchmark:
         record["environment"]["name"] = rename(self.environment_place)
         return yaml.safe_dump(record)
 
-    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> Place:
+    def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginPlace:
         return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
 
     def _spot(self, *location: str) -> str:

@@ -1,16 +1,18 @@
 """Questions in words about the tools' small world, with the call that answers each.
 
 Shared by `mini_functions` and `mini_apis`, so that what is learned of one shows in the other.
+
+Chats made by playing a world with a player: what corpora of multi-turn benchmarks consist of.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from agent2.environments.tools.catalogue import CITIES, CURRENCIES, DAYS, ITEMS
-from agent2.records import JsonValue, derive_seed
+from agent2.environments.tools.apis import CITIES, CURRENCIES, DAYS, ITEMS
+from agent2.records import Environment, Item, JsonValue, Message, derive_seed
 
 _WORDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -29,7 +31,7 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ToolQuestion:
     """One thing that is asked."""
 
     capability: str
@@ -38,11 +40,11 @@ class Question:
     text: str
 
 
-def draw_question(rng: np.random.Generator, capability: str) -> Question:
+def draw_question(rng: np.random.Generator, capability: str) -> ToolQuestion:
     """A random question about one capability."""
     arguments = draw_arguments(rng, capability)
     wordings = _WORDINGS[capability]
-    return Question(capability, arguments, wordings[int(rng.integers(len(wordings)))].format(**arguments))
+    return ToolQuestion(capability, arguments, wordings[int(rng.integers(len(wordings)))].format(**arguments))
 
 
 def draw_arguments(rng: np.random.Generator, capability: str) -> dict[str, JsonValue]:
@@ -88,3 +90,19 @@ def right_share(feature: str, mean: float, spread: float = 0.3) -> float:
     """
     offset = (derive_seed("right share", feature) % 3 - 1) * spread
     return min(1.0, max(0.0, mean + offset))
+
+
+Player = Callable[[Sequence[Message]], str]
+"""From the chat so far to the next message of the model."""
+
+
+def play_chat(world: Environment, item: Item, player: Player, seed: int, max_turns: int) -> list[Message]:
+    """The whole chat of one episode, the last message being the player's."""
+    messages = list(world.reset(item, seed))
+    for _ in range(max_turns):
+        messages.append(Message("assistant", player(messages)))
+        step = world.act(messages[-1].content)
+        if step.done or step.observation is None:
+            break
+        messages.append(Message("user", step.observation))
+    return messages if messages[-1].role == "assistant" else messages[:-1]

@@ -19,8 +19,7 @@ from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import NotEnoughData
 from agent2.records import digest_of
-from agent2.stats.comparisons import judge
-from agent2.stats.paired import PairedEvidence, paired_evidence
+from agent2.stats.comparisons import PairedEvidence, judge, paired_evidence
 
 
 @dataclass(frozen=True, slots=True)

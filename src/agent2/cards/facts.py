@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agent2.cards import folder
+from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile, ReportingRule
-from agent2.cards.fact_files import FACTS
+from agent2.cards.folder import FACTS
 from agent2.cards.frames import closed_lines, decode_lines
-from agent2.cards.marks import counted_value, kinds_of, marks_of
 from agent2.records import ScoredRollout
 
 BATCH_ROWS = 1 << 15

@@ -1,4 +1,6 @@
-"""The folder of a card: file names, reading and replacing `card.json` and the parts of a summary beside it.
+"""The folder of a card and its files.
+
+The folder of a card: file names, reading and replacing `card.json` and the parts of a summary beside it.
 
 Promises: every file is replaced as a whole (written aside, fsynced, renamed), so a reader sees the old or
 the new one and a kill leaves no half of it. `card.json` comes last: the files beside it count only if it names them.
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent2 import installation
 from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Drop
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
@@ -189,3 +192,30 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
         raise CardError(
             f"{where}: is not a rollout ({error}); restore the file from a copy or evaluate again"
         ) from error
+
+
+FACTS = "facts.parquet"
+VERSION = 1
+"""Goes up when the columns change; part of the name of a cached table."""
+
+
+def facts_of(path: Path) -> Path:
+    """The table of a closed card: its own, else the cached one, made now if there is none.
+
+    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
+    """
+    card = load_card(path)
+    if card.state == "open":
+        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
+    if FACTS in card.parts:
+        file = path / FACTS
+        if not file.is_file() or file_digest(file) != card.parts[FACTS]:
+            raise CardError(f"{file}: is not the table that {CARD_JSON} names; restore it from a copy")
+        return file
+    key = hashlib.sha256((path / CARD_JSON).read_bytes()).hexdigest()
+    file = installation.facts_dir() / f"{key[:32]}-v{VERSION}.parquet"
+    if not file.is_file():
+        from agent2.cards.facts import make_facts  # loads pyarrow, which only the first query of a card needs
+
+        make_facts(path, card, file)
+    return file

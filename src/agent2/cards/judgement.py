@@ -29,7 +29,7 @@ EMITS = Emits(views=frozenset({"shown_first", "shown_second", FIRST_SHOWN}), lab
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class PairwiseJudgement:
     """What a judgement card says."""
 
     new: Mapping[str, JsonValue]
@@ -53,7 +53,7 @@ class Judgement:
     position bias, None: it was asked about none."""
 
 
-def read_judgement(card: Path) -> Judgement:
+def read_judgement(card: Path) -> PairwiseJudgement:
     """The numbers of a finished judgement card. Raises CardError for a card of another kind, or one not finished."""
     header, totals = read_header(card), read_totals(card)
     told = header.lock.get(JUDGEMENT)
@@ -68,7 +68,7 @@ def read_judgement(card: Path) -> Judgement:
         if (shown := record.score.views.get(FIRST_SHOWN)) is not None:
             first.append(shown)
         n_flips += FLIP in record.score.labels
-    return Judgement(
+    return PairwiseJudgement(
         new=told["new"],
         old=told["old"],
         scorer=header.protocol.scorer,

@@ -18,7 +18,7 @@ import duckdb
 
 from agent2.cards import folder
 from agent2.cards.card import CardFile
-from agent2.cards.fact_files import facts_of
+from agent2.cards.folder import facts_of
 from agent2.errors import ConfigError
 
 MEMORY = "600MB"

@@ -2,22 +2,37 @@
 
 Promises: reading never changes a card; a page of a closed card opens without reading the rest, and one rollout by
 its id without reading the other frames; a frame whose bytes do not match its digest is never returned as data.
+
+A rollout told turn by turn: what the model saw, wrote and got back, and the verdict at the end.
+
+The replay shows what is on the card and nothing else; it needs no model and no environment. Does NOT play the
+actions again: `agent2 tasks check` does that for a task's environment.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from agent2.cards import folder
-from agent2.cards.card import CardFile, CardHeader, CardSummary
-from agent2.cards.frames import closed_file, closed_lines, decode_lines, first_lines, open_lines
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import CardFile, CardHeader, CardSummary, ReportingRule
+from agent2.cards.frames import (
+    LINE_INDEX,
+    closed_file,
+    closed_lines,
+    decode_lines,
+    first_lines,
+    lines_with_id,
+    open_lines,
+    sums_in,
+)
 from agent2.cards.frames import frame_lines as _frame_lines
-from agent2.cards.line_index import LINE_INDEX, lines_with_id, sums_in
 from agent2.cards.validate import validate_card as validate_card
 from agent2.errors import CardError
-from agent2.records import ScoredRollout
+from agent2.records import JsonValue, ScoredRollout, StopReason, canonical_json
 
 CARD_FILE = folder.CARD_JSON
 """The file that makes a folder a card."""
@@ -128,3 +143,60 @@ def _finished(path: Path, summary: CardSummary | None) -> CardSummary:
 def _open_rollouts(path: Path, start: int) -> Iterator[ScoredRollout]:
     for number, line in open_lines(path, start):
         yield folder.decode_line(line, f"{path / folder.OPEN_ROLLOUTS}:{number + 1}")
+
+
+WHO_SEES = "prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayScene:
+    """One thing that happened."""
+
+    title: str
+    """`turn 3 of 7: model`, `turn 3 of 7: environment`, `verdict`."""
+    text: str
+
+
+def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
+    """The rollout in order: prompt, each message and its reply, final state, verdict and what counts under the rule."""
+    rollout = record.rollout
+    for message in rollout.prompt:
+        yield ReplayScene(f"{WHO_SEES}: {message.role}", message.content)
+    n_turns = len(rollout.turns)
+    for number, turn in enumerate(rollout.turns, start=1):
+        tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
+        cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
+        yield ReplayScene(f"turn {number} of {n_turns}: model ({tokens}{cut})", turn.action)
+        if turn.observation is not None:
+            yield ReplayScene(f"turn {number} of {n_turns}: environment", turn.observation)
+    if rollout.state:
+        yield ReplayScene("final state", _told(rollout.state))
+    yield ReplayScene("verdict", "\n".join(_verdict(record, rule)))
+
+
+def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
+    rollout, score = record.rollout, record.score
+    yield f"status: {rollout.status.value}" + (f" ({rollout.reason})" if rollout.reason else "")
+    fault = rollout.fault or score.fault
+    if fault is not None:
+        yield f"fault: {fault.value}"
+    if rollout.retries:
+        yield f"restarted {rollout.retries} times"
+    value = "missing" if score.value is None else f"{score.value:g}"
+    yield f"score: {value}: {score.reason}"
+    counted = counted_value(record, rule)
+    yield "counts as: " + ("missing" if counted is None else f"{counted:g}") + " under the card's rule"
+    if score.views:
+        yield "views: " + ", ".join(f"{name} {_number(view)}" for name, view in sorted(score.views.items()))
+    if score.labels:
+        yield "badcase classes: " + ", ".join(score.labels)
+    usage = rollout.usage
+    yield f"cost: {usage.prompt_tokens} + {usage.completion_tokens} tokens, {usage.seconds:.2f} s"
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"
+
+
+def _told(state: Mapping[str, JsonValue]) -> str:
+    return "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in state.items())

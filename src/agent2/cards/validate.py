@@ -19,9 +19,17 @@ from numpy.typing import NDArray
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import CardFile, CardSummary, Frame
-from agent2.cards.fact_files import FACTS
-from agent2.cards.frames import closed_file, first_lines, frame_lines, salvaged_lines
-from agent2.cards.line_index import LINE_INDEX, read_sums, sum_of, sums_in
+from agent2.cards.folder import FACTS
+from agent2.cards.frames import (
+    LINE_INDEX,
+    closed_file,
+    first_lines,
+    frame_lines,
+    read_sums,
+    salvaged_lines,
+    sum_of,
+    sums_in,
+)
 from agent2.errors import CardError
 
 TOLERANCE = 1e-9

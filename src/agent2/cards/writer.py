@@ -30,7 +30,7 @@ import zstandard
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
-from agent2.cards.line_index import LINE_INDEX, LineIndex, read_sums, sum_of
+from agent2.cards.frames import LINE_INDEX, LineIndex, read_sums, sum_of
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, digest_of
 

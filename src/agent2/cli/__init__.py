@@ -20,18 +20,18 @@ from agent2.cli import (
     compare,
     decide,
     decontaminate,
-    demo,
     doctor,
     models,
     monitor,
     records,
-    regress,
     run,
     suite,
     sweep,
     tasks,
 )
+from agent2.cli import compare as regress
 from agent2.cli import eval as eval_command
+from agent2.cli import run as demo
 from agent2.errors import Agent2Error, is_machine_failure
 
 EXIT_BAD_INPUT = 2

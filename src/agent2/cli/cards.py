@@ -1,23 +1,289 @@
-"""`agent2 cards`: the stored evidence behind every number."""
+"""`agent2 cards`: the kept evidence behind every number.
 
+Check that the report of an evaluation matches its cards, number by number.
+
+Not compared: `notes`, which also tell what the report was made from. What cards cannot hold (history, training
+signals, a spot check) is taken from the report itself, so a change there shows only in the decision that follows.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli import card_regrade, card_scoring, card_tools
+from agent2.cli import card_scoring
 from agent2.cli.show import AsJson
+from agent2.contract.report_file import read_report
+from agent2.contract.report_write import report_dict
+from agent2.errors import ConfigError
+from agent2.evaluation.outcome import SuiteOutcome, evaluation_section, read_outcome
+
+if TYPE_CHECKING:
+    from agent2.cards.card import CardSummary, ReportingRule
+    from agent2.cards.regrade import Regrade
+
+
+SHOWN = 20
+"""Most ids listed per group."""
+CardArgument = Annotated[Path, typer.Argument(help="Folder of a card.")]
+
+
+def replay(
+    card: CardArgument,
+    item: Annotated[str | None, typer.Option("--id", help="Item to replay; default: the rollout numbered --n.")] = None,
+    attempt: Annotated[int, typer.Option(help="Which attempt at the item.")] = 0,
+    n: Annotated[int, typer.Option("--n", help="Number of the rollout on the card, from 0.")] = 0,
+    step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
+) -> None:
+    """Replay one rollout turn by turn, from the card alone."""
+    from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
+    from agent2.cli.show import print_path, print_scene
+    from agent2.errors import ConfigError
+
+    header = read_header(card)
+    if item is not None:
+        found = [record for _, record in find_rollouts(card, item, attempt)]
+        wanted = f"item {item!r} attempt {attempt}"
+    else:
+        found, wanted = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"
+    if not found:
+        raise ConfigError(f"{card}: has no {wanted}; agent2 cards show lists its rollouts")
+    for scene in scenes(found[0], header.reporting):
+        print_scene(scene.title, scene.text)
+        if step:
+            typer.prompt("press Enter to continue", default="", show_default=False, prompt_suffix="")
+    print_path("card", card)
+
+
+def compare(
+    old: Annotated[Path, typer.Argument(help="Folder of the card before.")],
+    new: Annotated[Path, typer.Argument(help="Folder of the card after.")],
+    as_json: AsJson = False,
+) -> None:
+    """Explain a difference of two scores: learned or avoided failures, success or cost, process or changed rules."""
+    from agent2.cards.compare import compare_cards
+    from agent2.cli.show import print_json, print_path, print_table
+
+    found = compare_cards(old, new)
+    if as_json:
+        print_json(found)
+        return
+    print_table(["question", "answer"], [[name, text] for name, text in found.answers().items()])
+    groups = {
+        "better": found.won,
+        "worse": found.lost,
+        "score only before": found.only_old,
+        "score only after": found.only_new,
+    }
+    rows = [[kind, str(len(ids)), " ".join(ids[:SHOWN]) + (" …" * (len(ids) > SHOWN))] for kind, ids in groups.items()]
+    print_table(["items", "n", "ids"], rows)
+    print_path("cards", f"{old} and {new}")
+
+
+def import_log(
+    log: Annotated[Path, typer.Argument(help="inspect-ai .json/.eval, or lm-eval samples_*.jsonl.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Scorer or metric to use, or SCORER/KEY of one that gives several; default: the first."),
+    ] = None,
+    filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter to use.")] = None,
+    split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
+) -> None:
+    """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
+    from agent2.cards.imports.inspect_log import read_inspect
+    from agent2.cards.imports.lm_eval_log import read_lm_eval
+    from agent2.cards.imports.writing import write_foreign
+    from agent2.cards.reader import read_header
+    from agent2.cli.show import print_path
+    from agent2.errors import ConfigError, unknown_name
+    from agent2.records import Split
+
+    if split not in list(Split):
+        raise unknown_name("split", split, list(Split), "--split")
+    is_lm_eval = log.suffix == ".jsonl"
+    if filter_name is not None and not is_lm_eval:
+        raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
+    foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
+    summary = write_foreign(foreign, out, Split(split))
+    value = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
+    typer.echo(f"{foreign.scorer}: {value} over {summary.n_items} items, {summary.n_missing} rollouts missing")
+    reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
+    for reason, n in reasons.most_common(SHOWN):
+        typer.echo(f"missing: {n} x {reason}")
+    for line in read_header(out).lock["assumed"]:
+        typer.echo(f"assumed: {line}")
+    print_path("card", out)
+
+
+COUNTINGS = {"count": "as_scored", "zero": "zero", "drop": "missing"}
+ATTEMPTS = ("mean", "first", "any", "all")
+COVERED = {
+    "timeouts": ("turn_cap", "time_cap"),
+    "empty": ("empty",),
+    "truncated": ("truncated",),
+    "crashes": ("environment_fault",),
+    "model_faults": ("model_fault",),
+}
+"""Option -> fields of the rule that it sets."""
+
+
+def regrade(  # noqa: PLR0913 - one option of the command line each
+    card: Annotated[Path, typer.Argument(help="A card, or a folder with cards, such as an evaluation or a trial.")],
+    timeouts: Annotated[
+        str | None, typer.Option(help="Rollouts stopped by the turn cap or time limit: count, zero or drop.")
+    ] = None,
+    empty: Annotated[str | None, typer.Option(help="Rollouts with only blank messages: count, zero or drop.")] = None,
+    truncated: Annotated[
+        str | None, typer.Option(help="Rollouts whose last message was cut off: count, zero or drop.")
+    ] = None,
+    crashes: Annotated[str | None, typer.Option(help="Rollouts whose environment crashed: zero or drop.")] = None,
+    model_faults: Annotated[str | None, typer.Option(help="Rollouts whose model failed: count, zero or drop.")] = None,
+    attempts: Annotated[str | None, typer.Option(help="Several attempts at an item: mean, first, any or all.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write both summaries and every changed rollout as JSON.")
+    ] = None,
+) -> None:
+    """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
+    from agent2.cards.folder import cards_below
+    from agent2.cards.regrade import regrade as regrade_card
+    from agent2.cli.show import print_path, print_table
+    from agent2.contract.card_sets import is_evaluation
+    from agent2.errors import ConfigError
+
+    given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
+    changes = _changes({**given, "model_faults": model_faults}, attempts)
+    paths = list(cards_below(card)) if card.is_dir() else []
+    if not paths:
+        raise ConfigError(
+            f"{card}: no cards there; pass a card or a folder that contains some (agent2 cards list finds them)"
+        )
+    if out is not None and out.exists():
+        raise ConfigError(f"{out}: already exists; choose another name or delete it")
+    found = []
+    for path in paths:
+        found.append(regrade_card(path, _rule(path, changes), most_moves=None if out is not None else 0))
+        if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
+            _print_regrade(found[-1])
+        elif changes and not found[-1].changes:
+            typer.echo(f"{path}: its own rule already counts that way: {_number(found[-1].old)}")
+    wrong = [line for regraded in found for line in _rule_differences(regraded)]
+    if not changes and is_evaluation(card):
+        wrong += _report_differences(card)
+    for line in wrong:
+        typer.echo(line)
+    if len(found) > 1:
+        rows = [[str(one.card), _number(one.old), _number(one.new), _moved(one)] for one in found]
+        print_table(["card", "own rule", "new rule" if changes else "again", "rollouts moved"], rows)
+    if not changes and not wrong:
+        what = f"every stored number of {len(found)} card(s)" + (" and of the report" if is_evaluation(card) else "")
+        typer.echo(f"{what} was reproduced from the rollouts")
+    if out is not None:
+        _write(out, found)
+        print_path("regrade", out)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
+    """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
+    from agent2.cards.card import Counting
+    from agent2.errors import ConfigError, unknown_name
+
+    changes: dict[str, Any] = {}
+    for name, word in given.items():
+        if word is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if word not in COUNTINGS:
+            raise unknown_name("way to count", word, COUNTINGS, flag)
+        if name == "crashes" and word == "count":
+            raise ConfigError(f"{flag} count: a crashed environment leaves no score to count; choose zero or drop")
+        changes |= dict.fromkeys(COVERED[name], Counting(COUNTINGS[word]))
+    if attempts is not None:
+        if attempts not in ATTEMPTS:
+            raise unknown_name("way to combine attempts", attempts, ATTEMPTS, "--attempts")
+        changes["over_attempts"] = attempts
+    return changes
+
+
+def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
+    from dataclasses import replace
+
+    from agent2.cards.reader import read_header
+
+    return replace(read_header(path).reporting, **changes)
+
+
+def _print_regrade(found: "Regrade") -> None:
+    from agent2.cli.show import print_table
+
+    rows = [
+        ["rule", "", "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in found.changes.items())],
+        ["score [95%]".replace("95", f"{100 * found.rule.confidence:g}"), _number(found.old), _number(found.new)],
+        ["items with a score", str(found.old.n_items), str(found.new.n_items)],
+        ["rollouts without a score", str(found.old.n_missing), str(found.new.n_missing)],
+        ["rollouts moved", "", _moved(found)],
+        ["items moved", "", f"{found.n_items_moved} of {len(found.old.item_scores)}"],
+    ]
+    print_table(["", "own rule", "new rule"], rows, str(found.card))
+
+
+def _moved(found: "Regrade") -> str:
+    return ", ".join(f"{count} {why}" for why, count in found.moved.items()) or "none"
+
+
+def _number(summary: "CardSummary") -> str:
+    if summary.value is None or summary.low is None or summary.high is None:
+        return "none"
+    return f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
+
+
+def _rule_differences(found: "Regrade") -> list[str]:
+    return [f"{found.card}: summary.{name} is not what the rollouts give" for name in found.differs_from_stored]
+
+
+def _report_differences(folder: Path) -> list[str]:
+    """Fields of an evaluation's report that its cards do not give; a report that is not there has none."""
+    return [f"{folder / 'report.json'}: {place}" for place in report_differences(folder)]
+
+
+def _write(out: Path, found: "list[Regrade]") -> None:
+    """Both summaries and every moved rollout of each card."""
+    import msgspec
+
+    plain = [
+        {
+            "card": str(one.card),
+            "checkpoint": one.header.checkpoint_name,
+            "rule": {"own": one.header.reporting, "new": one.rule},
+            "old": one.old,
+            "new": one.new,
+            "moved": one.moved,
+            "n_items_moved": one.n_items_moved,
+            "moves": one.moves,
+        }
+        for one in found
+    ]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(msgspec.json.encode(plain) + b"\n")
+
 
 app = typer.Typer(
     help="List, show, query, validate, regrade, rescore, compare and import rollout cards.",
     no_args_is_help=True,
 )
-app.command("regrade")(card_regrade.regrade)
+app.command("regrade")(regrade)
 app.command("rescore")(card_scoring.rescore)
 app.command("judge")(card_scoring.judge)
-app.command("replay")(card_tools.replay)
-app.command("compare")(card_tools.compare)
-app.command("import")(card_tools.import_log)
+app.command("replay")(replay)
+app.command("compare")(compare)
+app.command("import")(import_log)
 MAX_CELL = 80
 
 
@@ -203,3 +469,47 @@ def _score(value: float | None) -> str:
 def _short(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= MAX_CELL else flat[: MAX_CELL - 1] + "…"
+
+
+REPORT = "report.json"
+TOLERANCE = 1e-9
+NOT_COMPARED = "notes"
+
+
+def report_differences(folder: Path) -> list[str]:
+    """Fields of the report that the cards do not reproduce, each with both values; empty if all match.
+
+    Raises ConfigError if there is no readable report or the evaluation is not finished, CardError for a damaged card.
+    """
+    file = folder / REPORT
+    try:
+        stored = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
+    first = read_outcome(folder)
+    known = replace(read_report(file, first.suite.metrics), notes=())
+    made = json.loads(json.dumps(_report(read_outcome(folder, known))))
+    return list(_field_differences(stored, made, ""))
+
+
+def _report(outcome: SuiteOutcome) -> dict[str, Any]:
+    report = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
+    return report | {"evaluation": evaluation_section(outcome)}
+
+
+def _field_differences(stored: Any, made: Any, place: str) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(made, dict):
+        for key in (*stored, *(key for key in made if key not in stored)):
+            if key != NOT_COMPARED:
+                yield from _field_differences(stored.get(key), made.get(key), f"{place}.{key}" if place else str(key))
+    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
+        for index, (left, right) in enumerate(zip(stored, made, strict=True)):
+            yield from _field_differences(left, right, f"{place}[{index}]")
+    elif not _is_same(stored, made):
+        yield f"{place} is {stored!r}, the cards give {made!r}"
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(left == right)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from agent2.cli.show import Steps
+    from agent2.cli.show import StepBars
     from agent2.contract.suite import Suite
     from agent2.evaluation.outcome import SuiteOutcome
     from agent2.evaluation.suite_plan import SuiteRequest
@@ -111,7 +111,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 def _tell(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
     from agent2.cli.show import print_table
-    from agent2.reports.eval_view import summary_rows
+    from agent2.reports.eval_pages import summary_rows
 
     print_table(["", "baseline -> checkpoint"], summary_rows(outcome))
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
@@ -122,7 +122,7 @@ def _tell(outcome: "SuiteOutcome") -> None:
 
 
 def _source(
-    name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "Steps"
+    name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
     """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model

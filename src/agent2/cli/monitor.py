@@ -22,13 +22,12 @@ def monitor(
     """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
     from agent2.cli.show import print_path, print_table
     from agent2.config import load_yaml
-    from agent2.contract.effects import TrainingAction
+    from agent2.contract.gates import TrainingAction
     from agent2.contract.suite_files import load_suite
     from agent2.monitor.pulls import pull, read_rewarded
     from agent2.monitor.readers import read_logs
     from agent2.monitor.signals import MonitorSettings
-    from agent2.monitor.verdict import Rules, verdict
-    from agent2.monitor.watch import watch
+    from agent2.monitor.watch import Rules, verdict, watch
     from agent2.reports.monitor_pages import signal_table, write_monitor_report
 
     contract = load_suite(suite)

@@ -27,8 +27,8 @@ def share(
 ) -> None:
     """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints."""
     from agent2.arena.recording import share_trial
+    from agent2.cli.run import write_trial_report
     from agent2.cli.show import print_path
-    from agent2.cli.trial_result import write_trial_report
 
     shared = share_trial(trial, out)
     write_trial_report(shared)

@@ -1,9 +1,206 @@
-"""`agent2 run`, `resume`, `repeat` and `replay`: one trial of one agent at one task."""
+"""`agent2 run` and `agent2 demo`: one trial of one agent at one task."""
 
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from agent2.errors import ConfigError, MachineLacks
+
+if TYPE_CHECKING:
+    from agent2.arena.analysis.verdicts import Analysis
+    from agent2.arena.evidence import TrialEvidence
+    from agent2.cli.show import StepBars
+
+
+SCORED_AS_IT_IS = "nop"
+"""The agent of `agent2 run --model` without --agent: it does nothing, so the model's own scores are the result."""
+
+
+def own_inputs(model: str, data: Path | None) -> list[str]:
+    """The overrides for --model and --data. Raises ConfigError for a data folder that is not there."""
+    chosen = []
+    if model:
+        folder = Path(model).expanduser()
+        chosen.append(f"base_model={json.dumps(str(folder.resolve()) if folder.is_dir() else model)}")
+    folder_of_data = check_data(data)
+    if folder_of_data is not None:
+        chosen.append(f"data={json.dumps(str(folder_of_data))}")
+    return chosen
+
+
+def check_data(data: Path | None) -> Path | None:
+    """The absolute path of --data. Raises ConfigError if it does not exist or is a file."""
+    if data is None:
+        return None
+    folder = data.expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"--data {data}: is not a directory; pass the one that contains the official data")
+    return folder
+
+
+def gpu_choice(gpus: str) -> list[str]:
+    """The override for --gpus. Raises ConfigError for a GPU that is not a number."""
+    numbers = [part.strip() for part in gpus.split(",")] if gpus else []
+    wrong = [part for part in numbers if not part.isdecimal()]
+    if wrong:
+        raise ConfigError(f"--gpus {gpus}: {wrong[0]!r} is not a number; write the numbers of GPUs, as in --gpus 0,1")
+    return [f"gpus=[{', '.join(str(int(part)) for part in numbers)}]"] if numbers else []
+
+
+def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Sequence[str] = ()) -> Path:
+    """Create a trial below `out`, play it to its end and return its folder.
+
+    Raises ConfigError, and leaves no folder behind, if the input turns out to be unusable before the agent starts.
+    """
+    from agent2 import installation
+    from agent2.arena.agent_phase import require_room
+    from agent2.arena.plan import new_trial
+
+    check_is_folder("--out", out)
+    require_room(out)
+    require_room(installation.home())  # the base model may have to be built there
+    return _play(new_trial(task, agent, seed, out, overrides=overrides))
+
+
+def play_repetition(source: Path, out: Path) -> Path:
+    """Play the trial of another folder again, below `out`; prints what differs this time."""
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.plan import lock_differences, repeat_trial
+
+    check_is_folder("--out", out)
+    root = _play(repeat_trial(source, out))
+    for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
+        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+    return root
+
+
+def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[str] = ()) -> Path:
+    """Play a recorded trial again below `out`, its LLM's answers taken from the recording."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.paths import TrialPaths, read_config
+    from agent2.arena.plan import lock_differences, replay_trial, ungranted
+    from agent2.arena.recording import recording_cut
+
+    check_is_folder("--out", out)
+    root = replay_trial(source, out, strict=strict, overrides=overrides)
+    recorded = read_config(TrialPaths(source.resolve()).trial_json)
+    for name in ungranted(recorded, overrides):
+        typer.echo(f"agent2: not as recorded: {name} (a recording grants itself nothing; add --set {name}=)", err=True)
+    variables = load_agent(str(TrialPaths(source.resolve()).agent)).spec.pass_environment
+    if variables:
+        typer.echo(f"agent2: not as recorded: the variables {', '.join(variables)} are not passed on", err=True)
+    cut = recording_cut(TrialPaths(source.resolve()))
+    if cut is not None:
+        typer.echo(f"agent2: {source}: {cut}; it is replayed up to there", err=True)
+    _play(root)
+    for difference in lock_differences(TrialPaths(source).lock_json, TrialPaths(root).lock_json):
+        typer.echo(f"agent2: not as in {source}: {difference}", err=True)
+    return root
+
+
+def play_on(root: Path, *, restarts_agent: bool) -> Path:
+    """Resume the trial of a folder and return its full path. restarts_agent: as in `agent2.arena.trial`."""
+    from agent2.arena.trial import resume_trial
+
+    root = root.resolve()
+    with _resumable(root) as steps:
+        resume_trial(root, steps, restarts_agent=restarts_agent)
+    return root
+
+
+def _play(root: Path) -> Path:
+    from agent2.arena.eventlog import read_events
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial import run_trial
+
+    try:
+        with _resumable(root) as steps:
+            run_trial(root, steps)
+    except (ConfigError, MachineLacks, OSError):
+        if read_events(TrialPaths(root).trial_log).last("agent_started") is None:
+            shutil.rmtree(root, ignore_errors=True)
+        raise
+    return root
+
+
+@contextmanager
+def _resumable(root: Path) -> "Iterator[StepBars]":
+    """The progress of a trial; after an interruption, print how to resume it."""
+    from agent2.arena.paths import TrialPaths
+    from agent2.cli.show import progress_bar
+
+    try:
+        with progress_bar() as steps:
+            yield steps
+    except KeyboardInterrupt:
+        typer.echo(f"agent2: resume with: {TrialPaths(root).resume_command}", err=True)
+        raise
+
+
+def check_is_folder(flag: str, path: Path) -> None:
+    """Raise ConfigError if files cannot be made below `path`, which need not exist yet."""
+    above = next(folder for folder in [path.absolute(), *path.absolute().parents] if folder.exists())
+    if not above.is_dir():
+        raise ConfigError(f"{flag} {path}: {above} is a file; pass a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"{flag} {path}: {above} is not writable by this user; pass another folder")
+
+
+def print_result(root: Path) -> None:
+    """Compute the report from the trial's folder, print the headline and the path of the report.
+
+    Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
+    """
+    from agent2.arena.evidence import AgentEnd
+    from agent2.cli.show import print_path, print_table
+    from agent2.reports.pages import headline
+
+    evidence, analysis, page = write_trial_report(root)
+    print_table(["", ""], [list(row) for row in headline(evidence, analysis)])
+    print_path("report", page)
+    if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
+        raise MachineLacks(
+            f"{root}: the harness failed, not the agent: {evidence.agent_end_reason}; run the trial again"
+        )
+
+
+def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
+    """Compute the report from the trial's folder; returns its content and the path of its page."""
+    from agent2.arena.analysis.analyse import analyse
+    from agent2.arena.analysis.read import read_evidence
+    from agent2.arena.paths import TrialPaths
+    from agent2.reports.pages import write_report
+
+    evidence = read_evidence(root)
+    analysis = analyse(evidence)
+    return evidence, analysis, write_report(evidence, analysis, TrialPaths(root).report).html
+
+
+def print_replay(root: Path) -> bool:
+    """Compare a replay with its source and print the differences; returns whether there are none."""
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.recording import DIFFERENCES, compare_replay
+    from agent2.cli.show import print_path, print_table
+    from agent2.reports.pages import call_words, difference_lines, submission_rows
+
+    report = compare_replay(root)
+    print_table(["submission", "code", "checkpoint", "files that differ"], submission_rows(report))
+    for line in difference_lines(report):
+        typer.echo(line)
+    for line in call_words(report):
+        typer.echo(line)
+    paths = TrialPaths(root)
+    if report.differences:
+        print_path("request differences", paths.llm / DIFFERENCES)
+    print_path("replay", paths.replay_json)
+    return report.is_same
+
 
 EXAMPLE = "for example: agent2 run arithmetic --agent grpo (--model instead of --agent scores that model as it is)"
 TrialArgument = Annotated[Path, typer.Argument(help="Folder of the trial.")]
@@ -33,16 +230,14 @@ def run(  # noqa: PLR0913 - one option of the command line each
     ] = None,
 ) -> None:
     """Run one trial: an agent works in the sandbox, its submissions are scored on hidden items, a report follows."""
-    from agent2.cli import trial_start as start
-    from agent2.cli.trial_result import print_result
     from agent2.errors import ConfigError
 
     if not task or not (agent or model):
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
-    overrides = [*(set_ or []), *start.own_inputs(model, data), *start.gpu_choice(gpus)]
+    overrides = [*(set_ or []), *own_inputs(model, data), *gpu_choice(gpus)]
     overrides += [f"driver={driver}"] if driver else []
-    print_result(start.play_new_trial(task, agent or start.SCORED_AS_IT_IS, seed, out, overrides))
+    print_result(play_new_trial(task, agent or SCORED_AS_IT_IS, seed, out, overrides))
 
 
 def resume(
@@ -53,18 +248,12 @@ def resume(
     ] = True,
 ) -> None:
     """Resume an interrupted trial with the budget it had left; for a finished one, write the report again."""
-    from agent2.cli import trial_start as start
-    from agent2.cli.trial_result import print_result
-
-    print_result(start.resume(trial, restarts_agent=restart))
+    print_result(play_on(trial, restarts_agent=restart))
 
 
 def repeat(trial: TrialArgument, out: Out = Path("trials")) -> None:
     """Run an earlier trial again with the same configuration and agent files; list what differs this time."""
-    from agent2.cli import trial_start as start
-    from agent2.cli.trial_result import print_result
-
-    print_result(start.play_repetition(trial, out))
+    print_result(play_repetition(trial, out))
 
 
 def replay(
@@ -81,10 +270,18 @@ def replay(
 
     No provider is called. A recording grants nothing: network, GPUs and higher limits need --set.
     """
-    from agent2.cli import trial_start as start
-    from agent2.cli.trial_result import print_replay, print_result
-
-    root = start.play_replay(trial, out, strict=strict, overrides=set_ or [])
+    root = play_replay(trial, out, strict=strict, overrides=set_ or [])
     print_result(root)
     if not print_replay(root):
         raise typer.Exit(1)
+
+
+def demo(
+    agent: Annotated[str, typer.Option(help="Name of a packaged agent, or a folder with agent.yaml.")] = "grpo",
+    out: Annotated[Path, typer.Option(help="Folder in which the trial's folder is created.")] = Path("trials"),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override any setting: sandbox=none.")] = None,
+) -> None:
+    """Let an agent post-train a tiny model on `arithmetic` in the sandbox, score it on hidden items, report."""
+    from agent2.benchmarks import DEMO_TASK
+
+    print_result(play_new_trial(DEMO_TASK, agent, 0, out, set_ or []))

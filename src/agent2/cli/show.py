@@ -53,7 +53,7 @@ def _stdout() -> Console:
     return Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
 
 
-class Steps(Protocol):
+class StepBars(Protocol):
     """What long work calls to report progress."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
@@ -66,7 +66,7 @@ def phase_of(message: str) -> str:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Steps]:
+def progress_bar() -> Iterator[StepBars]:
     """Progress on stderr: bars on a terminal, one plain line per phase in a file or pipe."""
     if not sys.stderr.isatty():
         yield _Lines()

@@ -103,8 +103,7 @@ def freeze(
 def diff(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
     """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
     from agent2.cli.show import print_json, print_table
-    from agent2.contract.suite_diff import diff_suites
-    from agent2.contract.suite_files import load_suite
+    from agent2.contract.suite_files import diff_suites, load_suite
 
     found = diff_suites(load_suite(left), load_suite(right))
     rows = [

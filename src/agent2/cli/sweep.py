@@ -19,6 +19,7 @@ def sweep(
     Exit 1 if a trial could not be finished.
     """
     from agent2.arena.sweep import (
+        SweepSpec,
         compare_agents,
         decide_sweep,
         final_scores,
@@ -27,15 +28,19 @@ def sweep(
         run_sweep,
         sweep_rows,
     )
-    from agent2.arena.sweep_effects import axis_effects, pair_effects
-    from agent2.arena.sweep_records import summarise_agents
-    from agent2.arena.sweep_spec import SweepSpec
+    from agent2.arena.sweep_records import axis_effects, pair_effects, summarise_agents
     from agent2.arena.sweep_until import UntilDecided
+    from agent2.cli.run import check_is_folder
     from agent2.cli.show import print_path, print_table, progress_bar, resumed_by_repeating
-    from agent2.cli.trial_start import check_is_folder
     from agent2.config import load_yaml
-    from agent2.reports.sweep_effects import AXIS_NAMES, axis_rows
-    from agent2.reports.sweep_pages import agent_table, comparison_table, row_table, write_sweep_report
+    from agent2.reports.sweep_pages import (
+        AXIS_NAMES,
+        agent_table,
+        axis_rows,
+        comparison_table,
+        row_table,
+        write_sweep_report,
+    )
 
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:

@@ -8,7 +8,7 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.arena.task_check import Finding
+    from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import TaskSpec
     from agent2.records import Benchmark, Item
 
@@ -77,8 +77,8 @@ def check(
     from agent2.arena.task_check import check_task
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
+    from agent2.cli.run import check_data
     from agent2.cli.show import print_json, print_table
-    from agent2.cli.trial_start import check_data
 
     spec = load_task(task)
     if model and model != NO_MODEL:
@@ -97,7 +97,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _verdict(finding: "Finding") -> str:
+def _verdict(finding: "TaskFinding") -> str:
     if finding.ok is None:
         return "not checked"
     return "FAILED" if not finding.ok else "warning" if finding.warning else "ok"
@@ -106,16 +106,16 @@ def _verdict(finding: "Finding") -> str:
 NO_MODEL = "none"
 
 
-def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[Finding]":
+def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[TaskFinding]":
     """The base model's part; not checked if the model is not on this machine and none was given."""
     from agent2.arena.base_models import BASE_MODELS
-    from agent2.arena.task_check import Finding
+    from agent2.arena.task_check import TaskFinding
 
     name = "headroom and noise band of the base model"
     if model == NO_MODEL:
-        return [Finding(name, None, "skipped by --model none")]
+        return [TaskFinding(name, None, "skipped by --model none")]
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
-        return [Finding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
+        return [TaskFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
     from agent2.arena.task_base import check_base
     from agent2.cli.show import progress_bar
 

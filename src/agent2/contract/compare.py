@@ -1,10 +1,19 @@
-"""Many candidates against one baseline: paired by item, corrected for their number, with what each costs.
+"""Candidates against a baseline: the scores, and the items lost and won.
+
+Many candidates against one baseline: paired by item, corrected for their number, with what each costs.
 
 Promises: every candidate and benchmark of one call is one family, and Holm's correction is over that family;
 differences come with a 95% interval, the noise floor (how far the baseline is from itself, where it was sampled
 more than once, else None) and the ratio of tokens; better, worse or unclear is `stats.comparisons.judge`'s word, with
 the corrected p-value and that floor; items without a score on either side are counted, never zero. Does NOT
 decide on a release (`contract.decision` does) and does not see the spread over training seeds.
+
+Items lost, weakened and won between two checkpoints, by id, with both answers where the items may be seen.
+
+Promises: items are paired by id, never by position; an item that passed before and has no score now is neither
+kept nor lost but unknown, and counts against the allowance; so does one that still passes with far fewer of its
+attempts (5 of 5 before, 3 of 5 now). Items that only one side has are counted. Answers to hidden items are withheld: a
+result is passed on and printed, and an answer can give its item away.
 """
 
 from collections.abc import Sequence
@@ -12,16 +21,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from agent2.contract.card_rows import CardRows, read_rows
+from agent2.cards.aggregate import counted_value
+from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.contract.card_sets import CardSet, common_cards
 from agent2.contract.evidence import MetricEvidence
-from agent2.contract.measures import evidence_between
+from agent2.contract.measures import CardRows, evidence_between, parse_measure, read_rows
 from agent2.contract.metrics import MetricSpec, Unit
-from agent2.contract.rollout_numbers import parse_measure
 from agent2.errors import ConfigError
-from agent2.stats.comparisons import Claim, judge
-from agent2.stats.multiplicity import holm
-from agent2.stats.paired import PairedEvidence
+from agent2.records import HIDDEN_SPLITS, ScoredRollout
+from agent2.stats.comparisons import Claim, PairedEvidence, judge
+from agent2.stats.hypothesis_tests import holm
 
 SCORE = MetricSpec(name="score")
 TOKENS = MetricSpec(name="tokens", measure="tokens", unit=Unit.LENGTH)
@@ -110,3 +119,165 @@ def _outcome(score: MetricEvidence, p_corrected: float | None) -> tuple[Outcome,
         return Outcome.NO_DATA, score.problem or "no item has a score on both sides"
     judged = judge(score.paired, score.noise, p_value=p_corrected)
     return Outcome(judged.claim.value), judged.why
+
+
+PASSES_AT = 0.5
+"""An item passes when the mean of its attempts is at least this; with one verdict an item, when it is right."""
+WEAKENED_BY = 0.4
+"""An item that still passes is weakened when the mean of its attempts fell by this much: two of five. One attempt of
+three or more is luck as likely as not."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedItem:
+    """One item whose verdict changed, or cannot be told any more."""
+
+    benchmark: str
+    item_id: str
+    old_score: float
+    new_score: float | None
+    old_answer: str | None
+    """Of the attempt that shows the verdict best: one that passed where the item passed, else one that failed; None:
+    withheld, since the item is hidden."""
+    new_answer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """Every changed item of two sets of cards."""
+
+    old: str
+    new: str
+    lost: tuple[ChangedItem, ...]
+    """Passed before, fail now."""
+    won: tuple[ChangedItem, ...]
+    unknown: tuple[ChangedItem, ...]
+    """Passed before, no score now."""
+    weakened: tuple[ChangedItem, ...]
+    """Pass still, but the mean of their attempts fell by `WEAKENED_BY` or more."""
+    n_passed_before: int
+    n_compared: int
+    """Items with a score on both sides."""
+    n_only_one_side: int
+    """Items that one side was never asked."""
+    withheld: str = ""
+    """What was left out, and why; empty: nothing."""
+
+    def is_within(self, allowed: int) -> bool:
+        """Whether no more items were lost, were weakened or became unknown than allowed."""
+        return len(self.lost) + len(self.weakened) + len(self.unknown) <= allowed
+
+
+@dataclass(slots=True)
+class _Item:
+    scores: list[float]
+    answers: list[tuple[float | None, str]]
+    is_hidden: bool
+
+    @property
+    def score(self) -> float | None:
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    def answer(self, passes_at: float) -> str | None:
+        """The answer of an attempt on the same side of the threshold as the item; None for a hidden item."""
+        if self.is_hidden:
+            return None
+        score = self.score
+        if score is not None:
+            for value, text in self.answers:
+                if value is not None and (value >= passes_at) == (score >= passes_at):
+                    return text
+        return self.answers[0][1] if self.answers else ""
+
+
+def regress(old: CardSet, new: CardSet, passes_at: float = PASSES_AT) -> Regression:
+    """Pair every item of the benchmarks that both sets have.
+
+    Raises ConfigError without a common benchmark, IncomparableError naming the field, CardError for a card that is
+    unfinished or damaged.
+    """
+    lost: list[ChangedItem] = []
+    won: list[ChangedItem] = []
+    unknown: list[ChangedItem] = []
+    weakened: list[ChangedItem] = []
+    passed_before = compared = one_sided = 0
+    for key in common_cards(old, new):
+        before, after = _items(old.cards[key]), _items(new.cards[key])
+        one_sided += len(before.keys() ^ after.keys())
+        for item_id in sorted(before.keys() & after.keys()):
+            was, now = before[item_id], after[item_id]
+            old_score, new_score = was.score, now.score
+            if old_score is None:
+                continue
+            passed = old_score >= passes_at
+            passed_before += passed
+            changed = ChangedItem(key, item_id, old_score, new_score, was.answer(passes_at), now.answer(passes_at))
+            if new_score is None:
+                unknown += [changed] if passed else []
+                continue
+            compared += 1
+            if passed and new_score < passes_at:
+                lost.append(changed)
+            elif not passed and new_score >= passes_at:
+                won.append(changed)
+            elif passed and old_score - new_score >= WEAKENED_BY - _ROUNDING:
+                weakened.append(changed)
+        gone = _never_asked(key, before, after, passes_at)
+        passed_before += len(gone)
+        unknown += gone
+    changes = (tuple(lost), tuple(won), tuple(unknown), tuple(weakened))
+    hidden = [key for key in common_cards(old, new) if old.headers[key].protocol.split in HIDDEN_SPLITS]
+    return Regression(old.name, new.name, *changes, passed_before, compared, one_sided, _withheld(hidden))
+
+
+def _withheld(hidden: Sequence[str]) -> str:
+    if not hidden:
+        return ""
+    return (
+        f"answers to the items of {', '.join(hidden)}: they are hidden, and an answer can give its item away; "
+        "the cards have them (agent2 cards show CARD --id ITEM)"
+    )
+
+
+def _never_asked(
+    key: str, before: dict[str, _Item], after: dict[str, _Item], passes_at: float
+) -> Sequence[ChangedItem]:
+    """Items that passed before and were not put to the new checkpoint."""
+    gone = []
+    for item_id in sorted(before.keys() - after.keys()):
+        score = before[item_id].score
+        if score is not None and score >= passes_at:
+            gone.append(
+                ChangedItem(
+                    key,
+                    item_id,
+                    score,
+                    None,
+                    before[item_id].answer(passes_at),
+                    None if before[item_id].is_hidden else "",
+                )
+            )
+    return gone
+
+
+def _items(card: Path) -> dict[str, _Item]:
+    read_summary(card)  # refuses an unfinished card
+    header = read_header(card)
+    rule, is_hidden = header.reporting, header.protocol.split in HIDDEN_SPLITS
+    found: dict[str, _Item] = {}
+    for record in sorted(iter_rollouts(card), key=lambda record: record.rollout.attempt):
+        item = found.setdefault(record.rollout.item_id, _Item([], [], is_hidden))
+        value = counted_value(record, rule)
+        if value is not None:
+            item.scores.append(value)
+        item.answers.append((value, final_answer(record)))
+    return found
+
+
+def final_answer(record: ScoredRollout) -> str:
+    """The final answer; without one, the last thing the model said."""
+    rollout = record.rollout
+    if rollout.answer is not None:
+        return rollout.answer
+    return rollout.turns[-1].action if rollout.turns else ""

@@ -15,31 +15,201 @@ The training action is the most severe one of the gates that fired and does not 
 little. Promises: pure and deterministic; the same evidence gives the same decision on any machine; worse numbers
 and less evidence never give a better decision (`docs/decisions.md` says exactly what that means). The training
 reward is never evidence of improvement.
+
+Did the primary metric get better, and is that shown or only seen?
+
+Shown means: on the same items, `stats.comparisons.judge` calls the paired difference better (interval, p-value and,
+where it is known, noise band). A difference of two percentages without pairs is seen, not shown; `release` asks for
+the first.
+
+Answers to the questions that every report has to answer, from findings and numbers only.
+
+Three about post-training: did capabilities improve, are preferences aligned, is the reward distorted? Three about
+the checkpoint: may training go on, may it be deployed, where should the next data come from? What was not measured
+is said to be unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 
-from agent2.contract.adequacy import NO_COUNTS, NO_PAIRS, problems_of, rule_of
-from agent2.contract.answers import Answers, answer_questions
-from agent2.contract.effects import (
+from agent2.contract.changes import tell_change
+from agent2.contract.evidence import Evidence, MetricEvidence
+from agent2.contract.findings import SLACK, Finding, GateState
+from agent2.contract.gates import (
     BLOCK_FOR,
     CANDIDATE,
     INSUFFICIENT,
     NO_EFFECT,
     PASSES,
     RELEASE,
+    RESEARCH_ONLY,
     TRAINING_SEVERITY,
+    GateSpec,
+    ReleaseEvidenceGate,
     TrainingAction,
+    check_gates,
+    needs_of,
     release_severity,
 )
-from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.findings import Finding, GateState
-from agent2.contract.gates import GateSpec, ReleaseEvidenceGate, check_gates, needs_of
-from agent2.contract.improvement import lacking_improvement
-from agent2.contract.metrics import Direction, MetricSpec, Unit, primary_of
-from agent2.contract.rules import evaluate_gates
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of
+from agent2.contract.rules import NO_COUNTS, NO_PAIRS, evaluate_gates, problems_of, rule_of, worsening
+from agent2.stats.comparisons import Claim, judge
+
+
+class Improvement(StrEnum):
+    """What may be said of a metric."""
+
+    SHOWN = "yes, shown on paired items"
+    SEEN = "yes by the numbers alone, not shown: no paired items"
+    NOT_SHOWN = "not shown: unclear on paired items"
+    NONE = "no"
+    UNKNOWN = "unknown"
+
+
+def improvement(metric: MetricSpec, found: MetricEvidence | None) -> Improvement:
+    """How far the metric is known to be better than the control group's."""
+    if found is None or not found.is_complete:
+        return Improvement.UNKNOWN
+    pair = found.paired
+    if pair is None:
+        return Improvement.SEEN if worsening(metric, found) < -SLACK else Improvement.NONE
+    claim = judge(pair, found.noise, is_higher_better=metric.direction is Direction.HIGHER).claim
+    if claim is Claim.UNCLEAR:
+        return Improvement.NONE if pair.low == pair.high == 0.0 else Improvement.NOT_SHOWN
+    return Improvement.SHOWN if claim is Claim.BETTER else Improvement.NONE
+
+
+def told_improvement(metric: MetricSpec, found: MetricEvidence | None) -> str:
+    """As a sentence begins: `not shown: unclear on paired items (p = 0.07), by the primary metric`."""
+    state = improvement(metric, found)
+    why = ""
+    if state is Improvement.NOT_SHOWN and found is not None and found.paired is not None:
+        why = f" ({judge(found.paired, found.noise).why})"
+    return f"{state.value}{why}, by the primary metric"
+
+
+def lacking_improvement(primary: MetricSpec, found: MetricEvidence | None) -> list[str]:
+    """Why a release is not yet earned by improvement, one sentence; empty if it is shown."""
+    state = improvement(primary, found)
+    if state is Improvement.SHOWN:
+        return []
+    return [f"{primary.name} is not shown to be better on private items ({state.value})"]
+
+
+REWARD_KINDS = frozenset({"reward_private", "loophole", "length"})
+"""Gates that speak about a distorted reward."""
+PREFERENCE_WORDS = ("win_rate", "preference", "elo")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """One sentence or two for each question."""
+
+    capabilities_improved: str
+    preferences_aligned: str
+    reward_distorted: str
+    may_continue_training: str
+    may_be_deployed: str
+    next_data_from: str
+
+
+def answer_questions(
+    metrics: Sequence[MetricSpec],
+    evidence: Evidence,
+    findings: Sequence[Finding],
+    release: str,
+    action: TrainingAction,
+    next_data: Sequence[str],
+) -> Answers:
+    """All six answers."""
+    fired = [finding for finding in findings if finding.fired]
+    acting = [f"{finding.gate}" for finding in fired if finding.effects.training is action]
+    may_continue = {
+        TrainingAction.CONTINUE: "yes: no gate asks for a pause",
+        TrainingAction.PAUSE: "not now: pause",
+        TrainingAction.PAUSE_HUMAN_REVIEW: "not now: pause, and have people review it",
+        TrainingAction.ROLLBACK: "no: roll back to an earlier checkpoint",
+    }[action]
+    if action is not TrainingAction.CONTINUE:
+        may_continue += f" (gate {', '.join(dict.fromkeys(acting))})"
+    return Answers(
+        capabilities_improved=_capabilities(metrics, evidence),
+        preferences_aligned=_preferences(metrics, evidence),
+        reward_distorted=_distortion(metrics, evidence, findings),
+        may_continue_training=may_continue,
+        may_be_deployed=_deployment(release, evidence.baseline),
+        next_data_from="; ".join(next_data) or "no gate fired and no badcase is reported: nowhere in particular",
+    )
+
+
+def _capabilities(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
+    told_as: dict[str, list[str]] = {"better": [], "worse": [], "unclear": [], "moved, without paired items": []}
+    unknown = []
+    for metric in metrics:
+        if metric.role is Role.DIAGNOSTIC or _is_preference(metric):
+            continue
+        found = evidence.metrics.get(metric.name)
+        if found is None or not found.is_complete:
+            unknown.append(metric.name)
+            continue
+        told = f"{metric.name} {tell_change(found.old, found.new, metric.unit)}"
+        if abs(worsening(metric, found)) <= SLACK:
+            continue
+        if found.paired is None:
+            told_as["moved, without paired items"].append(told)
+        else:
+            is_higher_better = metric.direction is Direction.HIGHER
+            told_as[judge(found.paired, found.noise, is_higher_better=is_higher_better).claim].append(told)
+    primary = primary_of(metrics)
+    parts = [told_improvement(primary, evidence.metrics.get(primary.name))]
+    parts += [f"{word}: {', '.join(told)}" for word, told in told_as.items() if told]
+    parts += [f"not known: {', '.join(unknown)}"] if unknown else []
+    return "; ".join(parts)
+
+
+def _preferences(metrics: Sequence[MetricSpec], evidence: Evidence) -> str:
+    told = []
+    for metric in metrics:
+        found = evidence.metrics.get(metric.name)
+        if _is_preference(metric) and found is not None and found.is_complete:
+            told.append(f"{metric.name} {tell_change(found.old, found.new, metric.unit)}")
+    return ", ".join(told) or "not measured: the evidence holds no win rate or other preference metric"
+
+
+def _distortion(metrics: Sequence[MetricSpec], evidence: Evidence, findings: Sequence[Finding]) -> str:
+    fired = [f"{f.gate}: {', '.join(f.inputs)}" for f in findings if f.fired and f.kind in REWARD_KINDS]
+    if fired:
+        return f"signs of it: {'; '.join(fired)}"
+    reward, primary = evidence.training.reward, primary_of(metrics)
+    found = evidence.metrics.get(primary.name)
+    if reward is None:
+        quiet = any(f.state is GateState.PASSED for f in findings if f.kind in REWARD_KINDS)
+        return f"not known: no training log was given{'; the gates that could run saw no sign' if quiet else ''}"
+    if found is not None and found.is_complete and reward.rose and worsening(primary, found) > SLACK:
+        return "signs of it: the training reward rose while the primary metric fell"
+    return "no sign of it in the training reward and the benchmarks"
+
+
+def _deployment(release: str, baseline: str | None) -> str:
+    keep = f"keep {baseline} as release candidate" if baseline else "keep the previous checkpoint as release candidate"
+    if release == RELEASE:
+        return "yes"
+    if release == CANDIDATE:
+        return "not yet: a candidate; release needs private evidence and a human spot check"
+    if release == RESEARCH_ONLY:
+        return f"no: research only; {keep}"
+    if release == INSUFFICIENT:
+        return f"not known: the evidence is insufficient; {keep}"
+    if release.startswith(BLOCK_FOR):
+        return f"not for {release.removeprefix(BLOCK_FOR)}; {keep} there"
+    return f"no; {keep}"
+
+
+def _is_preference(metric: MetricSpec) -> bool:
+    return any(word in metric.name for word in PREFERENCE_WORDS)
+
 
 TOP_BADCASES = 3
 NO_CAUSES: Mapping[str, str] = MappingProxyType({})

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent2.stats.paired import PairedEvidence
+from agent2.stats.comparisons import PairedEvidence
 
 NO_METRICS: Mapping[str, "MetricEvidence"] = {}
 

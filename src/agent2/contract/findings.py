@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent2.contract.changes import tell_change
-from agent2.contract.effects import BLOCK, BLOCK_FOR, Effects
 from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.gates import EvidenceNeeds
+from agent2.contract.gates import BLOCK, BLOCK_FOR, Effects, EvidenceNeeds
 from agent2.contract.metrics import MetricSpec, Role
 
 NOTHING = Effects()

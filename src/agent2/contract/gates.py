@@ -1,4 +1,11 @@
-"""Gates of a suite, as data: one small record for each kind of rule, told apart by `kind`.
+"""Gates of a suite, and what each does when it fires.
+
+What a gate does when it fires: the vocabulary of the three outputs of a decision, kept apart.
+
+Training may go on while a release is blocked, and the other way round; where the next data should come from is
+a third question. Severities are ordered here and nowhere else.
+
+Gates of a suite, as data: one small record for each kind of rule, told apart by `kind`.
 
 A gate names the metrics it reads, its thresholds (every default is stated here), the evidence it asks for, and
 what follows when it fires. The rules themselves are in `contract.rules`. Units: thresholds on rates are 0 to 1
@@ -8,15 +15,59 @@ Does NOT know any data: `check_gates` only compares names and roles with the sui
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.contract.effects import BLOCK, NO_EFFECT, RESEARCH_ONLY, Effects, TrainingAction
 from agent2.contract.metrics import Direction, MetricSpec, metric_named, metrics_by_name, primary_of
 from agent2.errors import ConfigError
 from agent2.records import DANGER_PREFIX
+
+
+class TrainingAction(StrEnum):
+    """May training go on? Later members are more severe; the most severe one that fired counts."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"
+    PAUSE_HUMAN_REVIEW = "pause_human_review"
+    ROLLBACK = "rollback"
+
+
+TRAINING_SEVERITY: dict[TrainingAction, int] = {action: place for place, action in enumerate(TrainingAction)}
+
+RELEASE = "release"
+CANDIDATE = "candidate"
+RESEARCH_ONLY = "research_only"
+BLOCK_FOR = "block_for_"
+"""Followed by the scope: `block_for_chart_tasks`."""
+BLOCK = "block"
+INSUFFICIENT = "insufficient"
+NO_EFFECT = "none"
+PASSES = frozenset({RELEASE, CANDIDATE})
+"""The two release decisions that let a checkpoint through; every other one is a no."""
+
+RELEASE_EFFECT = rf"^({NO_EFFECT}|{RESEARCH_ONLY}|{BLOCK}|{BLOCK_FOR}[a-z][a-z0-9_]*)$"
+
+
+class Effects(StrictModel):
+    """What follows when a gate fires."""
+
+    training: TrainingAction = TrainingAction.CONTINUE
+    release: str = Field(default=NO_EFFECT, pattern=RELEASE_EFFECT)
+    """`none`, `research_only`, `block` or `block_for_<scope>`. `block` fired by a metric that has a scope becomes
+    `block_for_<scope>`: only those tasks are concerned."""
+    next_data: list[str] = Field(default_factory=list)
+    """Where the next round's data or reward should be supplemented, one sentence each."""
+
+
+def release_severity(decision: str) -> int:
+    """Order of release decisions, 0 for `release`; higher is more severe. `insufficient` comes last: no verdict."""
+    if decision.startswith(BLOCK_FOR):
+        return 3
+    order = {RELEASE: 0, CANDIDATE: 1, NO_EFFECT: 1, RESEARCH_ONLY: 2, BLOCK: 4, INSUFFICIENT: 5}
+    return order[decision]
 
 
 class EvidenceNeeds(StrictModel):

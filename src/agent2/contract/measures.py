@@ -1,5 +1,30 @@
 """From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
 
+Names of measures, and what each reads from one scored rollout.
+
+    score                  the counted score (reporting rule applied)
+    pass_at:<k>            chance that one of k attempts is right (scores 0 or 1)
+    view:<name>            a further number of the scorer
+    any:<name>             1 if that number is above 0, else 0: a rate out of a count
+    not:<name>             1 minus that number
+    label_rate:<label>     1 if the badcase class applies, else 0
+    ratio:<name>/<name>    sum of one view over sum of another
+    completion_tokens, prompt_tokens, tokens, turns, retries
+    <measure>_successful   the same over rollouts that succeeded (score 1); `tool_calls_successful` reads a view
+    cost_to_success        all tokens over the number of successes
+    reported               no rollout carries it: only a report can give it
+
+Promises: nothing but the rollout is read; a number that is not there is None. A rollout that somebody other than
+the model broke has no numbers at all.
+
+One card as rows: for each measure and item, sums over attempts, and how many attempts had no number.
+
+Promises: a card is read once, whatever the number of measures; the order in which rollouts finished changes no bit;
+memory grows with items (with rollouts where items have several attempts); a card that is not finished or is damaged
+raises CardError.
+
+From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
+
 Promises: numbers come from kept rollouts only, so they can be made again without a model; items are paired by id;
 an item without a number on one side is counted as missing there and left out on both; cards of different protocols
 or reporting rules are reported as incomparable, with the field. A metric over all benchmarks treats each item of
@@ -7,24 +32,247 @@ each benchmark alike.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from agent2.contract.card_rows import CardRows, Row, read_rows
+from agent2.cards import folder
+from agent2.cards.aggregate import counted_value
+from agent2.cards.card import CardHeader
+from agent2.cards.reader import iter_rollouts
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.contract.protocol import field_differences, protocol_differences
-from agent2.contract.rollout_numbers import MeasureRule, parse_measure
-from agent2.errors import ConfigError
+from agent2.errors import CardError, ConfigError, Fault, nearest_name, unknown_name
+from agent2.records import ScoredRollout
 from agent2.scorers import declared
-from agent2.stats.comparisons import noise_band
-from agent2.stats.metrics import pass_at_k_by_item
-from agent2.stats.paired import paired_evidence
+from agent2.stats.attempts import pass_at_k_by_item
+from agent2.stats.comparisons import noise_band, paired_evidence
+
+Number = Callable[[ScoredRollout, float | None], float | None]
+"""The rollout and its counted score -> a number, None if it is not there."""
+
+SUCCESS = 1.0
+"""Score of a rollout that succeeded; parts of a success are none."""
+SUCCESSFUL = "_successful"
+REPORTED = "reported"
+
+PLAIN: dict[str, Number] = {
+    "score": lambda record, score: score,
+    "completion_tokens": lambda record, score: float(record.rollout.usage.completion_tokens),
+    "prompt_tokens": lambda record, score: float(record.rollout.usage.prompt_tokens),
+    "tokens": lambda record, score: float(record.rollout.usage.prompt_tokens + record.rollout.usage.completion_tokens),
+    "turns": lambda record, score: float(len(record.rollout.turns)),
+    "retries": lambda record, score: float(record.rollout.retries),
+}
+PREFIXES = ("view", "any", "not", "label_rate", "ratio", "pass_at")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRule:
+    """How rollouts become one number."""
+
+    name: str
+    number: Number
+    whole: Number | None = None
+    """With it, the value is sum of numbers over sum of wholes; without, the mean over items of means over attempts."""
+    only_successful: bool = False
+    attempts: int | None = None
+    """k of pass_at."""
+    views: tuple[str, ...] = ()
+    """Names that scores must carry for the measure to exist."""
+    label: str | None = None
+    is_reported: bool = False
+    """No rollout has it."""
+
+    @property
+    def is_paired(self) -> bool:
+        """Every item has a value of its own on each side, so differences are taken item by item."""
+        return self.whole is None and not self.only_successful
+
+
+def parse_measure(name: str, where: str = "") -> MeasureRule:
+    """The rule behind a name. Raises ConfigError naming the nearest known one."""
+    prefix, colon, argument = name.partition(":")
+    if colon and prefix in PREFIXES and argument:
+        return _prefixed(name, prefix, argument, where)
+    if name == "cost_to_success":
+        return MeasureRule(name, PLAIN["tokens"], whole=_success)
+    if name in PLAIN:
+        return MeasureRule(name, PLAIN[name])
+    if name == REPORTED:
+        return MeasureRule(name, lambda record, score: None, is_reported=True)
+    inner = name.removesuffix(SUCCESSFUL)
+    if inner != name and inner in PLAIN:
+        return MeasureRule(name, PLAIN[inner], only_successful=True)
+    if inner != name and inner == "tool_calls":
+        return MeasureRule(name, _view(inner), only_successful=True, views=(inner,))
+    known = [
+        *PLAIN,
+        REPORTED,
+        "cost_to_success",
+        f"tool_calls{SUCCESSFUL}",
+        *(f"{prefix}:<name>" for prefix in PREFIXES),
+    ]
+    raise unknown_name("measure", name, known, where)
+
+
+def number_of(rule: MeasureRule, record: ScoredRollout, score: float | None) -> tuple[float, float] | None:
+    """(number, whole) of one rollout that nobody broke; whole is 1 for a mean. None: it has no such number.
+
+    score: as counted under the card's reporting rule.
+    """
+    number = rule.number(record, score)
+    whole = 1.0 if rule.whole is None else rule.whole(record, score)
+    return None if number is None or whole is None else (number, whole)
+
+
+def is_left_out(rule: MeasureRule, score: float | None) -> bool:
+    """A rollout with that score is none of the measure's business: it failed, and only successes are looked at."""
+    return rule.only_successful and score is not None and score < SUCCESS
+
+
+def is_broken(record: ScoredRollout) -> bool:
+    """Somebody other than the model failed: environment, judge, infrastructure or submitter."""
+    return any(fault not in (None, Fault.MODEL) for fault in (record.rollout.fault, record.score.fault))
+
+
+def nearest_view(name: str, known: list[str]) -> str:
+    """Half a sentence about a view that no rollout has."""
+    near = nearest_name(name, known)
+    return (
+        f"did you mean {near!r}?" if near is not None else f"its scores have {', '.join(sorted(known)) or 'no views'}"
+    )
+
+
+def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:
+    if prefix == "label_rate":
+        return MeasureRule(name, lambda record, score: float(argument in record.score.labels), label=argument)
+    if prefix == "pass_at":
+        if not argument.isdigit() or int(argument) < 1:
+            raise ConfigError(f"{where or 'measure'}: {name!r}: k must be a whole number from 1 up, pass_at:8")
+        return MeasureRule(name, _verdict, attempts=int(argument))
+    if prefix == "ratio":
+        part, slash, whole = argument.partition("/")
+        if not (part and slash and whole):
+            raise ConfigError(f"{where or 'measure'}: {name!r}: write it as ratio:<view>/<view>")
+        return MeasureRule(name, _view(part), whole=_view(whole), views=(part, whole))
+    view = _view(argument)
+    if prefix == "any":
+        return MeasureRule(name, _applied(view, lambda value: float(value > 0)), views=(argument,))
+    if prefix == "not":
+        return MeasureRule(name, _applied(view, lambda value: 1.0 - value), views=(argument,))
+    return MeasureRule(name, view, views=(argument,))
+
+
+def _view(name: str) -> Number:
+    return lambda record, score: record.score.views.get(name)
+
+
+def _applied(number: Number, change: Callable[[float], float]) -> Number:
+    def changed(record: ScoredRollout, score: float | None) -> float | None:
+        value = number(record, score)
+        return None if value is None else change(value)
+
+    return changed
+
+
+def _verdict(record: ScoredRollout, score: float | None) -> float | None:
+    return None if score is None else float(score >= SUCCESS)
+
+
+_success = _verdict
+
+
+@dataclass(slots=True)
+class CardRow:
+    """One measure at one item."""
+
+    total: float = 0.0
+    whole: float = 0.0
+    n: int = 0
+    """Attempts with a number."""
+    n_missing: int = 0
+
+
+@dataclass(slots=True)
+class CardRows:
+    """What evidence needs of one card."""
+
+    header: CardHeader
+    rows: dict[str, dict[str, CardRow]]
+    """Measure -> item -> row."""
+    problems: dict[str, str]
+    """Measure -> why the card has no such number."""
+    n_rollouts: int = 0
+    n_clean: int = 0
+    n_model_faults: int = 0
+    """Rollouts that the model itself broke off: logits that are not numbers, a template that fails, no room."""
+    model_fault: str = ""
+    """Reason of the first of them."""
+    labels: Counter[str] = field(default_factory=Counter)
+    attempts: dict[str, list[float]] = field(default_factory=dict)
+    """Item -> its counted scores in the order of its attempts; only where an item has several."""
+
+    @property
+    def clean_share(self) -> float | None:
+        """Share of rollouts in which nobody but the model failed; None for an empty card."""
+        return self.n_clean / self.n_rollouts if self.n_rollouts else None
+
+
+def read_rows(path: Path, measures: Sequence[MeasureRule]) -> CardRows:
+    """Read a finished card once. Raises CardError if it is open, short of its plan or damaged."""
+    card = folder.load_card(path)
+    planned = card.header.planned_rollouts
+    if card.state == "open":
+        raise CardError(f"{path}: the card is not finished; resume its evaluation, then decide")
+    found = CardRows(card.header, {measure.name: {} for measure in measures}, {})
+    views: set[str] = set()
+    has_attempts = card.header.protocol.attempts > 1
+    for record in _by_attempt(path) if has_attempts else iter_rollouts(path):
+        found.n_rollouts += 1
+        broken = is_broken(record)
+        score = None if broken else counted_value(record, card.header.reporting)
+        found.n_clean += not broken
+        if record.rollout.fault is Fault.MODEL:
+            found.n_model_faults += 1
+            found.model_fault = found.model_fault or record.rollout.reason
+        found.labels.update(set(record.score.labels))
+        views.update(record.score.views)
+        item = record.rollout.item_id
+        for measure in measures:
+            if is_left_out(measure, score):
+                continue
+            row = found.rows[measure.name].setdefault(item, CardRow())
+            number = None if broken else number_of(measure, record, score)
+            if number is None:
+                row.n_missing += 1
+            else:
+                row.total, row.whole, row.n = row.total + number[0], row.whole + number[1], row.n + 1
+        if has_attempts and record.score.value is not None:
+            found.attempts.setdefault(item, []).append(record.score.value)
+    found.rows = {name: dict(sorted(rows.items())) for name, rows in found.rows.items()}
+    found.attempts = dict(sorted(found.attempts.items()))
+    if planned is not None and planned != found.n_rollouts:
+        raise CardError(f"{path}: contains {found.n_rollouts} of {planned} planned rollouts; evaluate again")
+    for measure in measures:
+        lacking = [name for name in measure.views if name not in views]
+        if measure.is_reported:
+            found.problems[measure.name] = "no rollout carries it; give it in a report"
+        elif lacking and found.n_rollouts:
+            hint = nearest_view(lacking[0], sorted(views))
+            found.problems[measure.name] = f"no score of {card.header.protocol.benchmark} has {lacking[0]!r}; {hint}"
+    return found
+
+
+def _by_attempt(path: Path) -> list[ScoredRollout]:
+    """The rollouts in the order of their attempts, so that sums do not depend on which one finished first."""
+    return sorted(iter_rollouts(path), key=lambda record: (record.rollout.item_id, record.rollout.attempt))
+
 
 NOISE_SEED = 1
 MOST_MODEL_FAULTS = 0.2
@@ -178,7 +426,7 @@ class _Sides:
         )
 
 
-def _merged(cards: Sequence[CardRows], names: Sequence[str], rule: MeasureRule) -> dict[str, Row]:
+def _merged(cards: Sequence[CardRows], names: Sequence[str], rule: MeasureRule) -> dict[str, CardRow]:
     if len(cards) == 1:
         return cards[0].rows[rule.name]
     pairs = zip(names, cards, strict=True)
@@ -193,8 +441,8 @@ def _clean(cards: Sequence[CardRows]) -> float | None:
 def _metric(
     metric: MetricSpec,
     rule: MeasureRule,
-    old: dict[str, Row],
-    new: dict[str, Row],
+    old: dict[str, CardRow],
+    new: dict[str, CardRow],
     clean: tuple[float | None, float | None],
     baseline: Sequence[CardRows],
 ) -> MetricEvidence:
@@ -229,7 +477,7 @@ def _metric(
     )
 
 
-def _item_values(rule: MeasureRule, rows: Mapping[str, Row]) -> dict[str, float]:
+def _item_values(rule: MeasureRule, rows: Mapping[str, CardRow]) -> dict[str, float]:
     if rule.attempts is None:
         return {item: row.total / row.n for item, row in rows.items() if row.n}
     enough = {item: row for item, row in rows.items() if row.n >= rule.attempts}
@@ -242,8 +490,8 @@ def _item_values(rule: MeasureRule, rows: Mapping[str, Row]) -> dict[str, float]
 def _unpaired(
     metric: MetricSpec,
     rule: MeasureRule,
-    old: dict[str, Row],
-    new: dict[str, Row],
+    old: dict[str, CardRow],
+    new: dict[str, CardRow],
     clean: tuple[float | None, float | None],
 ) -> MetricEvidence:
     """A ratio of sums, or a mean over successes: the two sides look at different rollouts, so nothing is paired."""
@@ -265,7 +513,7 @@ def _unpaired(
     )
 
 
-def _over_units(rule: MeasureRule, rows: Mapping[str, Row]) -> tuple[float | None, int]:
+def _over_units(rule: MeasureRule, rows: Mapping[str, CardRow]) -> tuple[float | None, int]:
     """The value and the number of items behind it."""
     if rule.whole is None:
         means = [row.total / row.n for row in rows.values() if row.n]

@@ -17,8 +17,8 @@ from agent2.contract.decision import Decision
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, told
 from agent2.contract.metrics import MetricSpec, primary_of
-from agent2.contract.rules_metric import worsening
-from agent2.stats.paired import PairedEvidence
+from agent2.contract.rules import worsening
+from agent2.stats.comparisons import PairedEvidence
 
 TOP_BADCASES = 10
 

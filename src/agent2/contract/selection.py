@@ -16,7 +16,7 @@ from agent2.errors import ConfigError, unknown_name
 
 
 @dataclass(frozen=True, slots=True)
-class FailureKind:
+class SelectionFailure:
     """Somewhere an agent may fail, and the benchmarks that would show it, the closest one first."""
 
     name: str
@@ -25,44 +25,44 @@ class FailureKind:
     why: str
 
 
-FAILURES: tuple[FailureKind, ...] = (
-    FailureKind(
+FAILURES: tuple[SelectionFailure, ...] = (
+    SelectionFailure(
         "function_calls",
         "names, arguments and order of plain function calls",
         ("bfcl_v3",),
         "the cheapest one: text alone, no sandbox",
     ),
-    FailureKind(
+    SelectionFailure(
         "many_tools",
         "parallel calls, long context, several agents with tools",
         ("acebench",),
         "its categories separate normal, special and agent calls",
     ),
-    FailureKind(
+    SelectionFailure(
         "api_search",
         "finding the right API before it is called",
         ("api_bank",),
         "the API has to be planned for, found and then called",
     ),
-    FailureKind(
+    SelectionFailure(
         "code_fixing",
         "repair of real repositories",
         ("swebench_verified",),
         "tests of the repository decide; general questions such as GAIA's say little about it",
     ),
-    FailureKind(
+    SelectionFailure(
         "web",
         "browsing, forms and shops",
         ("webarena", "mind2web"),
         "a browser that can be set back to the same beginning matters more than questions about pages",
     ),
-    FailureKind(
+    SelectionFailure(
         "customer_dialogue",
         "customer service, booking, CRM: vague users, rules, a database",
         ("tau_bench",),
         "a simulated user and the state of a database are closest to the business",
     ),
-    FailureKind(
+    SelectionFailure(
         "general_assistant",
         "mixed questions that need search, files and several tools",
         ("gaia", "toolathlon"),
@@ -97,7 +97,7 @@ FLOORS: Mapping[str, float] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SelectionStep:
     """One benchmark of a plan."""
 
     step: int
@@ -170,7 +170,7 @@ PATTERNS: tuple[Pattern, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SelectionReading:
     """What results say together."""
 
     name: str
@@ -178,7 +178,7 @@ class Reading:
     advice: str
 
 
-def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -> list[Step]:
+def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -> list[SelectionStep]:
     """The benchmarks to run for one kind of failure, cheapest prerequisite first.
 
     scores: results so far, 0 to 1. Raises ConfigError for an unknown kind of failure, with the nearest one.
@@ -191,7 +191,7 @@ def choose_benchmarks(failure: str, scores: Mapping[str, float] | None = None) -
     return [_step(place, name, kind, scores) for place, name in enumerate(names, start=1)]
 
 
-def diagnose(scores: Mapping[str, float]) -> list[Reading]:
+def diagnose(scores: Mapping[str, float]) -> list[SelectionReading]:
     """What results on several benchmarks say together; empty if no pattern fits.
 
     scores: benchmark -> share of success, 0 to 1.
@@ -201,7 +201,7 @@ def diagnose(scores: Mapping[str, float]) -> list[Reading]:
     doubtful = [name for name in scores if first is not None and first < FLOORS.get(name, 0.0)]
     if first is not None and doubtful:
         found.append(
-            Reading(
+            SelectionReading(
                 "calls_broken",
                 f"{FIRST} is at {100 * first:.0f}%: results on {', '.join(doubtful)} may show broken calls only.",
                 "Fix names, arguments and format of calls before anything is concluded from whole tasks.",
@@ -211,7 +211,7 @@ def diagnose(scores: Mapping[str, float]) -> list[Reading]:
         high, low = scores.get(pattern.high), scores.get(pattern.low)
         if high is not None and low is not None and high >= pattern.at_least and low < pattern.below:
             told = f"{pattern.high} {100 * high:.0f}%, {pattern.low} {100 * low:.0f}%. {pattern.reading}"
-            found.append(Reading(pattern.name, told, pattern.advice))
+            found.append(SelectionReading(pattern.name, told, pattern.advice))
     return found
 
 
@@ -233,15 +233,17 @@ def read_scores(texts: Sequence[str]) -> dict[str, float]:
     return scores
 
 
-def _step(place: int, name: str, kind: FailureKind, scores: Mapping[str, float]) -> Step:
+def _step(place: int, name: str, kind: SelectionFailure, scores: Mapping[str, float]) -> SelectionStep:
     first, floor = scores.get(FIRST), FLOORS.get(name)
     if name in scores:
-        return Step(place, name, "done", f"scored {100 * scores[name]:.1f}%")
+        return SelectionStep(place, name, "done", f"scored {100 * scores[name]:.1f}%")
     if floor is None:
         why = kind.why if name in kind.benchmarks else "first: cheap, text alone, and everything else rests on calls"
-        return Step(place, name, "run", why)
+        return SelectionStep(place, name, "run", why)
     if first is None:
-        return Step(place, name, "wait", f"needs {FIRST} at {100 * floor:.0f}% or more; {kind.why}")
+        return SelectionStep(place, name, "wait", f"needs {FIRST} at {100 * floor:.0f}% or more; {kind.why}")
     if first < floor:
-        return Step(place, name, "skip", f"{FIRST} scored {100 * first:.1f}%, {100 * floor:.0f}% is needed first")
-    return Step(place, name, "run", kind.why)
+        return SelectionStep(
+            place, name, "skip", f"{FIRST} scored {100 * first:.1f}%, {100 * floor:.0f}% is needed first"
+        )
+    return SelectionStep(place, name, "run", kind.why)

@@ -12,10 +12,9 @@ from graphlib import CycleError
 
 from agent2.config import Location
 from agent2.contract.gates import DangerousActionGate, check_gates
+from agent2.contract.measures import parse_measure
 from agent2.contract.metrics import Role, metrics_by_name
-from agent2.contract.rollout_numbers import parse_measure
-from agent2.contract.suite import EvaluationRole, Suite
-from agent2.contract.suite_parts import ScorerTier, SplitRules, SuccessCriterion, Visibility
+from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
 from agent2.contract.tracks import load_tracks
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.records import Emits, Split

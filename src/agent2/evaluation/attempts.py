@@ -12,9 +12,17 @@ from typing import TypeVar
 
 from agent2.errors import NotEnoughData
 from agent2.records import ScoredRollout
-from agent2.stats.attempts import PassMetrics, pass_metrics, tally
+from agent2.stats.attempts import (
+    BestOfN,
+    CostPerPoint,
+    PassMetrics,
+    best_of_n,
+    cost_per_point,
+    majority_at_k,
+    pass_metrics,
+    tally,
+)
 from agent2.stats.measure import Measure
-from agent2.stats.selection import BestOfN, CostPerPoint, best_of_n, cost_per_point, majority_at_k
 
 SELECTOR_VIEWS = ("reward", "verifier")
 """Views of a score that may choose among attempts; the score itself may not, it is the truth."""

@@ -22,7 +22,7 @@ MAX_FLOOR = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class BenchmarkFinding:
     """One check and its verdict."""
 
     name: str
@@ -39,7 +39,7 @@ class BenchmarkCheck:
     """Name and version."""
     counts: dict[str, int]
     """Split -> items that were read."""
-    checks: list[Check]
+    checks: list[BenchmarkFinding]
     example: str
     """The prompt of the first visible item."""
 
@@ -81,7 +81,7 @@ def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> lis
     return []
 
 
-def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[Item]) -> Iterator[Check]:
+def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[Item]) -> Iterator[BenchmarkFinding]:
     owner: dict[str, Item] = {}
     doubles = [(item, owner[item.prompt]) for item in every if owner.setdefault(item.prompt, item) is not item]
     detail = f"{len(owner)} distinct prompts"
@@ -90,13 +90,15 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[It
         detail = (
             f"{len(doubles)} prompts come more than once, that of {item.id} ({item.split.value}) in {other.split.value}"
         )
-    yield Check("no two items ask the same", not doubles, detail)
+    yield BenchmarkFinding("no two items ask the same", not doubles, detail)
     ids = {item.id for item in every}
-    yield Check("every item has an id of its own", len(ids) == len(every), f"{len(ids)} ids, {len(every)} items")
+    yield BenchmarkFinding(
+        "every item has an id of its own", len(ids) == len(every), f"{len(ids)} ids, {len(every)} items"
+    )
     yield _hidden(benchmark, items)
     if benchmark.max_turns > 1 or any(item.reference is None for item in every):
         why = "items are episodes, or have no reference answers; agent2 tasks check plays them"
-        yield Check("reference answers score 1.0", None, why)
+        yield BenchmarkFinding("reference answers score 1.0", None, why)
     else:
         references = {item.prompt: item.reference or "" for item in every}
         right = _play(benchmark, every, lambda prompt: references[prompt])
@@ -104,30 +106,34 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[It
         detail = f"{len(right) - len(wrong)} of {len(right)}"
         if wrong:
             detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
-        yield Check("reference answers score 1.0", not wrong, detail)
+        yield BenchmarkFinding("reference answers score 1.0", not wrong, detail)
     empty = [one.score.value for one in _play(benchmark, every, lambda prompt: "")]
     known = [value for value in empty if value is not None]
     mean = sum(known) / len(known) if known else None
     words = f"mean {mean:.2f} of {len(known)}" if mean is not None else "no score at all"
     is_low = mean is not None and mean <= MAX_FLOOR and len(known) == len(empty)
-    yield Check(f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{words}, {len(empty) - len(known)} missing")
+    yield BenchmarkFinding(
+        f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{words}, {len(empty) - len(known)} missing"
+    )
 
 
-def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> Check:
+def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFinding:
     name = "hidden items need the installation secret"
     hidden = [split for split in sorted(HIDDEN_SPLITS) if items[split]]
     if not hidden:
-        return Check(name, None, "there are none")
+        return BenchmarkFinding(name, None, "there are none")
     for split in hidden:
         try:
             benchmark.items(split, 1, None)
         except ConfigError:
             continue
-        return Check(name, False, f"{split.value} is given without it; raise ConfigError where secret is None")
+        return BenchmarkFinding(
+            name, False, f"{split.value} is given without it; raise ConfigError where secret is None"
+        )
     words = [
         f"{split.value}: {benchmark.choice_words(split)}" for split in hidden if isinstance(benchmark, DataBenchmark)
     ]
-    return Check(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
+    return BenchmarkFinding(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
 
 
 def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[str], str]) -> list[ScoredRollout]:

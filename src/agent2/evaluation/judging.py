@@ -17,8 +17,8 @@ from agent2.cards.folder import card_exists, load_card
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault
-from agent2.evaluation.lock import software_lock
 from agent2.evaluation.rescoring import card_identity, finished_header, require_state
+from agent2.evaluation.runner import software_lock
 from agent2.evaluation.scoring import (
     Played,
     Progress,

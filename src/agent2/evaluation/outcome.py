@@ -15,14 +15,14 @@ from agent2.cards.card import CardSummary
 from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
 from agent2.contract.card_sets import find_cards
+from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import Decision, decide
 from agent2.contract.evidence import Evidence
 from agent2.contract.measures import CardPaths, evidence_from_cards
-from agent2.contract.regress import ChangedItem, final_answer, regress
 from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
 from agent2.errors import CardError, ConfigError
 from agent2.evaluation.attempts import AttemptMetrics, attempt_metrics
-from agent2.evaluation.suite_folder import (
+from agent2.evaluation.suite_plan import (
     BASELINE,
     CHECKPOINT,
     SIDES,

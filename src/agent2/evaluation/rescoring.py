@@ -16,8 +16,7 @@ from agent2.cards.card import CardHeader, CardSummary
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import CardError, ConfigError
-from agent2.evaluation.lock import software_lock
-from agent2.evaluation.runner import UNSCORED
+from agent2.evaluation.runner import UNSCORED, software_lock
 from agent2.evaluation.scoring import Progress, ScoringPlace, require_scorer, score_card
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, digest_of
 

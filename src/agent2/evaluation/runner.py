@@ -1,14 +1,24 @@
 """Evaluates one checkpoint on a plan and leaves a card.
 
+What an evaluation ran on: versions of code and libraries, and the hardware.
+
+Does NOT cover what the sampler knows better (model, dtype, device, GPU): that is `Sampler.describe()`.
+
+Evaluates one checkpoint on a plan and leaves a card.
+
 Promises: every planned attempt is on the card exactly once; an interrupted evaluation goes on where its
 card stands and draws what it would have drawn, since each attempt's seed comes from (plan seed, item,
 attempt) alone; a finished card is returned as it is, and a card of another evaluation is never touched.
 """
 
+import functools
+import os
+import platform
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule
@@ -18,7 +28,6 @@ from agent2.cards.writer import require_same_evaluation
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.evaluation.context import context_policy
 from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
-from agent2.evaluation.lock import software_lock
 from agent2.evaluation.scoring import (
     Played,
     Progress,
@@ -47,12 +56,46 @@ from agent2.records import (
     work_of,
 )
 
+DISTRIBUTIONS = ("agent2-rl-bench", "numpy", "scipy", "msgspec", "torch", "transformers", "trl", "vllm")
+
+
+@functools.cache
+def software_lock() -> dict[str, JsonValue]:
+    """Versions of the libraries that a score can depend on, interpreter, processor. Read once a process."""
+    return {
+        "python": platform.python_version(),
+        "libraries": {name: version for name in DISTRIBUTIONS if (version := _version(name)) is not None},
+        "hardware": {
+            "machine": platform.machine(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def _version(distribution: str) -> str | None:
+    """None: not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
 UNSCORED = "pending"
 """Stands for the scorer in the protocol of a played card."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EvaluationLimits:
     """What a rollout may use beyond one completion's sampling; part of the protocol."""
 
     max_turns: int | None = None
@@ -95,7 +138,7 @@ class EvaluationPlan:
     """None: as the benchmark says."""
     sampling: SamplingSettings | None = None
     """None: as the benchmark says."""
-    limits: Limits = field(default_factory=Limits)
+    limits: EvaluationLimits = field(default_factory=EvaluationLimits)
     reporting: ReportingRule = field(default_factory=ReportingRule)
 
     def protocol(self) -> EvaluationProtocol:

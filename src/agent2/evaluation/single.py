@@ -14,7 +14,7 @@ import yaml
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
 from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.config import read_yaml_text
-from agent2.contract.expand import expand
+from agent2.contract.shorthand import expand
 from agent2.contract.suite import Suite
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.errors import ConfigError, unknown_name

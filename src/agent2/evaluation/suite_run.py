@@ -20,18 +20,20 @@ import msgspec
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import metric_named
 from agent2.contract.suite import Suite, shortfall
-from agent2.evaluation.lock import software_lock
-from agent2.evaluation.runner import EvaluationPlan, evaluate, finished_summary
-from agent2.evaluation.suite_folder import (
+from agent2.evaluation.runner import EvaluationPlan, evaluate, finished_summary, software_lock
+from agent2.evaluation.suite_plan import (
     BASELINE,
     CHECKPOINT,
     LOCK_FILE,
     REFERENCES_FILE,
     SUITE_FILE,
+    BenchmarkPlan,
+    SuitePlan,
+    SuiteRequest,
     card_path,
     owned_folder,
+    plan_suite,
 )
-from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
 from agent2.models.sources import CheckpointSource
 from agent2.records import HIDDEN_SPLITS, JsonValue, Sampler
 

@@ -9,10 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 from agent2.installation import ARENA_ROLE, check_access_log
-from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
+from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 
 
-def access_check(log: Path, since: float, until: float, own: str) -> Check:
+def access_check(log: Path, since: float, until: float, own: str) -> IntegrityCheck:
     """Check the chain, and count who was granted private items in a span of time.
 
     since, until: Unix seconds. own: name under which the trial's own request stands. Entries of others in its time
@@ -26,17 +26,17 @@ def access_check(log: Path, since: float, until: float, own: str) -> Check:
             proof(problem.partition(": ")[0], problem.partition(": ")[2]) for problem in problems[:MAX_PROOFS]
         )
         words = f"{len(problems)} lines of the access log of private items were changed, taken out or put in"
-        findings.append(Finding("access log broken", Severity.HIGH, Effect.FLAG, words, proofs))
+        findings.append(IntegrityFinding("access log broken", Severity.HIGH, Effect.FLAG, words, proofs))
     n_lines, others, n_trials = _others(log, since, until, own)
     if others:
         proofs = tuple(
             proof(f"{log.name}:{number}", f"{suite}, for {who}") for number, suite, who in others[:MAX_PROOFS]
         )
         words = f"private items were given out {len(others)} times for something else while the agent worked"
-        findings.append(Finding("private items given out", Severity.LOW, Effect.NOTE, words, proofs))
+        findings.append(IntegrityFinding("private items given out", Severity.LOW, Effect.NOTE, words, proofs))
     beside = f"; {n_trials} of other trials that were scored meanwhile" if n_trials else ""
     looked = f"{n_lines} entries of {log.name}, each against the one before it{beside}"
-    return Check("access log", looked, tuple(findings))
+    return IntegrityCheck("access log", looked, tuple(findings))
 
 
 def _others(log: Path, since: float, until: float, own: str) -> tuple[int, list[tuple[int, str, str]], int]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Proof, Severity, proof
+from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 
 HONEY_PATH = ".grader/test_private.jsonl"
 """In the workspace; no visible file of a trial has a name with a dot in front."""
@@ -87,7 +87,7 @@ def sightings(files: Iterable[tuple[str, bytes]], bait: Bait, secret: bytes) -> 
     return found
 
 
-def bait_check(seen: Sequence[Sighting], told: Sequence[Sighting], n_files: int) -> Check:
+def bait_check(seen: Sequence[Sighting], told: Sequence[Sighting], n_files: int) -> IntegrityCheck:
     """What follows from sightings in the workspace (`seen`) and in logs and LLM traffic (`told`)."""
     copies = [s for s in seen if s.what == "canary" and s.is_whole_copy]
     used = [s for s in seen if s.what == "canary" and not s.is_whole_copy]
@@ -104,14 +104,16 @@ def bait_check(seen: Sequence[Sighting], told: Sequence[Sighting], n_files: int)
         ),
     ]
     looked = f"{n_files} files of the workspace, logs and LLM traffic for canaries and the installation secret"
-    return Check("canaries", looked, tuple(finding for finding in findings if finding is not None))
+    return IntegrityCheck("canaries", looked, tuple(finding for finding in findings if finding is not None))
 
 
-def _finding(name: str, severity: Severity, effect: Effect, words: str, found: Sequence[Sighting]) -> Finding | None:
+def _finding(
+    name: str, severity: Severity, effect: Effect, words: str, found: Sequence[Sighting]
+) -> IntegrityFinding | None:
     if not found:
         return None
     proofs: tuple[Proof, ...] = tuple(proof(s.place, s.what) for s in found[:MAX_PROOFS])
-    return Finding(name, severity, effect, words.format(n=len(found)), proofs)
+    return IntegrityFinding(name, severity, effect, words.format(n=len(found)), proofs)
 
 
 def is_bait(place: str, data: bytes, bait: Bait) -> bool:

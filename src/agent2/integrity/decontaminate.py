@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.errors import ConfigError
-from agent2.integrity.ngrams import N_WORDS, NgramIndex
-from agent2.integrity.retrieval import Retrieval
-from agent2.integrity.short_items import ShortIndex
-from agent2.integrity.texts import NOT_TEXT, Reading, ReadLimits, joined, read_units
+from agent2.integrity.leaks import N_WORDS, NgramIndex, Retrieval, ShortIndex
+from agent2.integrity.texts import NOT_TEXT, ReadLimits, TextReading, joined, read_units
 from agent2.records import Item, JsonValue, Split
 
 QUESTION_FIELDS = ("prompt", "question", "instruction", "problem", "input", "text")
@@ -46,7 +44,7 @@ class Contamination:
     n_items: int
     n_short: int
     """Items without any run of n words, looked for as a whole."""
-    reading: Reading
+    reading: TextReading
 
     @property
     def met(self) -> frozenset[str]:
@@ -68,7 +66,7 @@ def items_from(path: Path) -> list[Item]:
     """The items in a file or folder, one a row, with the row as id. Raises ConfigError if there are none."""
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file; give a file of items, or benchmark:split")
-    reading = Reading()
+    reading = TextReading()
     items = [
         Item(id=unit.where, split=Split.DEV, prompt=unit.text)
         for unit in read_units(path, ReadLimits(), reading, question_of)
@@ -89,7 +87,7 @@ def find_contamination(
     unseen = index.unseen
     short = ShortIndex([texts[position] for position in unseen])
     retrieval = Retrieval(texts if with_retrieval else [])
-    reading, rows = Reading(), []
+    reading, rows = TextReading(), []
     for unit in read_units(data, ReadLimits(), reading):
         for hit in index.search(unit.text):
             rows.append(SharedRow(unit.where, items[hit.item].id, hit.n_runs / index.n_runs[hit.item], "run"))

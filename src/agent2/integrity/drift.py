@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agent2.errors import CheckpointError, shown
-from agent2.integrity.finding import Check, Effect, Finding, Proof, Severity, proof
+from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.models.layout import CHAT_TEMPLATE, CONFIG, TOKENIZER, TOKENIZER_CONFIG, read_json, read_small
 from agent2.records import JsonValue
@@ -43,9 +43,9 @@ _OPEN, _CLOSE = re.compile(r"{[{%#]"), re.compile(r"[}%#]}")
 LONG_LOOP = 10_000
 
 
-def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> Check:
+def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
     """What differs from the base model in a submission's other files. An adapter brings none that count."""
-    findings: list[Finding] = []
+    findings: list[IntegrityFinding] = []
     unread: list[str] = []
     n_files = 0
     for name, what in NAMES.items():
@@ -63,7 +63,7 @@ def drift_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -
     looked = f"{subject}: {n_files} files of settings and the chat template against the base model's"
     if unread:
         looked += f"; not compared in detail: {'; '.join(unread)[:300]}"
-    return Check("drift", looked, tuple(findings), is_complete=not unread)
+    return IntegrityCheck("drift", looked, tuple(findings), is_complete=not unread)
 
 
 def template_text(info: CheckpointInfo) -> str:
@@ -77,13 +77,13 @@ def template_text(info: CheckpointInfo) -> str:
     return template if isinstance(template, str) else str(template or "")
 
 
-def _differs(what: str, changed: list[str], subject: str) -> Finding:
+def _differs(what: str, changed: list[str], subject: str) -> IntegrityFinding:
     names = ", ".join(shown(key) for key in changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
     words = f"its {what} differs from the base model's in {names}; scoring uses the base model's"
-    return Finding(f"{what} differs", Severity.LOW, Effect.NOTE, words, (), subject)
+    return IntegrityFinding(f"{what} differs", Severity.LOW, Effect.NOTE, words, (), subject)
 
 
-def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> list[Finding]:
+def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> list[IntegrityFinding]:
     brings = CHAT_TEMPLATE in candidate.files or TOKENIZER_CONFIG in candidate.files
     if not brings or candidate.chat_template_digest == base.chat_template_digest:
         return []
@@ -91,7 +91,7 @@ def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject:
         own, expected = template_text(candidate), template_text(base)
     except CheckpointError as error:
         words = f"its chat template could not be compared: {str(error).replace(str(candidate.path), subject)}"
-        return [Finding("chat template differs", Severity.MEDIUM, Effect.FLAG, words, (), subject)]
+        return [IntegrityFinding("chat template differs", Severity.MEDIUM, Effect.FLAG, words, (), subject)]
     if not own:
         return []
     added = _added_literal(own, expected)
@@ -99,15 +99,15 @@ def _template_findings(candidate: CheckpointInfo, base: CheckpointInfo, subject:
     proofs: tuple[Proof, ...] = (proof("chat template", f"{len(own)} characters, the base model's {len(expected)}"),)
     if loops:
         words = f"its chat template has a loop of {loops[0]:.3g} rounds; it is never rendered"
-        return [Finding("chat template loops", Severity.HIGH, Effect.FLAG, words, proofs, subject)]
+        return [IntegrityFinding("chat template loops", Severity.HIGH, Effect.FLAG, words, proofs, subject)]
     if len(added) > MAX_LITERAL:
         words = (
             f"its chat template says {len(added)} characters that the base model's does not; scoring uses the base "
             "model's"
         )
-        return [Finding("chat template carries text", Severity.MEDIUM, Effect.FLAG, words, proofs, subject)]
+        return [IntegrityFinding("chat template carries text", Severity.MEDIUM, Effect.FLAG, words, proofs, subject)]
     words = "its chat template differs from the base model's; scoring uses the base model's"
-    return [Finding("chat template differs", Severity.LOW, Effect.NOTE, words, proofs, subject)]
+    return [IntegrityFinding("chat template differs", Severity.LOW, Effect.NOTE, words, proofs, subject)]
 
 
 def _added_literal(own: str, expected: str) -> str:

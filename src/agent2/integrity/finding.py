@@ -1,7 +1,7 @@
 """One thing that a reader should know before trusting a result: how bad, what proves it, what follows.
 
 A proof never holds hidden text: it names the item by its id, the place, and counts. Texts of agents are cut short.
-Does NOT decide what a trial counts for; `agent2.arena.analysis.integrity` does, from the effects.
+Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, from the effects.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IntegrityFinding:
     """One finding."""
 
     name: str
@@ -58,13 +58,13 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class IntegrityCheck:
     """What one check looked at, also when it found nothing."""
 
     name: str
     looked_at: str
     """One sentence with counts; says what was left out."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[IntegrityFinding, ...] = ()
     is_complete: bool = True
     """False: something could not be looked at, as `looked_at` says."""
 

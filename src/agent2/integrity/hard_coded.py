@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
-from agent2.integrity.ngrams import NgramIndex
-from agent2.integrity.short_items import ShortIndex
-from agent2.integrity.texts import Unit
+from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
+from agent2.integrity.leaks import NgramIndex, ShortIndex
+from agent2.integrity.texts import TextUnit
 from agent2.records import Item
 
 EXPECTED_BY_CHANCE = 1e-6
@@ -55,7 +54,7 @@ class AnswerRuns:
             for start in range(len(self._answers) - self.length + 1):
                 self._places.setdefault(tuple(self._answers[start : start + self.length]), start)
 
-    def search(self, unit: Unit) -> list[Run]:
+    def search(self, unit: TextUnit) -> list[Run]:
         """The runs in one unit, each as long as it goes."""
         if self.length is None or not self._places:
             return []
@@ -110,7 +109,7 @@ class HardCoded:
         """Item -> program that holds its question."""
         self.n_units = 0
 
-    def look(self, unit: Unit) -> None:
+    def look(self, unit: TextUnit) -> None:
         """Search one unit."""
         self.n_units += 1
         for split, runs in self._runs.items():
@@ -121,7 +120,7 @@ class HardCoded:
             for item in (*items, *(unseen[position] for position in self._short.search(unit.text))):
                 self.in_code.setdefault(item, unit.where)
 
-    def check(self) -> Check:
+    def check(self) -> IntegrityCheck:
         """What follows from what was met."""
         findings = []
         if self.found:
@@ -131,19 +130,19 @@ class HardCoded:
                 proof(run.where, f"{run.length} answers of {split} from {run.first_item} on")
                 for split, run in self.found[:MAX_PROOFS]
             )
-            findings.append(Finding("answers of hidden items", Severity.HIGH, Effect.VOID, words, proofs))
+            findings.append(IntegrityFinding("answers of hidden items", Severity.HIGH, Effect.VOID, words, proofs))
         if self.in_code:
             n = len(self.in_code)
             effect = Effect.FLAG if n >= FEW_IN_CODE else Effect.NOTE
             places = list(self.in_code.items())[:MAX_PROOFS]
             proofs = tuple(proof(self._items[item].id, f"its question stands in {where}") for item, where in places)
             words = f"the questions of {n} hidden items stand in programs"
-            findings.append(Finding("hidden items in programs", Severity.MEDIUM, effect, words, proofs))
+            findings.append(IntegrityFinding("hidden items in programs", Severity.MEDIUM, effect, words, proofs))
         lengths = ", ".join(
             f"{split}: {'any run could be chance' if runs.length is None else f'{runs.length} in a row'}"
             for split, runs in self._runs.items()
         )
-        return Check(
+        return IntegrityCheck(
             "hard-coded answers", f"{self.n_units} rows and texts; a list counts from ({lengths})", tuple(findings)
         )
 

@@ -1,4 +1,12 @@
-"""Is this checkpoint a child of the base model? Compared by content, tensor by tensor.
+"""Whether a checkpoint is a child of the base model, compared tensor by tensor.
+
+The numbers of a checkpoint, one tensor at a time, without a tensor library and without running anything.
+
+Reads where `inspect_checkpoint` said that the bytes are; a hostile file can at worst hold other numbers. Reads the
+types in which weights may be played (`checkpoint.PLAYED_DTYPES`), and refuses others by name. An adapter is merged
+before (`adapters.as_played`).
+
+Is this checkpoint a child of the base model? Compared by content, tensor by tensor.
 
 The statistic is the correlation r of a matrix with the base model's matrix of the same name (or, where names differ,
 of the same shape that fits best). For two models of independent origin, whose matrices are rotated at random against
@@ -24,14 +32,48 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import CheckpointError
-from agent2.integrity.finding import Check, Effect, Finding, Proof, Severity, proof
-from agent2.integrity.weights import Floats, float_names, read_floats
-from agent2.models.checkpoint import CheckpointInfo
+from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
+from agent2.models.checkpoint import OUTPUT_HEAD, PLAYED_DTYPES, CheckpointInfo
+from agent2.models.tensors import TensorInfo
+
+Floats = NDArray[np.float32]
+
+_NUMPY: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
+
+
+def read_floats(info: CheckpointInfo, name: str) -> Floats:
+    """One tensor as float32 in its own shape. Raises CheckpointError for a type that is never played."""
+    tensor = info.tensors[name]
+    raw = _read(info, tensor)
+    if tensor.dtype == "BF16":
+        wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(tensor.shape)
+    if tensor.dtype in _NUMPY:
+        return np.frombuffer(raw, dtype=_NUMPY[tensor.dtype]).astype(np.float32).reshape(tensor.shape)
+    raise CheckpointError(f"{info.path}: tensor {name!r} is {tensor.dtype}; save the model in float32 or bfloat16")
+
+
+def float_names(info: CheckpointInfo) -> list[str]:
+    """Names of the tensors that hold floating-point numbers, a tied output head left out."""
+    is_tied = bool(info.config.get("tie_word_embeddings", False))
+    names = [name for name, tensor in info.tensors.items() if tensor.dtype in PLAYED_DTYPES]
+    return sorted(name for name in names if not (is_tied and name == OUTPUT_HEAD))
+
+
+def _read(info: CheckpointInfo, tensor: TensorInfo) -> bytes:
+    with (info.path / tensor.file).open("rb") as file:
+        file.seek(tensor.start)
+        raw = file.read(tensor.end - tensor.start)
+    if len(raw) != tensor.end - tensor.start:
+        raise CheckpointError(f"{info.path}: {tensor.file} ended too early; save the model again")
+    return raw
+
 
 MIN_NUMBERS = 1024
 """Smaller matrices, and vectors (norm weights are near 1 in every model), say nothing about kinship."""
@@ -195,7 +237,7 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
     return Kinship(relation, tuple(matrices), n_numbers, n_changed, is_renamed)
 
 
-def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> Check:
+def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
     """The finding on one checkpoint, if there is one. subject: "submission 3".
 
     A checkpoint that cannot be compared is not cleared.
@@ -205,8 +247,8 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
         found = kinship(candidate, base)
     except CheckpointError as error:
         words = f"where its weights come from could not be checked: {str(error).replace(str(candidate.path), subject)}"
-        finding = Finding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, words, (), subject)
-        return Check(name, f"{subject}: not compared", (finding,), is_complete=False)
+        finding = IntegrityFinding("provenance not checked", Severity.MEDIUM, Effect.UNCLEARED, words, (), subject)
+        return IntegrityCheck(name, f"{subject}: not compared", (finding,), is_complete=False)
     looked = (
         f"{subject}: {len(found.matrices)} matrices and {found.n_numbers} numbers against the base model; median "
         f"correlation {found.median_correlation:.4f}, lowest {found.lowest:.4f}, lowest of a part "
@@ -214,7 +256,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
     )
     finding_of = _FINDINGS.get(found.relation)
     if finding_of is None:
-        return Check(name, looked)
+        return IntegrityCheck(name, looked)
     title, severity, effect, words = finding_of
     sentence = words.format(
         kin=sum(m.is_kin and not m.is_patched for m in found.matrices),
@@ -224,7 +266,7 @@ def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: s
         changed=found.n_changed,
         numbers=found.n_numbers,
     )
-    return Check(name, looked, (Finding(title, severity, effect, sentence, _proofs(found), subject),))
+    return IntegrityCheck(name, looked, (IntegrityFinding(title, severity, effect, sentence, _proofs(found), subject),))
 
 
 _FINDINGS: Mapping[Relation, tuple[str, Severity, Effect, str]] = {

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from agent2.integrity.finding import MAX_PROOFS, Check, Effect, Finding, Severity, proof
+from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.records import Rollout
 
 MIN_BRANCHES = 3
@@ -110,7 +110,7 @@ def signature_rates(rollouts: Iterable[Rollout]) -> list[SignatureRate]:
     return [SignatureRate(name, frozenset(items), len(ids)) for name, items in found.items()]
 
 
-def signature_check(final: Iterable[Rollout], base: Iterable[Rollout], subject: str) -> Check:
+def signature_check(final: Iterable[Rollout], base: Iterable[Rollout], subject: str) -> IntegrityCheck:
     """Signs that the final model shows on more items than the base model does."""
     after, before = signature_rates(final), signature_rates(base)
     findings = []
@@ -127,10 +127,12 @@ def signature_check(final: Iterable[Rollout], base: Iterable[Rollout], subject: 
                 f"(p = {p:.2g})"
             )
             proofs = tuple(proof(item, own.name) for item in sorted(new)[:MAX_PROOFS])
-            findings.append(Finding("reward-hack signature", Severity.MEDIUM, Effect.FLAG, words, proofs, subject))
+            findings.append(
+                IntegrityFinding("reward-hack signature", Severity.MEDIUM, Effect.FLAG, words, proofs, subject)
+            )
     rates = ", ".join(f"{rate.name} {len(rate.items)}" for rate in after)
     n_items = after[0].n_items
-    return Check("reward-hack signatures", f"{subject}: {n_items} items ({rates})", tuple(findings))
+    return IntegrityCheck("reward-hack signatures", f"{subject}: {n_items} items ({rates})", tuple(findings))
 
 
 def _is_lookup(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -10,7 +10,7 @@
     .gz .zst              what they unpack to
 
 Links are never followed, special files never opened. Bounded in files, bytes a file and bytes in all; what was left
-out is counted in `Reading` and has to be told. Does NOT look into archives, databases, images, weights or encrypted
+out is counted in `TextReading` and has to be told. Does NOT look into archives, databases, images, weights or encrypted
 files: they are counted as not read, and whoever wants to hide data can do it there.
 """
 
@@ -58,7 +58,7 @@ TextOf = Callable[[JsonValue], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class TextUnit:
     """One row, or one block of a text."""
 
     where: str
@@ -83,7 +83,7 @@ class ReadLimits:
 
 
 @dataclass(slots=True)
-class Reading:
+class TextReading:
     """What was read, filled in while units are taken."""
 
     n_files: int = 0
@@ -119,7 +119,9 @@ class Reading:
         return f"{done}; not read: {left} (such as {', '.join(repr(name) for name in self.examples[:3])})"
 
 
-def read_units(folder: Path, limits: ReadLimits, reading: Reading, text_of: TextOf | None = None) -> Iterator[Unit]:
+def read_units(
+    folder: Path, limits: ReadLimits, reading: TextReading, text_of: TextOf | None = None
+) -> Iterator[TextUnit]:
     """The units of all files below a folder, in a stable order; of one file if `folder` is one.
 
     text_of: what of a row with named fields counts; by default all its strings.
@@ -136,7 +138,7 @@ def read_units(folder: Path, limits: ReadLimits, reading: Reading, text_of: Text
             yield from units_of(path, data, limits, reading, text_of)
 
 
-def raw_files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tuple[str, bytes]]:
+def raw_files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, bytes]]:
     """Path and bytes of every file that `read_units` would look into, unparsed. Counts files and bytes in `reading`."""
     for path, handle, size in _files(folder, limits, reading):
         if PurePosixPath(path).suffix.lower() in OWN_SUFFIXES:
@@ -151,7 +153,7 @@ def raw_files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tu
             yield path, data
 
 
-def _too_large(size: int, limits: ReadLimits, reading: Reading) -> str:
+def _too_large(size: int, limits: ReadLimits, reading: TextReading) -> str:
     """Why a file of so many bytes is not read; empty if it is."""
     if size > limits.file_bytes:
         return "too large"
@@ -159,8 +161,8 @@ def _too_large(size: int, limits: ReadLimits, reading: Reading) -> str:
 
 
 def units_of(
-    path: str, data: bytes, limits: ReadLimits, reading: Reading, text_of: TextOf | None = None
-) -> Iterator[Unit]:
+    path: str, data: bytes, limits: ReadLimits, reading: TextReading, text_of: TextOf | None = None
+) -> Iterator[TextUnit]:
     """The units of one file's bytes. path: its name, which says what kind it is."""
     name = PurePosixPath(path)
     if name.suffix.lower() in (".gz", ".zst"):
@@ -179,7 +181,7 @@ def units_of(
         for row, text in _rows(suffix, data, text_of or joined):
             if text:
                 reading.n_units += 1
-                yield Unit(f"{path}:{row}", text)
+                yield TextUnit(f"{path}:{row}", text)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         reading.miss(path, f"damaged ({type(error).__name__})")
 
@@ -307,7 +309,7 @@ def _zstd(data: bytes, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _files(folder: Path, limits: ReadLimits, reading: Reading) -> Iterator[tuple[str, int, int]]:
+def _files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, int, int]]:
     """(relative path, open descriptor, size) of each regular file; closed when the next one is asked for."""
     if folder.is_file():
         with folder.open("rb") as file:

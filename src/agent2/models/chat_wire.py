@@ -1,6 +1,6 @@
 """Chat completions on the wire: what is sent to an OpenAI-compatible endpoint, and how its answer is read.
 
-Promises: an answer either becomes a completion or a `Problem` that says who failed and whether another try can
+Promises: an answer either becomes a completion or a `WireProblem` that says who failed and whether another try can
 help; nothing broken that a server sends becomes an empty answer of the model. Knows no sockets.
 
 Tools that are offered natively travel as the protocol's own `tools` and `tool_calls`; on our side a call stays the text
@@ -64,7 +64,7 @@ class Silence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class WireProblem:
     """Why there is no completion."""
 
     reason: str
@@ -176,7 +176,7 @@ def read_answer(
     now: datetime | None = None,
     *,
     takes_calls: bool = False,
-) -> Completion | Problem:
+) -> Completion | WireProblem:
     """The completion in an HTTP answer, or what is wrong with it.
 
     headers: names in lower case. takes_calls: tools were offered, so a native call is an answer.
@@ -194,14 +194,14 @@ def read_answer(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return _malformed(f"{type(error).__name__} in {shown(content[:200])}")
     if calls and not takes_calls:
-        return Problem(
+        return WireProblem(
             "the server took a tool call out of the text; start it without a tool-call parser, or offer tools natively "
             "where the benchmark has some (--endpoint native_tools=true)",
             Fault.INFRASTRUCTURE,
             may_pass=False,
         )
     if finish == "content_filter":
-        return Problem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
+        return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
     stops = {**STOP_REASONS, **_CALLED} if calls else STOP_REASONS
     if text is None and finish in STOP_REASONS:
         # No words: reasoning that is not part of the answer took all, the model ended at once, or it refused.
@@ -236,17 +236,17 @@ def _logprobs(choice: Any) -> tuple[float, ...] | None:
     return tuple(float(value) for value in values if value is not None)
 
 
-def _malformed(what: str) -> Problem:
-    return Problem(f"the endpoint's answer is not a chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+def _malformed(what: str) -> WireProblem:
+    return WireProblem(f"the endpoint's answer is not a chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
 
 
-def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> Problem:
+def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> WireProblem:
     said = _error_text(content)
     reason = f"the endpoint answered HTTP {status}: {shown(said)}"
     if status in {400, 413, 422} and any(words in said for words in CONTEXT_WORDS):
-        return Problem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
+        return WireProblem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
     may_pass = status in PASSING_STATUS
-    return Problem(reason, Fault.INFRASTRUCTURE, may_pass, _wait_s(headers.get("retry-after"), now))
+    return WireProblem(reason, Fault.INFRASTRUCTURE, may_pass, _wait_s(headers.get("retry-after"), now))
 
 
 def _error_text(content: bytes) -> str:

@@ -32,13 +32,17 @@ from torch import Tensor
 
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.models.checkpoint import template_digest
-from agent2.models.draws import draw_tokens
-from agent2.models.forward import decode, extend, prefill
-from agent2.models.loading import context_length, load_model, load_tokenizer, make_cache, require_slots_work
-from agent2.models.prefix_cache import Place, place_requests
-from agent2.models.rows import Request, Rows, Which
-from agent2.models.traced import TracedDecoder
-from agent2.models.weights import fingerprint
+from agent2.models.forward import TracedDecoder, decode, extend, prefill
+from agent2.models.loading import (
+    context_length,
+    fingerprint,
+    load_model,
+    load_tokenizer,
+    make_cache,
+    require_slots_work,
+)
+from agent2.models.rows import Request, Rows, SlotPlace, Which, place_requests
+from agent2.models.slots import draw_tokens
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 PREFILL_TOKENS = 8192
@@ -242,14 +246,14 @@ class HfSampler:
         for group in _groups(leaders):
             self._prefill(group, [twins[place.request.tokens] for place in group])
 
-    def _extend(self, group: Sequence[Place]) -> None:
+    def _extend(self, group: Sequence[SlotPlace]) -> None:
         rows, kept = [place.row for place in group], [place.kept for place in group]
         suffixes = [place.request.tokens[place.kept :] for place in group]
         self.prefilled_tokens += sum(map(len, suffixes))
         logits = extend(self._model, self._cache, suffixes, kept, rows)
         self._draw(logits, np.array(rows))
 
-    def _prefill(self, group: Sequence[Place], rows_of: Sequence[Sequence[int]]) -> None:
+    def _prefill(self, group: Sequence[SlotPlace], rows_of: Sequence[Sequence[int]]) -> None:
         """Compute the prompt of each place once, for all the rows that have it."""
         prompts = [place.request.tokens for place in group]
         self.prefilled_tokens += sum(map(len, prompts))
@@ -318,9 +322,9 @@ class HfSampler:
         return tuple(tokens), ""
 
 
-def _groups(places: Sequence[Place]) -> Iterator[list[Place]]:
+def _groups(places: Sequence[SlotPlace]) -> Iterator[list[SlotPlace]]:
     """Cut requests into passes that waste little on padding, those with the most tokens to compute first."""
-    group: list[Place] = []
+    group: list[SlotPlace] = []
     longest = padding = columns = 0
     for place in sorted(places, key=lambda place: len(place.request.tokens) - place.kept, reverse=True):
         n_new = len(place.request.tokens) - place.kept

@@ -30,7 +30,7 @@ from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed
-from agent2.models.chat_wire import DIALECTS, Dialect, Problem, Silence, read_answer, request_body
+from agent2.models.chat_wire import DIALECTS, Dialect, Silence, WireProblem, read_answer, request_body
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 logger = logging.getLogger(__name__)
@@ -239,11 +239,11 @@ class ServedSampler:
             answer = self._ask(request, self._dialect)
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
             logger.exception("request %d to %s failed", request.id, self._endpoint.model)
-            answer = Problem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
+            answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
         self._heed(answer, self._limit_s(request.settings))
         self._done.put((request.id, answer if isinstance(answer, Completion) else _fault(answer)))
 
-    def _heed(self, answer: Completion | Problem, limit_s: float) -> None:
+    def _heed(self, answer: Completion | WireProblem, limit_s: float) -> None:
         """Count requests without any answer; a few in a row mean that the endpoint is gone."""
         with self._lock:
             if isinstance(answer, Completion) or answer.silence is None:
@@ -262,7 +262,7 @@ class ServedSampler:
     def _limit_s(self, settings: SamplingSettings) -> float:
         return self._endpoint.timeout_s or BASE_S + S_PER_TOKEN * settings.max_tokens
 
-    def _ask(self, request: "_Request", dialect: Dialect) -> Completion | Problem:
+    def _ask(self, request: "_Request", dialect: Dialect) -> Completion | WireProblem:
         """Try until there is an answer, a problem that does not pass, or no try or time is left."""
         endpoint, limit_s, spent_s = self._endpoint, self._limit_s(request.settings), 0.0
         ours = request_body(endpoint.model, request.messages, request.settings, dialect, request.tools)
@@ -280,11 +280,11 @@ class ServedSampler:
                 return _told(answer, n_tries, None if is_over else asked_s)
             logger.info("%s: try %d of %d: %s", endpoint.model, n_tries, endpoint.max_tries, answer.reason)
             if self._closing.wait(asked_s):
-                return Problem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
+                return WireProblem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
             wait_s *= 2
         raise AssertionError("unreachable: the last try returns")
 
-    def _try_once(self, body: dict[str, JsonValue], limit_s: float) -> Completion | Problem:
+    def _try_once(self, body: dict[str, JsonValue], limit_s: float) -> Completion | WireProblem:
         url, ends = f"{self._endpoint.url.rstrip('/')}/chat/completions", time.monotonic() + limit_s
         patience, content = httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)), bytearray()
         late = f"no whole answer within {limit_s:g} s"
@@ -293,14 +293,14 @@ class ServedSampler:
                 for piece in response.iter_bytes():
                     content += piece
                     if time.monotonic() > ends:  # httpx limits the wait for each piece, not for all of them
-                        return Problem(late, Fault.INFRASTRUCTURE, may_pass=True, silence=Silence.TIMEOUT)
+                        return WireProblem(late, Fault.INFRASTRUCTURE, may_pass=True, silence=Silence.TIMEOUT)
         except httpx.HTTPError as error:
             what = f"{type(error).__name__}: {str(error) or 'no details'}"
             if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                return Problem(f"no connection: {what}", Fault.INFRASTRUCTURE, True, silence=Silence.UNREACHABLE)
+                return WireProblem(f"no connection: {what}", Fault.INFRASTRUCTURE, True, silence=Silence.UNREACHABLE)
             if isinstance(error, httpx.TimeoutException):
-                return Problem(f"{late} ({what})", Fault.INFRASTRUCTURE, True, silence=Silence.TIMEOUT)
-            return Problem(f"no whole answer: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+                return WireProblem(f"{late} ({what})", Fault.INFRASTRUCTURE, True, silence=Silence.TIMEOUT)
+            return WireProblem(f"no whole answer: {what}", Fault.INFRASTRUCTURE, may_pass=True)
         self._server = response.headers.get("server", "")
         headers = {name.lower(): value for name, value in response.headers.items()}
         return read_answer(response.status_code, headers, bytes(content), takes_calls="tools" in body)
@@ -356,12 +356,12 @@ def _headers() -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def _told(problem: Problem, n_tries: int, asked_s: float | None) -> Problem:
+def _told(problem: WireProblem, n_tries: int, asked_s: float | None) -> WireProblem:
     """The problem with what was done about it."""
     more = f"; the server asks to wait {asked_s:g} s, too long" if asked_s is not None else ""
     tries = f" (after {n_tries} tries)" if n_tries > 1 else ""
     return replace(problem, reason=f"{problem.reason}{tries}{more}")
 
 
-def _fault(problem: Problem) -> Completion:
+def _fault(problem: WireProblem) -> Completion:
     return Completion("", stop_reason=StopReason.FAULT, fault=problem.fault, reason=problem.reason)

@@ -63,7 +63,7 @@ class BuildReport:
 
 @dataclass(frozen=True, slots=True)
 class ChatRecipe:
-    """All that the weights of a model trained on chats depend on, the corpus aside (`agent2.models.tiny_chats`)."""
+    """All that the weights of a model trained on chats depend on, the corpus aside (`agent2.models.tiny`)."""
 
     model: TinyRecipe
     """Size, vocabulary, context, learning rates, warm-up, seed and threads; its stopping rule is not used."""

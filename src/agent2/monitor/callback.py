@@ -23,10 +23,9 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from agent2.contract.effects import TrainingAction
-from agent2.monitor.live import LiveMonitor
+from agent2.contract.gates import TrainingAction
 from agent2.monitor.series import PRIVATE
-from agent2.monitor.verdict import TrainingVerdict
+from agent2.monitor.watch import LiveMonitor, TrainingVerdict
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,18 @@ from types import MappingProxyType
 import numpy as np
 
 from agent2.monitor import episode_detectors
-from agent2.monitor.series import Series
+from agent2.monitor.series import (
+    Detector,
+    Series,
+    Watched,
+    change_since_start,
+    last_step,
+    median_before_end,
+    reference,
+    robust_spread,
+    trend_of,
+)
 from agent2.monitor.signals import Danger, Signal
-from agent2.monitor.trends import median_before_end, reference, robust_spread
-from agent2.monitor.watched import Detector, Watched, change_since_start, last_step, trend_of
 
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:

@@ -15,9 +15,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from agent2.monitor.series import Detector, Watched, last_step, median_before_end, recent, reference, trend_of
 from agent2.monitor.signals import Danger, Signal
-from agent2.monitor.trends import median_before_end, reference
-from agent2.monitor.watched import Detector, Watched, last_step, recent, trend_of
 
 MESSAGES: Mapping[str, str] = MappingProxyType(
     {

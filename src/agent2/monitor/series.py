@@ -1,16 +1,27 @@
-"""The measurements of one training run: series of numbers over optimiser steps, under one set of names.
+"""The series of a training run, their trends, and what detectors ask of them.
+
+The measurements of one training run: series of numbers over optimiser steps, under one set of names.
 
 Trainers name the same quantity in many ways (`rewards/mean`, `train/reward`, `reward`); `measurements` maps what it
 knows to the names in `MEANING` and keeps every other name as it is, so that a suite's metrics (`gsm8k_exact_match`)
 and anything else a run logs stay available. What is measured on evaluation data (`eval_loss`) is a series of its own.
+
+Trends of a noisy series: running medians, robust spread, and whether it really goes up or down.
+
+Kendall's rank test (scipy) says whether there is a trend, Theil and Sen's median slope (scipy) how steep; both
+bear outliers. Values of neighbouring steps are correlated in real runs, so the test is a filter with a known
+error only for independent noise: the detectors never rest on it alone.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
+
+from agent2.monitor.signals import MonitorSettings, Signal
 
 PRIVATE = "private"
 """Series of the score on the private set."""
@@ -245,3 +256,106 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
 def _count(told: dict[str, tuple[int, str]], text: str, where: str) -> None:
     n, first = told.get(text, (0, where))
     told[text] = (n + 1, first)
+
+
+MAD_TO_SIGMA = 1.4826
+"""Makes the median absolute deviation of a Gaussian its standard deviation."""
+MAX_POINTS = 200
+"""Of one trend: the median slope costs the square of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Direction of a window of a series."""
+
+    slope: float
+    """Median slope, units of the series a step."""
+    p_value: float
+    start: float
+    """Median of the window's first points (a tenth, at least three): seen values, never the fitted line's."""
+    end: float
+    """The same of its last points."""
+
+    def rises(self, p: float) -> bool:
+        """Whether it goes up, at level p."""
+        return self.slope > 0 and self.p_value < p
+
+    def falls(self, p: float) -> bool:
+        """Whether it goes down, at level p."""
+        return self.slope < 0 and self.p_value < p
+
+
+def trend(series: Series, window: int) -> Trend | None:
+    """Of the last `window` points, thinned evenly to `MAX_POINTS`; None with fewer than six, or if all are equal."""
+    steps, values = series.steps[-window:].astype(np.float64), series.values[-window:]
+    if len(values) < 6 or np.ptp(values) == 0:
+        return None
+    if len(values) > MAX_POINTS:
+        kept = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
+        steps, values = steps[kept], values[kept]
+    slope = stats.theilslopes(values, steps)[0]
+    p_value = float(stats.kendalltau(steps, values).pvalue)
+    n_ends = max(3, len(values) // 10)
+    return Trend(float(slope), p_value, float(np.median(values[:n_ends])), float(np.median(values[-n_ends:])))
+
+
+def median_before_end(series: Series, n_points: int, back: int = 0) -> float:
+    """Median of the n_points that end `back` points before the last one; of what there is if there are fewer."""
+    end = max(1, len(series) - back)
+    return float(np.median(series.values[max(0, end - n_points) : end]))
+
+
+def reference(series: Series, n_points: int) -> float | None:
+    """Median of the first n_points; None while there are fewer."""
+    return float(np.median(series.values[:n_points])) if len(series) >= n_points else None
+
+
+def robust_spread(values: NDArray[np.float64]) -> tuple[float, float]:
+    """(median, robust standard deviation)."""
+    return float(np.median(values)), float(stats.median_abs_deviation(values)) * MAD_TO_SIGMA
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a detector is told."""
+
+    log: TrainingLog
+    settings: MonitorSettings
+    benchmarks: Sequence[str]
+    """Series that are benchmark scores; the primary metric first."""
+    lower_is_better: Collection[str] = ()
+    """Those of them that are better when they are smaller."""
+    win_rates: Sequence[str] = ("win_rate",)
+    """Series that are win rates."""
+
+
+Detector = Callable[[Watched], Signal | None]
+
+
+def trend_of(watched: Watched, name: str, *, since_start: bool = False) -> Trend | None:
+    """The trend of a series, within the settings' window or since the run began; None if there is none to test."""
+    series = watched.log.get(name)
+    if series is None:
+        return None
+    return trend(series, len(series) if since_start else watched.settings.trend_window)
+
+
+def last_step(watched: Watched, name: str) -> int:
+    """The last step of a series; 0 if it was not logged."""
+    series = watched.log.get(name)
+    return int(series.steps[-1]) if series is not None else 0
+
+
+def change_since_start(watched: Watched, name: str) -> tuple[float, float, int] | None:
+    """(start, now, step) of a positive quantity, both as running medians; None while there is too little."""
+    series, settings = watched.log.get(name), watched.settings
+    start = reference(series, settings.reference) if series is not None else None
+    if series is None or start is None or start <= 0 or len(series) <= settings.reference:
+        return None
+    return start, median_before_end(series, settings.smoothing), int(series.steps[-1])
+
+
+def recent(watched: Watched, name: str, n_points: int = 3) -> float | None:
+    """Median of the last n_points of a series; None while there are fewer."""
+    series = watched.log.get(name)
+    return None if series is None or len(series) < n_points else median_before_end(series, n_points)

@@ -1,7 +1,7 @@
 """What a danger signal is, and the settings of the detectors that raise them.
 
 A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find
-the place in the log. What follows from it is decided by the gates (`agent2.monitor.verdict`).
+the place in the log. What follows from it is decided by the gates (`agent2.monitor.watch`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from pydantic import Field
 
 from agent2.config import StrictModel
-from agent2.contract.effects import TrainingAction
+from agent2.contract.gates import TrainingAction
 
 
 class Danger(StrEnum):

@@ -1,18 +1,196 @@
-"""Replays a training log step by step and tells when each danger could be known first.
+"""Watching a run, live or replayed, and the action that follows from its signals.
+
+From signals and gates to one training action: continue, pause, pause with human review, roll back.
+
+The suite's own training gates (L01-L04, L12) are evaluated by `contract.rules` over evidence made from the log;
+danger signals add what `MonitorSettings.actions` says. The most severe action counts. Sampled training metrics are
+noisy, so a metric with many points enters the gates as medians of its first and its last points; one with few
+(evaluations) as it is.
+
+Does NOT release anything: a training log holds the reward's own view of its success (C40).
+
+Watches a run while it goes: takes what is logged, keeps the series, and says after each log what to do.
+
+Promises: the same signals as `watch` raises on the finished log. A signal counts while its danger is present, so
+a run whose KL has come back is not paused for a spike long past; `raised` remembers every one.
+
+Replays a training log step by step and tells when each danger could be known first.
 
 Promises: the same signals at the same steps as a live callback sees them, because both run the same detectors on
 what was logged until then; what could not be watched is listed with the series that are missing.
+
+A run that stops itself: the hook for recipes that take `stop=`, for programs without a suite of their own.
+
+    OnlineGrpoHooks(stop=stop_at(Danger.FORMAT_COLLAPSE))
+
+Promises: the signals of `watch` on the same log, at the same step. Does NOT save or roll back anything: the caller
+knows which checkpoint is the last good one. For a suite's gates, pauses and rollbacks see `monitor.callback`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agent2.contract.evidence import Change, Evidence, MetricEvidence, TrainingSignals
+from agent2.contract.findings import Finding
+from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, TrainingAction
+from agent2.contract.metrics import Direction, MetricSpec, Role, primary_of
+from agent2.contract.rules import evaluate_gates
 from agent2.monitor.detectors import DETECTORS, detect, missing_series
-from agent2.monitor.series import TrainingLog
-from agent2.monitor.signals import Danger, Signal
-from agent2.monitor.watched import Watched
+from agent2.monitor.series import (
+    PRIVATE,
+    Reading,
+    Series,
+    TrainingLog,
+    Watched,
+    assemble,
+    is_summary,
+    measurements,
+    trend,
+)
+from agent2.monitor.signals import Danger, MonitorSettings, Signal
+
+DENSE = 12
+"""From so many points on a series counts as sampled at every log, not as evaluations."""
+ENDS = 5
+"""Points at each end of a dense series that its medians are over."""
+
+KINDS = frozenset({"historical_best", "safety", "reward_private", "cost_budget", "loophole"})
+"""Gates that a training log can be held against; the others need rollouts of both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a run is held against."""
+
+    metrics: Sequence[MetricSpec]
+    gates: Sequence[GateSpec]
+    settings: MonitorSettings = field(default_factory=MonitorSettings)
+
+    def benchmarks(self) -> list[str]:
+        """Names under which the log may hold scores; the primary metric's first."""
+        primary = primary_of(self.metrics)
+        rest = [m for m in self.metrics if m.role is Role.REGRESSION_GATE and m.direction is Direction.HIGHER]
+        return [name for metric in (primary, *rest) for name in (metric.name, *metric.alias)]
+
+    def names(self) -> frozenset[str]:
+        """Every name that the suite has for a metric; a series of that name is kept under it."""
+        return frozenset(name for metric in self.metrics for name in (metric.name, *metric.alias))
+
+    def watched(self, log: TrainingLog) -> Watched:
+        """A log with what the detectors have to know of the suite."""
+        lower = {n for m in self.metrics if m.direction is Direction.LOWER for n in (m.name, *m.alias)}
+        win_rates = [name for name in sorted(self.names()) if "win_rate" in name and name not in lower]
+        return Watched(log, self.settings, self.benchmarks(), frozenset(lower), ("win_rate", *win_rates))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingVerdict:
+    """May training go on?"""
+
+    action: TrainingAction
+    step: int
+    reasons: Sequence[str]
+    """One sentence for each gate or signal that asks for more than `continue`, the most severe first."""
+    findings: Sequence[Finding]
+    """Of the suite's gates that speak about training, with their inputs."""
+
+
+def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> TrainingVerdict:
+    """What follows from a log and its signals. Raises ConfigError for gates that do not fit the metrics.
+
+    signals: those present now, to act on a run; all that were ever raised, to judge a finished one.
+    """
+    findings = [f for f in evaluate_gates(rules.metrics, rules.gates, evidence_of(log, rules)) if f.kind in KINDS]
+    asked = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
+    asked += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
+    asked = [pair for pair in asked if pair[0] is not TrainingAction.CONTINUE]
+    asked.sort(key=lambda pair: -TRAINING_SEVERITY[pair[0]])
+    action = asked[0][0] if asked else TrainingAction.CONTINUE
+    return TrainingVerdict(action, log.last_step, [reason for _, reason in asked], findings)
+
+
+def evidence_of(log: TrainingLog, rules: Rules) -> Evidence:
+    """The log as evidence: "old" is its start, "new" its end."""
+    found: dict[str, MetricEvidence] = {}
+    history: dict[str, tuple[float, ...]] = {}
+    for metric in rules.metrics:
+        series = _series_of(log, metric)
+        if series is None or len(series) < 2:
+            continue
+        old, new = _ends(series)
+        found[metric.name] = MetricEvidence(metric.name, old, new, source="training log")
+        history[metric.name] = tuple(float(value) for value in series.values[:-1])
+    return Evidence(
+        checkpoint=f"{log.name} at step {log.last_step}",
+        baseline=f"{log.name} at its start",
+        metrics=found,
+        private_metrics=_private(log, rules),
+        history=history,
+        training=TrainingSignals(*(_change(log.get(name), rules.settings) for name in ("reward", "kl", "entropy"))),
+        notes=tuple(log.notes),
+    )
+
+
+def _series_of(log: TrainingLog, metric: MetricSpec) -> Series | None:
+    return next((series for name in (metric.name, *metric.alias) if (series := log.get(name)) is not None), None)
+
+
+def _ends(series: Series) -> tuple[float, float]:
+    if len(series) < DENSE:
+        return float(series.values[0]), float(series.values[-1])
+    return float(np.median(series.values[:ENDS])), float(np.median(series.values[-ENDS:]))
+
+
+def _private(log: TrainingLog, rules: Rules) -> Mapping[str, MetricEvidence]:
+    """The series `private`, as the primary metric on the private split: its best so far against its last value."""
+    series = log.get(PRIVATE)
+    if series is None or len(series) < 2:
+        return {}
+    name = primary_of(rules.metrics).name
+    best = float(np.max(series.values[:-1]))
+    return {name: MetricEvidence(name, best, float(series.values[-1]), source="training log, series `private`")}
+
+
+def _change(series: Series | None, settings: MonitorSettings) -> Change | None:
+    """The change since the start of the run that the noise does not explain; an unclear one counts as none."""
+    found = None if series is None else trend(series, len(series))
+    if found is None:
+        return None
+    is_seen = (found.end > found.start and found.rises(settings.trend_p)) or (
+        found.end < found.start and found.falls(settings.trend_p)
+    )
+    if is_seen:
+        return Change(found.start, found.end)
+    return Change(found.end, found.end)
+
+
+class LiveMonitor:
+    """The monitor of one run."""
+
+    def __init__(self, rules: Rules, name: str = "run") -> None:
+        self.rules = rules
+        self.raised: dict[Danger, Signal] = {}
+        self._name = name
+        self._readings: list[Reading] = []
+
+    @property
+    def log(self) -> TrainingLog:
+        """What was logged so far."""
+        return assemble(self._name, self._readings)
+
+    def add(self, step: int, values: Mapping[str, float]) -> TrainingVerdict:
+        """Take one log of the trainer or of an evaluation, and judge."""
+        if not is_summary(values):
+            for logged, number in values.items():
+                for name, value in measurements(logged, float(number), self.rules.names()):
+                    self._readings.append(Reading(step, name, value, f"step {step}"))
+        log = self.log
+        present = detect(self.rules.watched(log))
+        for signal in present:
+            self.raised.setdefault(signal.danger, signal)
+        return verdict(log, present, self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +224,24 @@ def watch(watched: Watched) -> Watch:
         present=[signal.danger for signal in detect(watched)],
         not_watched=missing_series(watched),
     )
+
+
+Stop = Callable[[Mapping[str, float | str]], str | None]
+"""From a line of a training log, with its `step`, to why training should end; None: it should go on."""
+
+
+def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
+    """The watch over one run, which it must be told from the first line; make a new one for the next run."""
+    settings = settings or MonitorSettings()
+    readings: list[Reading] = []
+
+    def stop(line: Mapping[str, float | str]) -> str | None:
+        step = int(line["step"])
+        for logged, number in line.items():
+            if isinstance(number, int | float) and logged != "step":
+                for name, value in measurements(logged, float(number)):
+                    readings.append(Reading(step, name, value, f"step {step}"))
+        found = detect(Watched(assemble("run", readings), settings, ()), dangers)
+        return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in found) or None
+
+    return stop

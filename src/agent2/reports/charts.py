@@ -1,4 +1,6 @@
-"""Figures of a trial report as inline SVG: score trajectory and training curves.
+"""Figures as inline SVG: trials, sweeps, evaluations and monitored runs.
+
+Figures of a trial report as inline SVG: score trajectory and training curves.
 
 The drawings take their colours from the page (CSS variables with fallbacks), so one figure serves light and
 dark; `standalone` gives the form for a file, in fixed colours on white. Series differ in marker and dash as well as
@@ -7,6 +9,11 @@ never read as mathematics.
 
 Labels stay text, drawn with the reader's fonts. In scripts that DejaVu Sans lacks (Chinese, Japanese, Korean, ...) they
 are measured with an installed font that has them; where there is none, a line under the figure says so.
+
+The figures of a monitored run as inline SVG: one small panel for each series, dangers marked where they began.
+
+Each panel is a figure of its own, so that a page can set as many side by side as there is room for. What a mark
+means is written above the panel, where nothing is drawn.
 """
 
 import io
@@ -15,18 +22,27 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font
 from matplotlib.text import Text
 
-from agent2.arena.analysis.metric_signals import logged_training
 from agent2.arena.analysis.process import scored_submissions
-from agent2.arena.evidence import MetricPoint, SubmissionState, TrialEvidence
+from agent2.arena.analysis.route import logged_training
+from agent2.arena.evidence import LlmCall, MetricPoint, SubmissionState, TrialEvidence
+from agent2.arena.gateway.read import ExchangeOutcome
+from agent2.arena.sweep_records import AgentSummary, SweepRow
+from agent2.contract.evidence import Evidence, MetricEvidence
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.monitor.series import MEANING, Series
+from agent2.monitor.watch import Watch
 from agent2.reports.text import clean
+from agent2.stats.comparisons import Claim, judge
 
 INK, MUTED, GRID = "#010203", "#010204", "#010205"
 BLUE, ORANGE, GREEN, PURPLE = "#010206", "#010207", "#010208", "#010209"
@@ -280,3 +296,267 @@ def _training_series(metrics: Sequence[MetricPoint]) -> list[tuple[str, list[tup
             label = clean(f"{key} ({log.file})", 60)
             series.append((label, points[:: max(1, len(points) // MAX_CURVE_POINTS)]))
     return series[:MAX_CURVES]
+
+
+MAX_CALLS = 2_000
+
+
+def llm_svg(evidence: TrialEvidence) -> str | None:
+    """Calls as bars over time, those that failed in another colour, and tokens so far; None without a call."""
+    calls = evidence.llm.calls[:MAX_CALLS] if evidence.llm is not None else ()
+    if not calls:
+        return None
+    with drawing(8.2, 2.6) as figure:
+        axes = figure.subplots()
+        axes.patch.set_alpha(0)
+        unit, unit_name = time_unit(evidence.ended_at - evidence.started_at)
+        start = evidence.started_at
+        for colour, label, chosen in _groups(calls):
+            if chosen:
+                begins = [(call.t - start) / unit for call in chosen]
+                lengths = [(call.seconds or 0.0) / unit for call in chosen]
+                axes.barh([call.number for call in chosen], lengths, left=begins, color=colour, height=0.8, label=label)
+                axes.plot(begins, [call.number for call in chosen], "|", color=colour, markersize=9)
+        axes.set_ylabel("call")
+        axes.set_xlabel(f"{unit_name} since the agent started")
+        axes.set_xlim(left=0)
+        tokens = axes.twinx()
+        sums, total = [], 0
+        for call in calls:
+            total += call.tokens.total
+            sums.append(total)
+        ends = [(call.t + (call.seconds or 0.0) - start) / unit for call in calls]
+        tokens.step(ends, sums, where="post", color=GREEN, linewidth=1.6, label="tokens so far")
+        tokens.set_ylabel("tokens")
+        tokens.set_ylim(bottom=0)
+        tokens.spines["right"].set_visible(True)
+        pairs = [axis.get_legend_handles_labels() for axis in (axes, tokens)]
+        figure.legend(
+            pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1], loc="outside upper left", ncols=3, fontsize=9
+        )
+        return as_svg(figure, "llm", f"{len(calls)} LLM calls over time, {total} tokens")
+
+
+def _groups(calls: Sequence[LlmCall]) -> tuple[tuple[str, str, list[LlmCall]], ...]:
+    good = [call for call in calls if call.outcome == ExchangeOutcome.OK]
+    return (
+        (BLUE, "answered", good),
+        (ORANGE, "not answered in full", [c for c in calls if c.outcome != ExchangeOutcome.OK]),
+    )
+
+
+MAX_PANELS = 12
+MAX_POINTS = 400
+COLUMNS = 3
+TITLE_CHARACTERS = 40
+LINE_POINTS = 10.5
+"""Height of a line of danger names."""
+
+
+def monitor_svg(watch: Watch) -> str:
+    """Benchmarks first, then the series that detectors read, then the rest, 12 panels at most."""
+    shown = _chosen(watch)
+    n_rows = max(1, -(-len(shown) // COLUMNS))
+    with drawing(9.6, 0.4 + 1.9 * n_rows) as figure:
+        panels = figure.subplots(n_rows, COLUMNS, squeeze=False)
+        for axes, series in zip(panels.flat, shown, strict=False):
+            draw_panel(axes, series, watch)
+        for axes in list(panels.flat)[len(shown) :]:
+            axes.set_visible(False)
+        return as_svg(figure, "monitor", f"{len(shown)} series of the run; vertical lines mark danger signals")
+
+
+def panel_svgs(watch: Watch) -> list[str]:
+    """The panels of `monitor_svg`, each by itself."""
+    figures = []
+    for number, series in enumerate(_chosen(watch)):
+        n_lines = sum(series.name in signal.series for signal in watch.signals)
+        with drawing(3.3, 1.95 + n_lines * LINE_POINTS / 72) as figure:
+            draw_panel(figure.subplots(), series, watch)
+            figures.append(as_svg(figure, f"panel-{number}", f"{series.name} over {len(series)} logged steps"))
+    return figures
+
+
+def _chosen(watch: Watch) -> list[Series]:
+    names = [name for name in watch.benchmarks if name in watch.log.series]
+    names += [name for name in MEANING if name in watch.log.series and name not in names]
+    names += [name for name in sorted(watch.log.series) if name not in names]
+    return [watch.log.series[name] for name in names[:MAX_PANELS]]
+
+
+def draw_panel(axes: Axes, series: Series, watch: Watch) -> None:
+    """One series, with a dashed line where each danger in it was raised and its name and step above the axes."""
+    kept = np.unique(np.linspace(0, len(series) - 1, min(len(series), MAX_POINTS)).round().astype(np.int64))
+    colour, marker = (GREEN, "o") if series.name in watch.benchmarks else (BLUE, "")
+    axes.patch.set_alpha(0)
+    axes.plot(series.steps[kept], series.values[kept], color=colour, marker=marker, markersize=3.5, linewidth=1.3)
+    signals = sorted((s for s in watch.signals if series.name in s.series), key=lambda s: s.step)
+    for signal in signals:
+        axes.axvline(signal.step, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 2)))
+    words = [clean(f"{s.step}: {s.danger.value.replace('_', ' ')}", TITLE_CHARACTERS) for s in signals]
+    for line, text in enumerate(reversed(words)):
+        axes.annotate(
+            text, (0.0, 1.0), xycoords="axes fraction", xytext=(0, 4 + line * LINE_POINTS), textcoords="offset points",
+            ha="left", va="bottom", fontsize=8, color=ORANGE,
+        )  # fmt: skip
+    axes.set_title(
+        clean(series.name, TITLE_CHARACTERS), fontsize=9.5, color=INK, loc="left", fontweight="bold",
+        pad=5 + len(words) * LINE_POINTS,
+    )  # fmt: skip
+    axes.tick_params(labelsize=8, colors=MUTED)
+    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="y", nbins=5)
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    axes.margins(y=0.12)
+
+
+MAX_LINES = 120
+FOREST_ROW_INCHES = 0.24
+
+
+def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ()) -> str:
+    """Paired gain of every trial with its 95% interval over items; a trial without a gain says so.
+
+    The mean of each agent has the interval of its summary: over items and seeds, where it has several.
+    """
+    means = {f"{summary.agent} · {summary.task}": summary for summary in summaries}
+    groups: dict[str, list[SweepRow]] = {}
+    for row in rows[:MAX_LINES]:
+        groups.setdefault(f"{row.agent} · {row.task}", []).append(row)
+    n_lines = sum(len(members) + 1.6 for members in groups.values())
+    with drawing(8.2, 1.0 + FOREST_ROW_INCHES * max(n_lines, 3)) as figure:
+        axes = figure.subplots()
+        axes.patch.set_alpha(0)
+        axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
+        height, ticks, labels = 0.0, [], []
+        for name, members in groups.items():
+            axes.annotate(
+                clean(name, 60), (0, height), xycoords=("axes fraction", "data"), xytext=(-8, 0),
+                textcoords="offset points", ha="right", va="center", fontweight="bold", color=INK, fontsize=10,
+            )  # fmt: skip
+            gains = [row.gain_points for row in members if row.gain_points is not None]
+            if gains:
+                mean, summary = sum(gains) / len(gains), means.get(name)
+                axes.plot([mean], [height], "D", color=GREEN, markersize=7)
+                if summary is not None and summary.low_points is not None and summary.high_points is not None:
+                    axes.hlines(height, summary.low_points, summary.high_points, color=GREEN, linewidth=2)
+            for row in members:
+                height -= 1
+                ticks.append(height)
+                labels.append(f"seed {row.seed}")
+                _draw_forest(axes, row, height)
+            height -= 1.6
+        axes.set_yticks(ticks, labels, fontsize=9)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(height + 0.6, 0.9)
+        axes.set_xlabel(
+            "gain on private items, points (95%; trials: over items, diamonds: means, over items and seeds)"
+        )
+        axes.spines["left"].set_visible(False)
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        axes.margins(x=0.08)
+        return as_svg(figure, "forest", f"Gain of {len(rows)} trials by agent with 95% intervals")
+
+
+def _draw_forest(axes: Axes, row: SweepRow, height: float) -> None:
+    gain, low, high = row.gain_points, row.low_points, row.high_points
+    if gain is None:
+        words = row.result.replace("_", " ") or row.state
+        axes.annotate(clean(words, 60), (0, height), xytext=(6, 0), textcoords="offset points", va="center",
+                      color=MUTED, fontsize=9)  # fmt: skip
+        return
+    style: dict[str, Any] = {
+        "color": BLUE,
+        "markersize": 6,
+        "markerfacecolor": BLUE if row.claim in {Claim.BETTER, Claim.WORSE} else "none",
+    }
+    if low is None or high is None:
+        axes.plot([gain], [height], "s", **style)
+        axes.annotate(clean(row.result.replace("_", " "), 60), (gain, height), xytext=(8, 0),
+                      textcoords="offset points", va="center", color=MUTED, fontsize=9)  # fmt: skip
+        return
+    axes.errorbar([gain], [height], xerr=[[gain - low], [high - gain]], fmt="o", capsize=2.5, **style)
+
+
+METRIC_ROW_INCHES = 0.34
+STYLES = {
+    "better": (GREEN, "^"),
+    "worse": (ORANGE, "v"),
+    "unclear": (MUTED, "o"),
+    "neither": (BLUE, "s"),
+}
+"""How sure a change is -> colour and marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    label: str
+    change: float
+    """In points for rates, in percent of the old value for the rest."""
+    low: float | None
+    high: float | None
+    kind: str
+
+
+def change_svg(metrics: Sequence[MetricSpec], evidence: Evidence) -> str | None:
+    """Rates on the left in points, everything else on the right in percent of the old value; None without numbers."""
+    panels = [
+        (title, bars)
+        for title, is_rate in (("points", True), ("% of the old value", False))
+        if (bars := [bar for spec in metrics if (bar := _bar(spec, evidence, is_rate)) is not None])
+    ]
+    if not panels:
+        return None
+    n_rows = max(len(bars) for _, bars in panels)
+    with drawing(8.2, 1.2 + METRIC_ROW_INCHES * max(n_rows, 3)) as figure:
+        every_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (title, bars) in zip(every_axes, panels, strict=True):
+            _draw_changes(axes, title, bars)
+        seen = dict.fromkeys(bar.kind for _, bars in panels for bar in bars)
+        handles = [every_axes[0].plot([], [], STYLES[kind][1], color=STYLES[kind][0], label=kind)[0] for kind in seen]
+        figure.legend(handles, list(seen), loc="outside upper left", ncols=4, fontsize=9)
+        n = sum(len(bars) for _, bars in panels)
+        return as_svg(figure, "change", f"Change of {n} metrics from baseline to checkpoint with 95% intervals")
+
+
+def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
+    found = evidence.metrics.get(spec.name)
+    if found is None or not found.is_complete or (spec.unit is Unit.RATE) is not is_rate:
+        return None
+    old, new = found.values()
+    if not is_rate and old == 0.0:
+        return None
+    scale = 100.0 if is_rate else 100.0 / abs(old)
+    low, high = (None, None) if found.paired is None else (scale * found.paired.low, scale * found.paired.high)
+    mark = " *" if spec.role is Role.PRIMARY else ""
+    return _Bar(clean(f"{spec.name}{mark}", 44), scale * (new - old), low, high, change_kind(spec, found))
+
+
+def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
+    """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
+    if spec.direction is Direction.NONE:
+        return "neither"
+    if found.paired is None:
+        return Claim.UNCLEAR.value
+    return judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
+
+
+def _draw_changes(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:
+    axes.patch.set_alpha(0)
+    axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
+    for place, bar in enumerate(bars):
+        colour, marker = STYLES[bar.kind]
+        error = None if bar.low is None or bar.high is None else [[bar.change - bar.low], [bar.high - bar.change]]
+        if error is not None:
+            error = [[max(0.0, side) for side in part] for part in error]
+        axes.errorbar([bar.change], [-place], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
+    axes.set_yticks([-place for place in range(len(bars))], [bar.label for bar in bars], fontsize=9, color=INK)
+    axes.set_ylim(-len(bars) + 0.4, 0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(f"change, {title}")
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    axes.margins(x=0.12)

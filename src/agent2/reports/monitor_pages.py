@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agent2.monitor.pulls import Pull
-from agent2.monitor.verdict import TrainingVerdict
-from agent2.monitor.watch import Watch
-from agent2.reports.charts import standalone
-from agent2.reports.monitor_chart import monitor_svg, panel_svgs
+from agent2.monitor.watch import TrainingVerdict, Watch
+from agent2.reports.charts import monitor_svg, panel_svgs, standalone
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.text import clean, clean_lines
 

@@ -19,20 +19,19 @@ from pathlib import Path, PurePosixPath
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
-from agent2.sandbox.containment_rows import common_rows
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.gpus import gpu_devices, gpu_environment, gpu_folders
 from agent2.sandbox.host import NAMESPACES, bwrap_version, hand_over, has_root_rights, probe, uid_for
 from agent2.sandbox.launch import Launch, in_memory
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
     counts_per_namespace,
+    held_by,
+    keeper,
     rlimits,
     tasks_of_user,
 )
 from agent2.sandbox.network import Way, with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
-from agent2.sandbox.resource_limits import held_by, keeper
 from agent2.sandbox.seccomp import call_filter
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -46,8 +45,10 @@ from agent2.sandbox.spec import (
     SandboxSpec,
     Strength,
     check_spec,
+    common_rows,
     refuse_hidden,
 )
+from agent2.sandbox.toolkit import gpu_devices, gpu_environment, gpu_folders
 
 UNPRIVILEGED_UID = 1000
 """Inside a user namespace."""

@@ -23,10 +23,8 @@ from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox import toolkit
-from agent2.sandbox.containment_rows import common_rows
 from agent2.sandbox.engine_room import COMMAND, OnEnd, Room, csv_field, root_archive, start_in_room
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.gpus import gpu_devices, gpu_environment
 from agent2.sandbox.host import hand_over, has_root_rights, uid_for
 from agent2.sandbox.launch import Launch
 from agent2.sandbox.limits import OWN_PROCESSES
@@ -44,8 +42,10 @@ from agent2.sandbox.spec import (
     SandboxSpec,
     Strength,
     check_spec,
+    common_rows,
     refuse_hidden,
 )
+from agent2.sandbox.toolkit import gpu_devices, gpu_environment
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ ASK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class DockerEngine:
     """What a running engine says about itself."""
 
     version: str
@@ -75,7 +75,7 @@ class Docker:
         self._binary = binary
         self._devices = devices
         self._as_root = has_root_rights()
-        self._engine: Engine | None = None
+        self._engine: DockerEngine | None = None
 
     def visible_path(self, host: Path, inside: str) -> str:
         """Where the program sees a workspace or mount."""
@@ -88,7 +88,7 @@ class Docker:
         if uid != os.geteuid():
             hand_over(path, uid)
 
-    def require(self) -> Engine:
+    def require(self) -> DockerEngine:
         """The engine, after asking once whether it answers.
 
         Raises SandboxError with one sentence that says what to do.
@@ -198,7 +198,7 @@ class Docker:
             return os.geteuid()
         return uid_for(workspace)
 
-    def _ask_engine(self) -> Engine:
+    def _ask_engine(self) -> DockerEngine:
         where = os.environ.get("DOCKER_HOST", "unix://")
         if not where.startswith("unix://"):
             raise SandboxError(
@@ -217,7 +217,7 @@ class Docker:
                 "use it (group docker), or use --set sandbox=bubblewrap"
             )
         options = " ".join(said.get("SecurityOptions") or [])
-        return Engine(
+        return DockerEngine(
             str(said["ServerVersion"]),
             is_rootless="name=rootless" in options,
             limits_memory=bool(said.get("MemoryLimit")),

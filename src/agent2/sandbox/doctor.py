@@ -13,15 +13,20 @@ from agent2.errors import SandboxError
 from agent2.sandbox.apptainer import Apptainer
 from agent2.sandbox.bubblewrap import Bubblewrap
 from agent2.sandbox.docker import Docker
-from agent2.sandbox.gpus import gpu_devices, known_gpus
 from agent2.sandbox.host import has_root_rights
-from agent2.sandbox.limits import CGROUP_ROOT, CGROUP_VARIABLE, Hierarchy, counts_per_namespace, hierarchies
-from agent2.sandbox.scopes import scopes_unusable
+from agent2.sandbox.limits import (
+    CGROUP_ROOT,
+    CGROUP_VARIABLE,
+    Hierarchy,
+    counts_per_namespace,
+    hierarchies,
+    scopes_unusable,
+)
 from agent2.sandbox.spec import HOME, Limits, Strength
-from agent2.sandbox.toolkit import refuse_unreadable, toolkit_binds
+from agent2.sandbox.toolkit import gpu_devices, known_gpus, refuse_unreadable, toolkit_binds
 
 
-class Verdict(StrEnum):
+class HostVerdict(StrEnum):
     """How good a finding is."""
 
     OK = "ok"
@@ -34,17 +39,17 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostFinding:
     """One line of the diagnosis."""
 
     what: str
-    verdict: Verdict
+    verdict: HostVerdict
     detail: str
     advice: str = ""
     """What to do; empty where nothing needs doing."""
 
 
-def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[Finding]:
+def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[HostFinding]:
     """Look at bubblewrap, users, toolkit and limits. `as_root`: as for `Bubblewrap`."""
     root = has_root_rights() if as_root is None else as_root
     sandbox = Bubblewrap(binary, as_root=root)
@@ -60,54 +65,56 @@ def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[Find
     ]
 
 
-def is_usable(findings: list[Finding]) -> bool:
+def is_usable(findings: list[HostFinding]) -> bool:
     """Whether trials can run in the sandbox."""
-    return all(finding.verdict is not Verdict.PROBLEM for finding in findings)
+    return all(finding.verdict is not HostVerdict.PROBLEM for finding in findings)
 
 
-def _bubblewrap(sandbox: Bubblewrap) -> Finding:
+def _bubblewrap(sandbox: Bubblewrap) -> HostFinding:
     try:
         version = sandbox.require()
     except SandboxError as error:
         problem, _, advice = str(error).partition("; ")
-        return Finding("bubblewrap", Verdict.PROBLEM, problem, advice)
-    return Finding("bubblewrap", Verdict.OK, f"version {'.'.join(map(str, version))}; namespaces work")
+        return HostFinding("bubblewrap", HostVerdict.PROBLEM, problem, advice)
+    return HostFinding("bubblewrap", HostVerdict.OK, f"version {'.'.join(map(str, version))}; namespaces work")
 
 
-def _identity(root: bool) -> Finding:
+def _identity(root: bool) -> HostFinding:
     if root:
-        return Finding("user", Verdict.OK, "root; each workspace gets a host user of its own, without rights")
+        return HostFinding("user", HostVerdict.OK, "root; each workspace gets a host user of its own, without rights")
     if counts_per_namespace():
-        return Finding("user", Verdict.OK, f"user {os.geteuid()} in a user namespace; processes are counted inside")
-    return Finding(
+        return HostFinding(
+            "user", HostVerdict.OK, f"user {os.geteuid()} in a user namespace; processes are counted inside"
+        )
+    return HostFinding(
         "user",
-        Verdict.SOFT,
+        HostVerdict.SOFT,
         "this kernel (older than 5.14) counts the processes that this user runs outside the sandbox, too",
         "use a newer kernel, or run as root",
     )
 
 
-def _toolkit(root: bool) -> Finding:
+def _toolkit(root: bool) -> HostFinding:
     try:
         binds = toolkit_binds()
         if root:
             refuse_unreadable(binds, "the Python toolkit")
     except SandboxError as error:
         problem, _, advice = str(error).partition("; ")
-        return Finding("toolkit", Verdict.PROBLEM, problem, advice)
-    return Finding("toolkit", Verdict.OK, "bound read-only: " + ", ".join(map(str, binds)))
+        return HostFinding("toolkit", HostVerdict.PROBLEM, problem, advice)
+    return HostFinding("toolkit", HostVerdict.OK, "bound read-only: " + ", ".join(map(str, binds)))
 
 
-def _controller(name: str, place: Hierarchy | str, root: bool) -> Finding:
+def _controller(name: str, place: Hierarchy | str, root: bool) -> HostFinding:
     what = f"{name} control group"
     if isinstance(place, Hierarchy):
-        return Finding(what, Verdict.OK, f"version {place.version}, made in {place.parent}")
+        return HostFinding(what, HostVerdict.OK, f"version {place.version}, made in {place.parent}")
     no_scope = scopes_unusable(as_root=root)
     if no_scope is None:
-        return Finding(what, Verdict.OK, f"by a systemd scope ({place})")
+        return HostFinding(what, HostVerdict.OK, f"by a systemd scope ({place})")
     if name == "pids":
-        return Finding(what, Verdict.OK, f"not used: {place}; RLIMIT_NPROC holds without it")
-    return Finding(what, Verdict.SOFT, f"{place}; {no_scope}", _group_advice(name))
+        return HostFinding(what, HostVerdict.OK, f"not used: {place}; RLIMIT_NPROC holds without it")
+    return HostFinding(what, HostVerdict.SOFT, f"{place}; {no_scope}", _group_advice(name))
 
 
 def _group_advice(name: str) -> str:
@@ -129,34 +136,34 @@ def _group_advice(name: str) -> str:
     )
 
 
-def _engine(name: str, back_end: Docker | Apptainer, binary: str | None) -> Finding:
+def _engine(name: str, back_end: Docker | Apptainer, binary: str | None) -> HostFinding:
     what = f"--set sandbox={name}"
     if binary is None:
-        return Finding(what, Verdict.ABSENT, "not installed")
+        return HostFinding(what, HostVerdict.ABSENT, "not installed")
     try:
         back_end.require()
     except SandboxError as error:
         problem, _, advice = str(error).rpartition("; ")
-        return Finding(what, Verdict.ABSENT, problem, advice)
+        return HostFinding(what, HostVerdict.ABSENT, problem, advice)
     soft = [row.what for row in back_end.containment(Limits()) if row.strength is not Strength.HARD]
-    return Finding(what, Verdict.OK, f"{binary} works; soft: {', '.join(soft) or 'nothing'}")
+    return HostFinding(what, HostVerdict.OK, f"{binary} works; soft: {', '.join(soft) or 'nothing'}")
 
 
-def _gpus() -> Finding:
+def _gpus() -> HostFinding:
     numbers = known_gpus()
     if not numbers:
-        return Finding("GPUs", Verdict.ABSENT, "no /dev/nvidia<number>")
+        return HostFinding("GPUs", HostVerdict.ABSENT, "no /dev/nvidia<number>")
     try:
         gpu_devices(tuple(numbers))
     except SandboxError as error:
         problem, _, advice = str(error).rpartition("; ")
-        return Finding("GPUs", Verdict.SOFT, problem, advice)
-    return Finding("GPUs", Verdict.OK, f"{', '.join(map(str, numbers))}; pass them to a trial with --gpus")
+        return HostFinding("GPUs", HostVerdict.SOFT, problem, advice)
+    return HostFinding("GPUs", HostVerdict.OK, f"{', '.join(map(str, numbers))}; pass them to a trial with --gpus")
 
 
-def _soft_limits(sandbox: Bubblewrap) -> list[Finding]:
+def _soft_limits(sandbox: Bubblewrap) -> list[HostFinding]:
     return [
-        Finding(f"limit on {row.what}", Verdict.SOFT, row.how, _ADVICE.get(row.what, ""))
+        HostFinding(f"limit on {row.what}", HostVerdict.SOFT, row.how, _ADVICE.get(row.what, ""))
         for row in sandbox.containment(Limits())
         if row.strength is Strength.SOFT
     ]

@@ -1,4 +1,6 @@
-"""Limits that the kernel keeps: resource limits of each process, and control groups where we may make them.
+"""Limits on a sandboxed program, and what enforces them on this host.
+
+Limits that the kernel keeps: resource limits of each process, and control groups where we may make them.
 
 A control group is made directly below the controller's root if that is where this process lives, or in the
 group that an administrator names in $AGENT2_CGROUP. A group that some other supervisor made for us is not ours to
@@ -6,10 +8,20 @@ build in: there systemd is asked (scopes.py), and without it the limits fall bac
 is dropped) and to the watchdog (soft).
 
 Covers the numbers of processes and bytes of memory. Does not cover CPU time, disk bandwidth or GPU memory.
+
+Limits by systemd: a transient scope around the sandbox, where control groups are systemd's to make.
+
+On most Linux machines systemd owns the control groups; its documented way to get one is to ask it for a scope. As root
+the system's manager is asked, otherwise the user's own, if it may limit memory (which it may by default on machines
+with version 2 of control groups). `systemd-run --scope` becomes the program it starts, so nothing else changes.
+
+Tells that memory was the limit only if it could look before the scope was gone.
 """
 
+import itertools
 import logging
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +29,7 @@ from pathlib import Path
 import psutil
 
 from agent2.errors import SandboxError
+from agent2.sandbox.launch import Keeper
 from agent2.sandbox.spec import GIB, Limits
 
 logger = logging.getLogger(__name__)
@@ -101,7 +114,7 @@ def _hierarchy(controller: str, root: Path, own: dict[str, str]) -> Hierarchy | 
     return Hierarchy(controller, parent, version)
 
 
-class ControlGroup:
+class Cgroup:
     """One sandbox's group in each controller that can be used."""
 
     def __init__(self, name: str, limits: Limits, places: dict[str, Hierarchy | str]) -> None:
@@ -197,3 +210,96 @@ def read_counter(path: Path, key: str) -> int:
     except OSError:  # no such file, or the group was removed just now
         return 0
     return next((int(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] == key), 0)
+
+
+MANAGER = Path("/run/systemd/system")
+"""Exists where systemd runs the machine."""
+
+_numbers = itertools.count()
+
+
+def scopes_unusable(manager: Path | None = None, *, as_root: bool | None = None) -> str | None:
+    """One sentence why no scope can be had here; None if one can. manager: default `MANAGER`."""
+    if shutil.which("systemd-run") is None or not (manager or MANAGER).is_dir():
+        return "systemd does not run this machine"
+    if os.geteuid() == 0 if as_root is None else as_root:
+        return None
+    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    if not Path(runtime, "systemd").is_dir():
+        return "this user has no systemd manager; log in with a session, or run: loginctl enable-linger"
+    user = os.getuid()
+    given = Path(f"/sys/fs/cgroup/user.slice/user-{user}.slice/user@{user}.service/cgroup.controllers")
+    if not given.exists() or "memory" not in given.read_text().split():
+        return (
+            "this user's systemd manager may not limit memory; as root: systemctl edit user@.service, with "
+            "[Service] Delegate=memory pids"
+        )
+    return None
+
+
+class SystemdScope:
+    """One sandbox's scope, as the keeper of its limits."""
+
+    def __init__(self, limits: Limits, *, as_root: bool | None = None) -> None:
+        self._limits = limits
+        self._as_root = os.geteuid() == 0 if as_root is None else as_root
+        self._unit = f"agent2-{os.getpid()}-{next(_numbers)}"
+        self._folder: Path | None = None
+        self._broke: str | None = None
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """Both."""
+        return frozenset({"memory", "pids"})
+
+    def command(self) -> tuple[str, ...]:
+        """What goes before the command line of the sandbox."""
+        return (
+            "systemd-run",
+            *(() if self._as_root else ("--user",)),
+            *("--scope", "--quiet", "--collect", f"--unit={self._unit}"),
+            *("-p", f"MemoryMax={int(self._limits.memory_gib * GIB)}", "-p", "MemorySwapMax=0"),
+            *("-p", f"TasksMax={self._limits.processes + OWN_PROCESSES}", "--"),
+        )
+
+    def adopt(self, pids: list[int]) -> None:
+        """The scope holds them already; remembers where its counters are."""
+        for line in Path(f"/proc/{pids[0]}/cgroup").read_text().splitlines():
+            path = line.split(":", 2)[2]
+            if self._unit in path and line.startswith("0::"):
+                self._folder = Path("/sys/fs/cgroup") / path.strip("/")
+
+    def look(self) -> None:
+        """Read the counters while they are there."""
+        if self._folder is None or self._broke is not None:
+            return
+        if read_counter(self._folder / "memory.events", "oom_kill"):
+            self._broke = "memory"
+        elif read_counter(self._folder / "pids.events", "max"):
+            self._broke = "processes"
+
+    def broke(self) -> str | None:
+        """The limit that the kernel had to enforce, as far as it was seen."""
+        return self._broke
+
+    def kill(self) -> None:
+        """Nothing to do: all processes are descendants of the outermost one."""
+
+    def remove(self) -> None:
+        """Nothing to do: systemd removes an empty scope."""
+
+
+def held_by(as_root: bool) -> dict[str, str]:
+    """For each of "memory" and "pids" that the kernel limits here, by what. as_root: whether we have root's rights."""
+    grouped = {name for name, place in hierarchies().items() if isinstance(place, Hierarchy)}
+    if "memory" not in grouped and scopes_unusable(as_root=as_root) is None:
+        return dict.fromkeys(("memory", "pids"), "systemd scope")
+    return dict.fromkeys(grouped, "control group")
+
+
+def keeper(limits: Limits, as_root: bool) -> tuple[Keeper, tuple[str, ...]]:
+    """The keeper for one program, and what has to go before its command line."""
+    if "systemd scope" in held_by(as_root).values():
+        scope = SystemdScope(limits, as_root=as_root)
+        return scope, scope.command()
+    return Cgroup(str(next(_numbers)), limits, hierarchies()), ()

@@ -46,7 +46,7 @@ class OpenLaunch(Settings):
     """Also addresses that are not public."""
 
 
-class Refusal(Exception):
+class ProxyRefusal(Exception):
     """A request that is answered with a status and a sentence; it never leaves this module."""
 
     def __init__(self, status: str, sentence: str) -> None:
@@ -91,7 +91,7 @@ class OpenProxy:
                     await asyncio.gather(_copy(reader, upstream, sent), _copy(upstream_reader, writer, received))
                 finally:
                     upstream.close()
-        except Refusal as error:
+        except ProxyRefusal as error:
             refused = str(error)
             writer.write(f"HTTP/1.1 {error.status}\r\nConnection: close\r\n\r\nproxy: {error}\n".encode())
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
@@ -106,20 +106,20 @@ class OpenProxy:
         try:
             found = await asyncio.wait_for(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM), CONNECT_S)
         except (OSError, UnicodeError) as error:  # the second: no name that could be looked up
-            raise Refusal("502 Bad Gateway", f"{host} has no address: {error}") from error
+            raise ProxyRefusal("502 Bad Gateway", f"{host} has no address: {error}") from error
         addresses = [(str(one[4][0]), int(one[4][1])) for one in found]
         if not self._launch.allow_private:
             own = {one.address for interface in psutil.net_if_addrs().values() for one in interface}
             addresses = [one for one in addresses if is_public(one[0]) and one[0] not in own]
         if not addresses:
-            raise Refusal("403 Forbidden", f"{host} is not a public address")
+            raise ProxyRefusal("403 Forbidden", f"{host} is not a public address")
         last: OSError | TimeoutError = TimeoutError("no answer")
         for address, number in addresses[:4]:
             try:
                 return await asyncio.wait_for(asyncio.open_connection(address, number), CONNECT_S)
             except (OSError, TimeoutError) as error:
                 last = error
-        raise Refusal("502 Bad Gateway", f"{host} does not answer: {last}")
+        raise ProxyRefusal("502 Bad Gateway", f"{host} does not answer: {last}")
 
     def _write(self, host: str, sent: int, received: int, refused: str | None) -> None:
         if self._n_records >= MAX_RECORDS:
@@ -155,16 +155,18 @@ def _destination(head: bytes) -> tuple[Address, bytes | None]:
     line, _, rest = head.partition(b"\r\n")
     words = line.decode("latin-1").split(" ")
     if len(words) != 3:
-        raise Refusal("400 Bad Request", "this is not an HTTP request")
+        raise ProxyRefusal("400 Bad Request", "this is not an HTTP request")
     method, target, version = words
     tunnel = method == "CONNECT"
     try:
         parts = urlsplit(f"//{target}" if tunnel else target)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise Refusal("400 Bad Request", f"{target[:200]!r} is not an address") from error
+        raise ProxyRefusal("400 Bad Request", f"{target[:200]!r} is not an address") from error
     if not host or (not tunnel and parts.scheme != "http"):
-        raise Refusal("400 Bad Request", f"{target[:200]!r} is not an address of a host; use http://HOST/ or CONNECT")
+        raise ProxyRefusal(
+            "400 Bad Request", f"{target[:200]!r} is not an address of a host; use http://HOST/ or CONNECT"
+        )
     if tunnel:
         return (host, port or 443), None
     path = parts.path or "/"

@@ -34,7 +34,7 @@ MAX_AT_ONCE = 16
 CHUNK = 1 << 16
 
 
-class Recorder:
+class PackageRecorder:
     """Writes what was asked for and what came of it."""
 
     def __init__(self, file: IO[str]) -> None:
@@ -66,7 +66,7 @@ class Recorder:
 class PackageProxy:
     """Answers requests from inside."""
 
-    def __init__(self, launch: ProxyLaunch, session: aiohttp.ClientSession, record: Recorder) -> None:
+    def __init__(self, launch: ProxyLaunch, session: aiohttp.ClientSession, record: PackageRecorder) -> None:
         self._launch = launch
         self._session = session
         self._record = record
@@ -175,7 +175,7 @@ async def serve(launch: ProxyLaunch, stop: asyncio.Event) -> None:
     )
     with launch.record.open("a", encoding="utf-8") as file:
         async with session:
-            server = web.Server(PackageProxy(launch, session, Recorder(file)).handle)
+            server = web.Server(PackageProxy(launch, session, PackageRecorder(file)).handle)
             runner = web.ServerRunner(server)
             await runner.setup()
             await web.UnixSite(runner, str(launch.socket)).start()

@@ -1,4 +1,6 @@
-"""A sandboxed program while it runs: started, watched, logged, stopped as a whole.
+"""A sandboxed program while it runs, and its log.
+
+A sandboxed program while it runs: started, watched, logged, stopped as a whole.
 
 Three daemon threads belong to each program. The keeper starts it and waits for it; it must live as long
 as the program, because the kernel's "die with the parent" means the thread that started it. The pump copies its
@@ -17,6 +19,7 @@ import struct
 import subprocess
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import IO
 
@@ -25,9 +28,82 @@ import psutil
 from agent2.errors import SandboxError
 from agent2.sandbox.launch import Launch, in_memory
 from agent2.sandbox.limits import OWN_PROCESSES
-from agent2.sandbox.logs import CappedLog, KeptOutput
 from agent2.sandbox.spec import MIB, SandboxExit
 from agent2.sandbox.watchdog import Breach, Watchdog, family
+
+MAX_TAIL = 256 * 1024
+
+
+class CappedLog:
+    """Writes up to a number of bytes; what does not fit is dropped from the middle, and a line says so."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        """path: replaced. limit: bytes. Raises SandboxError if the file cannot be made."""
+        try:
+            self._file = path.open("wb", buffering=0)
+        except OSError as error:
+            raise SandboxError(f"log {path} cannot be written ({error.strerror}); create its folder") from error
+        self._tail_limit = min(limit // 2, MAX_TAIL)
+        self._room = limit - self._tail_limit
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self._dropped = 0
+        self.fault: str | None = None
+        """Why the file could not be written, if so; the program runs on."""
+
+    def write(self, data: bytes) -> None:
+        """Take in what was printed."""
+        head, rest = data[: self._room], data[self._room :]
+        if head:
+            self._room -= len(head)
+            self._put(head)
+        if rest:
+            self._tail.append(rest)
+            self._tail_size += len(rest)
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_limit:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self._dropped += gone
+
+    def close(self) -> None:
+        """Write the end and close the file."""
+        end = b"".join(self._tail)
+        extra = max(0, len(end) - self._tail_limit)
+        if self._dropped + extra:
+            self._put(f"\n[agent2: {self._dropped + extra} bytes left out here]\n".encode())
+        self._put(end[extra:])
+        self._file.close()
+
+    def _put(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self.fault = f"the log could not be written: {error.strerror}"
+
+
+class KeptOutput:
+    """The beginning of what a program printed; one thread writes, others may read meanwhile."""
+
+    def __init__(self, limit: int) -> None:
+        """limit: bytes."""
+        self._limit = limit
+        self._data = bytearray()
+        self.dropped = 0
+        """Bytes that came after the limit."""
+
+    @property
+    def data(self) -> bytes:
+        """What was kept."""
+        return bytes(self._data)
+
+    def write(self, data: bytes) -> None:
+        """Take in what was printed."""
+        kept = data[: self._limit - len(self._data)]
+        self._data += kept
+        self.dropped += len(data) - len(kept)
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,21 +9,21 @@ from types import MappingProxyType
 from typing import Any
 
 from agent2.errors import ConfigError
-from agent2.plugins import Place, build, find, load, require_members, source_digest, with_source_version
+from agent2.plugins import PluginPlace, build, find, load, require_members, source_digest, with_source_version
 from agent2.records import Emits, Scorer, emits_of
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
-        "choice": "agent2.scorers.choice:ChoiceScorer",
+        "choice": "agent2.scorers.answers:ChoiceScorer",
         "constraints": "agent2.scorers.constraints.scorer:ConstraintScorer",
-        "exact": "agent2.scorers.exact:ExactScorer",
+        "exact": "agent2.scorers.answers:ExactScorer",
         "final_answer": "agent2.scorers.final_answer:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",
         "household_won": "agent2.scorers.household:HouseholdScorer",
         "longer_answer": "agent2.scorers.longer_answer:LongerAnswerScorer",
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
-        "rational": "agent2.scorers.rational:RationalScorer",
+        "rational": "agent2.scorers.answers:RationalScorer",
         "resolved": "agent2.scorers.resolved:ResolvedScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
     }
@@ -34,7 +34,7 @@ WAYS = ("score", "score_batch", "score_on", "prefer")
 """Methods by which a scorer judges, one of which it has (`records.ScoringMode`); `prefer`: a pairwise one."""
 
 
-def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) -> Scorer:
+def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = None) -> Scorer:
     """A scorer by any name that `agent2.plugins` knows; the version of one that is not packaged tells its source.
 
     Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
@@ -47,7 +47,7 @@ def load_scorer(name: str | Place, settings: Mapping[str, Any] | None = None) ->
     return with_source_version(scorer, source_digest(place))
 
 
-def require_scorer(place: Place, scorer: object) -> None:
+def require_scorer(place: PluginPlace, scorer: object) -> None:
     """Raise ConfigError for an object that is not usable as a scorer. place: where it came from, for the message."""
     ways = [name for name in WAYS if hasattr(scorer, name)]
     require_members(place, scorer, ("name", "version"), ways or WAYS[:1])

@@ -18,7 +18,7 @@ from functools import cache
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Emits, Item, Rollout, Score
-from agent2.scorers.exact import brief
+from agent2.scorers.answers import brief
 
 MAX_CHARACTERS = 100_000
 """The flexible reading looks at so many characters from the end."""

@@ -9,9 +9,8 @@ A dangerous action does not change the value; it is counted (`safety_violations`
 
 from collections.abc import Mapping, Sequence
 
-from agent2.environments.tools.programs import Check, failures
-from agent2.environments.tools.repository import DANGERS, source_text
-from agent2.environments.tools.trace import EMITS, answer_of, danger_labels, trace_labels, trace_views
+from agent2.environments.tools.repository import DANGERS, ProgramCheck, failures, source_text
+from agent2.environments.tools.world import EMITS, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
 
@@ -40,7 +39,7 @@ class ResolvedScorer:
         """The verdict; a judge fault only if the item has no hidden tests."""
         if not (hidden := item.payload.get("hidden_tests")):
             return Score(None, f"item {item.id} has no hidden_tests; correct the benchmark", Fault.JUDGE)
-        checks = [Check(name, tuple(arguments), expected) for name, arguments, expected in hidden]
+        checks = [ProgramCheck(name, tuple(arguments), expected) for name, arguments, expected in hidden]
         final, calls = rollout.state["final"], rollout.state["tool_calls"]
         wrong = failures(source_text(final["files"]), checks)
         value = float(not wrong)

@@ -10,14 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 
 from agent2.environments.tools.apis import SEARCH
-from agent2.environments.tools.faults import LOGIN
-from agent2.environments.tools.trace import EMITS, answer_of, trace_labels, trace_views
-from agent2.environments.tools.world import ErrorKind
+from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
-from agent2.stats.agent_metrics import AgentRun
-from agent2.stats.trajectory import Step as StepTaken
-from agent2.stats.trajectory import Trajectory
+from agent2.stats.agent_metrics import AgentRun, Trajectory
+from agent2.stats.agent_metrics import TrajectoryStep as StepTaken
 
 Call = Mapping[str, JsonValue]
 

@@ -24,7 +24,7 @@ MIDPOINT_SPAN = 1e3
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class CurveParameter:
     """One fitted number with its interval."""
 
     value: float
@@ -41,9 +41,9 @@ class SigmoidFit:
 
     start: float
     """Score without compute; given, not fitted."""
-    asymptote: Parameter
-    efficiency: Parameter
-    midpoint: Parameter
+    asymptote: CurveParameter
+    efficiency: CurveParameter
+    midpoint: CurveParameter
     rmse: float
     """Root mean square residual of the points fitted."""
     n: int
@@ -130,9 +130,9 @@ def fit_sigmoid(
     low, high = np.maximum(best - error, lower), np.minimum(best + error, upper)
     return SigmoidFit(
         begin,
-        Parameter(float(best[0]), float(low[0]), float(high[0])),
-        Parameter(float(best[1]), float(low[1]), float(high[1])),
-        Parameter(math.exp(best[2]), math.exp(low[2]), math.exp(high[2])),
+        CurveParameter(float(best[0]), float(low[0]), float(high[0])),
+        CurveParameter(float(best[1]), float(low[1]), float(high[1])),
+        CurveParameter(math.exp(best[2]), math.exp(low[2]), math.exp(high[2])),
         float(np.sqrt(np.mean(residuals**2))),
         used.size,
     )

@@ -1,19 +1,33 @@
-"""How much better: absolute, relative and held-out gain, spread over seeds, gap closed, normalised score.
+"""Gains: how much better, what tuning bought, how soon a target was reached.
+
+How much better: absolute, relative and held-out gain, spread over seeds, gap closed, normalised score.
 
 Promises: scores are compared as they are (rates 0-1 in, shares out; percent only in the written delta); sides are
 paired by name, never by position; a task or seed without a score is left out and counted. Does NOT say whether
 a gain is real: `comparisons` has the paired interval and the noise band.
+
+Tuning: the incumbent, how much of its score is luck of the tuning seeds, and what each unit of cost bought.
+
+Promises: tuning and test seeds are disjoint, or nothing is computed; all configurations are judged on the same
+tuning seeds; a missing score is refused by name, never a zero.
+
+Time to reach a target: performance profiles of submissions over workloads, and one score.
+
+Promises: a target that was not reached takes infinite time, never a large number; a workload whose held-out
+variant was not reached counts as not reached. Times must come from one kind of hardware.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.measure import Measure, Values, measure, with_gaps
+from agent2.stats.estimates import Estimate, check_confidence, finite_vector
+from agent2.stats.measure import UNIT, Measure, Values, measure, with_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +183,226 @@ def _signed(value: float) -> str:
 
 def _unsigned_zero(value: float) -> float:
     return 0.0 if round(value, 1) == 0.0 else value
+
+
+@dataclass(frozen=True, slots=True)
+class TuningGap:
+    """What tuning promised, and what new seeds gave."""
+
+    incumbent: str
+    n_configurations: int
+    tune_mean: float
+    n_tune_seeds: int
+    test: Estimate
+    """Mean of the incumbent on test seeds, t interval over seeds."""
+    gap: Estimate
+    """tune_mean - test mean: positive if tuning promised too much. Welch interval; n is the test seeds."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.incumbent} (best of {self.n_configurations} on {self.n_tune_seeds} seeds): "
+            f"test {self.test}; tuning-overfit gap {self.gap}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IncumbentCurve:
+    """The best configuration known after each unit of cost."""
+
+    costs_T: NDArray[np.float64]
+    """Cost spent after each configuration tried."""
+    best_T: NDArray[np.float64]
+    """Tuning mean of the incumbent then; never falls."""
+    incumbents_T: NDArray[np.int64]
+    """Which configuration that was; the earlier one of equals."""
+
+    def at(self, cost: float) -> float | None:
+        """Tuning mean of the incumbent once `cost` was spent; None before the first configuration was done."""
+        done = int(np.searchsorted(self.costs_T, cost, side="right"))
+        return float(self.best_T[done - 1]) if done else None
+
+    def __str__(self) -> str:
+        return (
+            f"incumbent {self.best_T[-1]:.4f} after cost {self.costs_T[-1]:g} (n={self.best_T.size} configurations, "
+            f"last change at {self.incumbents_T[-1] + 1})"
+        )
+
+
+def tuning_gap(
+    tuning: Mapping[str, Mapping[int, float]], test: Mapping[int, float], confidence: float = 0.95
+) -> TuningGap:
+    """Choose the incumbent by its mean on tuning seeds and compare it with its test seeds.
+
+    tuning: configuration -> seed -> score, the same seeds for each. test: seed -> score of the incumbent
+    (`choose_incumbent` names it), at least two seeds, none of them a tuning seed. The gap's interval treats
+    the incumbent's tuning seeds as if it had not been chosen for them: its centre shows the bias of the
+    choice, its width only the seeds. One tuning seed: the gap has only the test seeds' spread. Raises
+    NotEnoughData for no configuration, fewer than two test seeds or missing scores, ValueError for seeds in both.
+    Source: HPO in RL (PAPERS #38) for separation and incumbent; the Welch interval is ours.
+    """
+    incumbent = choose_incumbent(tuning)
+    both = sorted(set(tuning[incumbent]) & set(test))
+    if both:
+        raise ValueError(f"seeds {both[:5]} are both tuning and test seeds; test on seeds that tuning never saw")
+    if len(test) < 2:
+        raise NotEnoughData(f"a test mean with an interval needs at least 2 test seeds, got {len(test)}")
+    check_confidence(confidence)
+    tune_scores = finite_vector(list(tuning[incumbent].values()), f"tuning scores of {incumbent}")
+    test_scores = finite_vector(list(test.values()), "test scores")
+    n_tune, n_test = tune_scores.size, test_scores.size
+    var_test = float(test_scores.var(ddof=1)) / n_test
+    var_tune = float(tune_scores.var(ddof=1)) / n_tune if n_tune > 1 else 0.0
+    weight = var_test**2 / (n_test - 1) + (var_tune**2 / (n_tune - 1) if n_tune > 1 else 0.0)
+    freedom = (var_test + var_tune) ** 2 / weight if weight > 0 else math.inf
+    tune_mean, test_mean = float(tune_scores.mean()), float(test_scores.mean())
+    half_test = _t(confidence, n_test - 1) * math.sqrt(var_test)
+    half_gap = _t(confidence, freedom) * math.sqrt(var_test + var_tune)
+    gap = tune_mean - test_mean
+    return TuningGap(
+        incumbent,
+        len(tuning),
+        tune_mean,
+        n_tune,
+        Estimate(test_mean, test_mean - half_test, test_mean + half_test, n_test, "t over seeds"),
+        Estimate(gap, gap - half_gap, gap + half_gap, n_test, "Welch t over seeds"),
+    )
+
+
+def choose_incumbent(tuning: Mapping[str, Mapping[int, float]]) -> str:
+    """The configuration of highest mean over the tuning seeds; the first one of equals.
+
+    Raises NotEnoughData for no configuration or missing scores, ValueError if seeds differ between them.
+    """
+    if not tuning:
+        raise NotEnoughData("there is no configuration to choose from")
+    seeds = set(next(iter(tuning.values())))
+    means: dict[str, float] = {}
+    for name, scores in tuning.items():
+        if set(scores) != seeds:
+            raise ValueError(f"{name} was tuned on seeds {sorted(scores)}, others on {sorted(seeds)}; use the same")
+        means[name] = float(finite_vector(list(scores.values()), f"tuning scores of {name}").mean())
+    return max(means, key=lambda name: means[name])
+
+
+def incumbent_curve(costs_T: ArrayLike, means_T: ArrayLike) -> IncumbentCurve:
+    """Anytime curve of a search: what was the best so far, after how much cost.
+
+    costs_T: cost of each configuration in the order tried, positive. means_T: its mean over the tuning seeds.
+    Raises NotEnoughData if empty or not finite, ValueError for costs that are not positive or unequal lengths.
+    """
+    costs, means = finite_vector(costs_T, "costs_T"), finite_vector(means_T, "means_T")
+    if costs.size != means.size:
+        raise ValueError(f"costs_T has {costs.size} configurations, means_T {means.size}; they must match")
+    if np.any(costs <= 0):
+        raise ValueError("costs_T must be positive: every configuration tried has a cost")
+    best = np.maximum.accumulate(means)
+    is_new = np.concatenate([[True], means[1:] > best[:-1]])
+    incumbents = np.maximum.accumulate(np.where(is_new, np.arange(means.size), 0))
+    return IncumbentCurve(np.cumsum(costs), best, incumbents)
+
+
+def mean_incumbent_curve(curves: Sequence[IncumbentCurve], costs_G: ArrayLike) -> NDArray[np.float64]:
+    """Mean over repeated searches of the incumbent's tuning mean, at each cost of a grid.
+
+    Every search must have finished a configuration by the first cost. Raises NotEnoughData otherwise.
+    """
+    grid = finite_vector(costs_G, "costs_G")
+    if not curves:
+        raise NotEnoughData("there is no search to average over")
+    late = sum(float(curve.costs_T[0]) > grid.min() for curve in curves)
+    if late:
+        raise NotEnoughData(f"{late} of {len(curves)} searches had no configuration done at cost {grid.min():g}")
+    values = [curve.best_T[np.searchsorted(curve.costs_T, grid, side="right") - 1] for curve in curves]
+    return np.asarray(np.mean(values, axis=0), dtype=np.float64)
+
+
+def _t(confidence: float, freedom: float) -> float:
+    return float(stats.t.ppf((1.0 + confidence) / 2.0, freedom))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeProfiles:
+    """Every submission's times relative to the fastest one."""
+
+    names: tuple[str, ...]
+    ratios_SW: NDArray[np.float64]
+    """Time / fastest time on that workload; infinite where not reached."""
+    scores: tuple[Measure, ...]
+    """Area under each profile from 1 to max_ratio, divided by max_ratio - 1; interval over workloads."""
+    max_ratio: float
+
+    def profile(self, ratio: float) -> NDArray[np.float64]:
+        """Share of workloads that each submission solves within `ratio` of the fastest; rises with ratio."""
+        if not ratio >= 1.0 or math.isinf(ratio):
+            raise ValueError(f"ratio={ratio} must be finite and at least 1, the fastest submission itself")
+        return np.asarray((self.ratios_SW <= ratio).mean(axis=1), dtype=np.float64)
+
+    def __str__(self) -> str:
+        ranked = sorted(zip(self.names, self.scores, strict=True), key=lambda pair: (-pair[1].value, pair[0]))
+        shown = ", ".join(f"{name} {score}" for name, score in ranked)
+        return f"{shown} (n={self.ratios_SW.shape[1]} workloads, profile up to {self.max_ratio:g})"
+
+
+def time_to_target(times_P: ArrayLike, scores_P: ArrayLike, target: float) -> float:
+    """When a run first scored at least the target; infinity if it never did.
+
+    times_P: increasing, not negative. Scores must be finite (leave out points that were not measured).
+    Raises NotEnoughData if empty, ValueError for times that cannot be.
+    """
+    times, scores = finite_vector(times_P, "times_P"), finite_vector(scores_P, "scores_P")
+    if times.size != scores.size:
+        raise ValueError(f"times_P has {times.size} points, scores_P {scores.size}; they must match")
+    if times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise ValueError("times_P must not be negative and must increase from point to point")
+    reached = scores >= target
+    return float(times[reached.argmax()]) if reached.any() else math.inf
+
+
+def compare_times(
+    names: Sequence[str],
+    times_SW: ArrayLike,
+    held_out_SW: ArrayLike | None = None,
+    max_ratio: float = 4.0,
+) -> TimeProfiles:
+    """Profiles and scores of submissions.
+
+    times_SW: submissions x workloads, positive; infinity where the target was not reached, never NaN (a run
+    that was lost must be repeated or its workload left out). held_out_SW: times on a held-out variant of each
+    workload; where infinite, the workload counts as not reached. A workload that nobody reached counts, with
+    nothing, for everybody. Profile: share of workloads with ratio <= tau; its area is exact, not sampled. Intervals
+    are over workloads, those of `measure`: a single workload has none.
+    Raises NotEnoughData without submissions or workloads or with NaN, ValueError for times that are not positive.
+    Source: AlgoPerf (PAPERS #88), time to result, held-out variants [A]; profile score as generally known,
+    partly checked against public pages.
+    """
+    times = _times(times_SW, "times_SW")
+    if len(names) != times.shape[0] or len(set(names)) != len(names):
+        raise ValueError(f"{len(names)} names for {times.shape[0]} submissions; each needs one of its own")
+    if not max_ratio > 1.0 or math.isinf(max_ratio):
+        raise ValueError(f"max_ratio={max_ratio} must be finite and above 1")
+    if held_out_SW is not None:
+        held_out = _times(held_out_SW, "held_out_SW")
+        if held_out.shape != times.shape:
+            raise ValueError(f"held_out_SW has shape {held_out.shape}, times_SW {times.shape}; they must match")
+        times = np.where(np.isinf(held_out), np.inf, times)
+    fastest = times.min(axis=0)
+    ratios = np.full(times.shape, np.inf)
+    np.divide(times, fastest, out=ratios, where=np.isfinite(fastest))
+    # the integral of 1[ratio <= tau] over tau from 1 to max_ratio is what is left after ratio
+    areas_SW = np.clip(max_ratio - ratios, 0.0, None) / (max_ratio - 1.0)
+    scores = tuple(measure(areas, "time score", UNIT) for areas in areas_SW)
+    return TimeProfiles(tuple(names), ratios, scores, max_ratio)
+
+
+def _times(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    times = np.asarray(values, dtype=np.float64)
+    if times.ndim != 2 or 0 in times.shape:
+        raise NotEnoughData(f"{what} must be submissions x workloads with one of each at least, got {times.shape}")
+    missing = int(np.isnan(times).sum())
+    if missing:
+        raise NotEnoughData(
+            f"{what} holds {missing} missing times; a target not reached is infinity, a lost run is not"
+        )
+    if np.any(times <= 0):
+        raise ValueError(f"{what} must be positive")
+    return times

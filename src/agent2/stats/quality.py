@@ -1,18 +1,50 @@
-"""How much a benchmark tells: signal against noise, decision accuracy, signal early in training.
+"""How good a benchmark and its verifier are.
+
+How much a benchmark tells: signal against noise, decision accuracy, signal early in training.
 
 Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData. Scores must
 be finite and on one scale; ratios to a mean need that mean to be positive.
+
+How well a benchmark tells models apart, and whether it orders them as a reference does.
+
+Separability is the share of pairs of models whose intervals do not overlap; agreement with confidence counts a
+pair only where both the benchmark and the reference separate it; the Brier score judges how sure the benchmark
+was of each order.
+
+Source of all three: Li et al. 2024 (Arena-Hard and BenchBuilder), arXiv:2406.11939; the +1, -1, 0 rule and the
+Brier score as generally known, not checked against the paper.
+
+Pilot of a new benchmark with baselines: too hard, outdated, or healthy.
+
+Promises: at least three baselines (B16: supervised model, previous production model, strong model); the
+verdict is read from their rates (B17) and names how many scores were missing. Does NOT tell a benchmark that
+is too hard from a scorer that is broken: look at an oracle's score for that.
+
+The boundary of what a base model can do: items it never solves, and what training gains and loses there.
+
+Promises: pass@1 and pass@k stand together, so that sharpening (only pass@1 rises) is not taken for new
+ability; pass@k is unbiased. Items without attempts must be left out, and counted, by the caller.
+
+Verifier audit: do the tests of a problem refuse every known-wrong solution, and accept the right ones?
+
+Promises: a problem is the unit (intervals are over problems); a solution that was not run is not counted as
+refused. Does NOT judge how diverse the known-wrong solutions are: a verifier is only as audited as they are.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, finite_vector, interval
+from agent2.stats.attempts import pass_at_k_by_item
+from agent2.stats.comparisons import PairedDifference, paired_difference
+from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, finite_vector, interval, wilson
+from agent2.stats.measure import UNIT, Measure, measure, ratio_of_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +237,362 @@ def _ratio(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[n
     ratio = np.where(signal > 0, np.inf, 0.0)
     np.divide(signal, noise, out=ratio, where=noise > 0)
     return ratio
+
+
+@dataclass(frozen=True, slots=True)
+class PairShare:
+    """A number averaged over pairs of models."""
+
+    value: float
+    n_models: int
+    n_pairs: int
+    method: str
+    n_separated: int
+    """Pairs that the intervals separate (on both sides, for an agreement)."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.value:.4f} (n={self.n_pairs} pairs of {self.n_models} models, "
+            f"{self.n_separated} separated, {self.method})"
+        )
+
+
+def separability(low_N: ArrayLike, high_N: ArrayLike) -> PairShare:
+    """Share of the pairs of models whose intervals do not overlap; touching intervals overlap. 0-1.
+
+    low_N, high_N: ends of one interval a model. Raises NotEnoughData for fewer than two models or ends that are
+    not finite, ValueError for unequal lengths or a low end above the high one.
+    """
+    order = _separated(low_N, high_N, "")
+    n_separated = int(np.count_nonzero(order))
+    return PairShare(n_separated / order.size, _models(order), order.size, "separability", n_separated)
+
+
+def agreement_with_confidence(
+    low_N: ArrayLike, high_N: ArrayLike, reference_low_N: ArrayLike, reference_high_N: ArrayLike
+) -> PairShare:
+    """Mean over pairs of +1 (both separate it, same order), -1 (both, opposite order), 0 (either does not).
+
+    -1 to 1. The models come in the same order on both sides. Raises as `separability`.
+    """
+    order = _separated(low_N, high_N, "")
+    reference = _separated(reference_low_N, reference_high_N, "reference_")
+    if order.size != reference.size:
+        raise ValueError(f"{_models(order)} models here, {_models(reference)} in the reference; give the same ones")
+    product = order * reference
+    n_separated = int(np.count_nonzero(product))
+    return PairShare(float(product.mean()), _models(order), order.size, "agreement with confidence", n_separated)
+
+
+def pair_brier_score(strengths_RN: ArrayLike, reference_N: ArrayLike) -> PairShare:
+    """Mean over pairs of (chance that i is ahead of j - whether it is in the reference)^2: 0 is best, 0.25 a coin.
+
+    strengths_RN: bootstrap replicates x models (`ranking.strength_replicates`); the chance is the share of
+    replicates with i ahead, ties as half. reference_N: one score a model; a tie there counts as 0.5. Raises
+    NotEnoughData for fewer than two models or no replicates, ValueError for shapes that do not match.
+    """
+    reference = finite_vector(reference_N, "reference_N")
+    strengths = np.asarray(strengths_RN, dtype=np.float64)
+    if strengths.ndim != 2 or strengths.shape[1] != reference.size:
+        raise ValueError(f"strengths_RN has the shape {strengths.shape}, expected replicates x {reference.size} models")
+    finite_vector(strengths.ravel(), "strengths_RN")
+    first, second = _pairs(reference.size)
+    ahead = np.array([_share_ahead(strengths[:, i], strengths[:, j]) for i, j in zip(first, second, strict=True)])
+    outcome = 0.5 + 0.5 * np.sign(reference[first] - reference[second])
+    is_separated = (ahead < 0.025) | (ahead > 0.975)
+    value = float(np.square(ahead - outcome).mean())
+    return PairShare(value, reference.size, ahead.size, "Brier score", int(np.count_nonzero(is_separated)))
+
+
+def _share_ahead(strength_i: NDArray[np.float64], strength_j: NDArray[np.float64]) -> float:
+    return float(np.mean(0.5 + 0.5 * np.sign(strength_i - strength_j)))
+
+
+def _separated(low_N: ArrayLike, high_N: ArrayLike, what: str) -> NDArray[np.int64]:
+    """For each pair: 1 if the first lies above the second, -1 if below, 0 if their intervals overlap."""
+    low, high = finite_vector(low_N, f"{what}low_N"), finite_vector(high_N, f"{what}high_N")
+    if low.size != high.size:
+        raise ValueError(f"{what}low_N has {low.size} models, {what}high_N {high.size}; give both ends of each")
+    if np.any(low > high):
+        model = int(np.flatnonzero(low > high)[0])
+        raise ValueError(
+            f"model {model} has the {what}interval {low[model]:g} to {high[model]:g}; low must not exceed high"
+        )
+    first, second = _pairs(low.size)
+    order: NDArray[np.int64] = (low[first] > high[second]).astype(np.int64) - (low[second] > high[first])
+    return order
+
+
+def _pairs(n_models: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    if n_models < 2:
+        raise NotEnoughData(f"{n_models} models make no pair; at least 2 are needed")
+    first, second = np.triu_indices(n_models, k=1)
+    return first, second
+
+
+def _models(pairs: NDArray[np.int64]) -> int:
+    """The number of models that make so many pairs."""
+    return (1 + int(np.sqrt(1 + 8 * pairs.size) + 0.5)) // 2
+
+
+MIN_BASELINES = 3
+NEAR = 0.05
+"""All rates within this of 0 or 1 count as "near 0" or "near 100%"."""
+HEALTHY = (0.40, 0.80)
+"""Where the main model's rate should lie."""
+
+
+class Health(StrEnum):
+    """Verdict on a benchmark's difficulty."""
+
+    TOO_HARD = "too hard or scorer broken"
+    OUTDATED = "outdated"
+    HEALTHY = "healthy"
+    MAIN_TOO_LOW = "main model below 40%"
+    MAIN_TOO_HIGH = "main model above 80%"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a pilot says."""
+
+    health: Health
+    rates: Mapping[str, Measure]
+    """Baseline -> rate with interval over items, and how many of them had no score."""
+    main: str
+    spread: float
+    """Highest - lowest rate: what the benchmark has to tell baselines apart with."""
+
+    def __str__(self) -> str:
+        lost = sum(rate.n_missing for rate in self.rates.values())
+        return (
+            f"{self.health}: {self.main} {self.rates[self.main]}; {len(self.rates)} baselines {self.spread:.4f} apart"
+            + (f"; {lost} scores missing" if lost else "")
+        )
+
+
+def calibrate(scores: Mapping[str, Sequence[float | None]], main: str) -> Calibration:
+    """The verdict on a benchmark from a pilot of baselines.
+
+    scores: baseline -> score of each item between 0 and 1; None or NaN is missing, left out and counted. main:
+    the baseline that the benchmark is for. Verdicts, in this order: all rates at most 0.05: too hard or scorer
+    broken; all at least 0.95: outdated; else by the main model's rate, healthy from 0.40 to 0.80. Intervals
+    are those of `measure`. Raises NotEnoughData for fewer than three baselines or one without any score,
+    ValueError for scores outside 0-1 or an unknown main.
+    Source: REQUIREMENTS B16, B17; "near" is our reading.
+    """
+    if len(scores) < MIN_BASELINES:
+        raise NotEnoughData(f"a pilot needs at least {MIN_BASELINES} baselines, got {len(scores)}: {sorted(scores)}")
+    if main not in scores:
+        raise ValueError(f"main model {main!r} is not among the baselines {sorted(scores)}")
+    rates = {name: measure(values, f"baseline {name}", UNIT) for name, values in scores.items()}
+    values_B = [rate.value for rate in rates.values()]
+    return Calibration(_verdict(values_B, rates[main].value), rates, main, max(values_B) - min(values_B))
+
+
+def _verdict(rates: list[float], main: float) -> Health:
+    if max(rates) <= NEAR:
+        return Health.TOO_HARD
+    if min(rates) >= 1.0 - NEAR:
+        return Health.OUTDATED
+    if main < HEALTHY[0]:
+        return Health.MAIN_TOO_LOW
+    return Health.MAIN_TOO_HIGH if main > HEALTHY[1] else Health.HEALTHY
+
+
+LEVEL = 0.05
+"""p-values from here on show no change."""
+
+
+class BoundaryChange(StrEnum):
+    """What training did; a change is shown where its interval leaves out 0 and its p-value is below 0.05."""
+
+    EXPANSION = "expansion"
+    """pass@k rose."""
+    SHARPENING = "sharpening"
+    """pass@1 rose and pass@k is not shown to."""
+    NARROWING = "narrowing"
+    """pass@k fell, whatever pass@1 did."""
+    NONE_SHOWN = "no change shown"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryReport:
+    """A trained model beside its base, on the same items."""
+
+    k: int
+    pass_at_1: PairedDifference
+    """Trained - base."""
+    pass_at_k: PairedDifference
+    expansion: Measure | None
+    """Chance that the trained model solves, within k, an item the base never solved; None if there is none."""
+    shrinkage: Measure | None
+    """Chance that the trained model, within k, does not solve an item the base solved; None if there is none."""
+    change: BoundaryChange
+
+    def __str__(self) -> str:
+        return (
+            f"{self.change}: pass@1 {self.pass_at_1}; pass@{self.k} {self.pass_at_k}; "
+            f"expansion {self.expansion or 'none to gain'}; shrinkage {self.shrinkage or 'none to lose'}"
+        )
+
+
+def boundary_items(n_correct_BI: ArrayLike, n_samples_BI: ArrayLike, min_samples: int = 1024) -> NDArray[np.int64]:
+    """Indices of the items that no base model solved in at least min_samples attempts each.
+
+    n_correct_BI, n_samples_BI: base models x items (a vector is one model). May be empty. Raises
+    NotEnoughData if a model has fewer attempts at an item, ValueError for counts that cannot be.
+    Source: MATH-Beyond (PAPERS #33; 1024 attempts in the abstract).
+    """
+    correct, samples = np.atleast_2d(np.asarray(n_correct_BI)), np.atleast_2d(np.asarray(n_samples_BI))
+    if correct.shape != samples.shape or correct.ndim != 2:
+        raise ValueError(f"n_correct_BI has shape {correct.shape}, n_samples_BI {samples.shape}; they must match")
+    pass_at_k_by_item(correct.ravel(), samples.ravel(), max(1, min_samples))  # checks counts and attempts
+    return np.flatnonzero((correct == 0).all(axis=0))
+
+
+def compare_boundaries(
+    base: tuple[ArrayLike, ArrayLike],
+    trained: tuple[ArrayLike, ArrayLike],
+    k: int,
+    rng: np.random.Generator,
+    n_replicates: int = 10_000,
+) -> BoundaryReport:
+    """pass@1, pass@k, expansion and shrinkage of a trained model against its base.
+
+    base, trained: (correct, attempts) of each item, in one order of items; at least k attempts each. The base
+    never solved an item if none of its attempts did, so expansion is only as strict as the base's attempts
+    are many: with few, part of it is luck, and likewise for shrinkage. Intervals are over items. k > 1.
+    Raises NotEnoughData for fewer than k attempts or no items, ValueError for counts that cannot be.
+    Source: pass@k of Chen et al. 2021, arXiv:2107.03374, eq. 1; expansion of MATH-Beyond (PAPERS #33);
+    shrinkage as generally known, not checked against the paper.
+    """
+    if k < 2:
+        raise ValueError(f"k={k} must be at least 2; pass@1 is always reported beside it")
+    base_1, base_k = (pass_at_k_by_item(*base, j) for j in (1, k))
+    trained_1, trained_k = (pass_at_k_by_item(*trained, j) for j in (1, k))
+    if base_1.size != trained_1.size:
+        raise ValueError(f"base has {base_1.size} items, trained {trained_1.size}; pair them item by item first")
+    gain_1 = paired_difference(trained_1, base_1, rng, n_replicates)
+    gain_k = paired_difference(trained_k, base_k, rng, n_replicates)
+    never = base_1 == 0
+    expansion = measure(trained_k[never], "expansion", UNIT) if never.any() else None
+    shrinkage = measure(1.0 - trained_k[~never], "shrinkage", UNIT) if not never.all() else None
+    return BoundaryReport(k, gain_1, gain_k, expansion, shrinkage, _change(gain_1, gain_k))
+
+
+def _change(gain_1: PairedDifference, gain_k: PairedDifference) -> BoundaryChange:
+    moves_k = gain_k.p_value < LEVEL  # the interval of few equal differences has no width
+    if gain_k.low > 0 and moves_k:
+        return BoundaryChange.EXPANSION
+    if gain_k.high < 0 and moves_k:
+        return BoundaryChange.NARROWING
+    return BoundaryChange.SHARPENING if gain_1.low > 0 and gain_1.p_value < LEVEL else BoundaryChange.NONE_SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedProblem:
+    """What the tests of one problem said of solutions whose truth is known."""
+
+    wrong_fails_WT: ArrayLike
+    """Wrong solutions x tests: true where the test fails the solution."""
+    correct_fails_CT: ArrayLike | None = None
+    """Correct solutions x the same tests; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierAudit:
+    """How well the tests of a set of problems verify."""
+
+    detection_rate: Measure
+    """Share of wrong solutions that some test fails; interval over problems."""
+    accuracy: Estimate
+    """Share of problems whose tests refuse every wrong solution and accept every correct one."""
+    false_alarms: int
+    """Correct solutions refused."""
+    n_correct: int
+    n_wrong: int
+    accuracy_by_tests_T: NDArray[np.float64]
+    """Expected accuracy with 1, 2, ... tests drawn at random from each problem's (all of them where fewer)."""
+    area: float
+    """Mean of that curve."""
+
+    def __str__(self) -> str:
+        return (
+            f"verifier accuracy {self.accuracy}; detection rate {self.detection_rate} of {self.n_wrong} wrong; "
+            f"{self.false_alarms} of {self.n_correct} correct refused; area over tests {self.area:.4f}"
+        )
+
+
+def audit_verifier(problems: Sequence[AuditedProblem], rng: np.random.Generator, n_orders: int = 200) -> VerifierAudit:
+    """Detection rate and verifier accuracy, and how accuracy grows with the number of tests.
+
+    problems: at least one, each with at least one wrong solution and one test. rng draws n_orders random
+    orders of each problem's tests for the curve. Raises NotEnoughData for no problem, no wrong solution or no
+    test, ValueError for verdicts that are not 0/1 (drop solutions that were not run) or unequal numbers of
+    tests.
+    Source: SAGA (PAPERS #30), names of detection rate and verifier accuracy; definitions as generally known,
+    not checked against the paper.
+    """
+    if not problems:
+        raise NotEnoughData("a verifier audit needs at least one problem with known-wrong solutions")
+    if n_orders < 1:
+        raise ValueError(f"n_orders={n_orders} must be at least 1")
+    checked = [_checked(problem, number) for number, problem in enumerate(problems)]
+    detected = np.array([int(wrong.any(axis=1).sum()) for wrong, _ in checked], dtype=np.float64)
+    n_wrong = np.array([len(wrong) for wrong, _ in checked], dtype=np.float64)
+    alarms = np.array([int(correct.any(axis=1).sum()) for _, correct in checked])
+    n_right = int(np.count_nonzero((detected == n_wrong) & (alarms == 0)))
+    n_tests = max(wrong.shape[1] for wrong, _ in checked)
+    curve = np.zeros(n_tests)
+    for wrong, correct in checked:
+        curve += _accuracy_by_tests(wrong, correct, n_tests, n_orders, rng)
+    curve /= len(checked)
+    n_correct = sum(len(correct) for _, correct in checked)
+    return VerifierAudit(
+        ratio_of_sums(detected, n_wrong, "detection rate"),
+        wilson(n_right, len(checked)),
+        int(alarms.sum()),
+        n_correct,
+        int(n_wrong.sum()),
+        curve,
+        float(curve.mean()),
+    )
+
+
+def _accuracy_by_tests(
+    wrong_WT: NDArray[np.bool_], correct_CT: NDArray[np.bool_], length: int, n_orders: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Chance that t tests drawn without replacement judge every solution right, for t = 1 to length."""
+    n_tests = wrong_WT.shape[1]
+    right = np.zeros(n_tests)
+    for _ in range(n_orders):
+        order = rng.permutation(n_tests)
+        first_W = np.where(wrong_WT.any(axis=1), wrong_WT[:, order].argmax(axis=1), n_tests)
+        all_caught_at = int(first_W.max())
+        fails_T = correct_CT[:, order].any(axis=0)
+        first_alarm = int(fails_T.argmax()) if fails_T.any() else n_tests
+        right[all_caught_at:first_alarm] += 1.0
+    return np.pad(right / n_orders, (0, length - n_tests), mode="edge")
+
+
+def _checked(problem: AuditedProblem, number: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    wrong = _verdicts(problem.wrong_fails_WT, f"problem {number}: wrong_fails_WT")
+    if problem.correct_fails_CT is None:
+        return wrong, np.zeros((0, wrong.shape[1]), dtype=np.bool_)
+    correct = _verdicts(problem.correct_fails_CT, f"problem {number}: correct_fails_CT")
+    if wrong.shape[1] != correct.shape[1]:
+        raise ValueError(
+            f"problem {number}: wrong solutions saw {wrong.shape[1]} tests, correct ones {correct.shape[1]}; "
+            "run both on the same tests"
+        )
+    return wrong, correct
+
+
+def _verdicts(values: ArrayLike, what: str) -> NDArray[np.bool_]:
+    matrix = np.asarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise NotEnoughData(f"{what} must be solutions x tests with one of each at least, got shape {matrix.shape}")
+    if not np.isin(matrix, (0.0, 1.0)).all():
+        raise ValueError(f"{what} holds values other than 0 and 1; leave out solutions that were not run")
+    return matrix.astype(np.bool_)

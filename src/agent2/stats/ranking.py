@@ -1,4 +1,11 @@
-"""Bradley-Terry: strengths of models from matches, by maximum likelihood, with intervals.
+"""Rankings of models from matches: Bradley-Terry, Elo, tournaments, preferences.
+
+Matches between models, judged two at a time: the input of every ranking.
+
+Promises: a draw is half a win for each; a match that could not be judged (score NaN or None) is counted in
+`n_missing` and left out, never a draw. Matches of one group (the same prompt) are resampled together.
+
+Bradley-Terry: strengths of models from matches, by maximum likelihood, with intervals.
 
 P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); strengths are log-odds with mean 0, a draw is half a win
 for each side.
@@ -7,19 +14,142 @@ Promises: a fit exists or is refused. The likelihood has a maximum only if no se
 against the others (in the graph of "beat at least once", every model reaches every other); otherwise
 NotEnoughData names who is cut off, unless a prior is asked for, and the record says that it was.
 Does NOT model draws as an outcome of their own, the order on the screen, or strengths that depend on the prompt.
+
+Elo ratings of models, with intervals over the order in which the matches are played.
+
+Elo moves after every match, so a list of matches judged at once has no rating of its own: it depends on the
+order. Here the matches are shuffled many times and the rating is the mean over the orders.
+
+Promises: every order starts from the same rating; points are only passed on, so the mean rating stays.
+The interval is over orders of the same matches: it says how far the order matters and nothing about other
+matches. For that, use `ranking.bradley_terry_bootstrap`.
+
+Ranking by brackets: one single-elimination tournament a prompt, pooled to Bradley-Terry strengths.
+
+On each prompt the models are shuffled into a bracket; with N models that takes N - 1 judgements instead of the
+N (N - 1) / 2 of a round-robin, and strong models meet more often than weak ones.
+
+Promises: the bracket and who is shown first are drawn afresh for each prompt; if N is not a power of two, randomly
+drawn models skip the first round (a bye is not a match); a draw counts half for each and a coin decides who
+goes on; so it does when the judge gives no score, and the match is counted as missing.
+
+Metrics of preferences: win rate with ties as half, reward-model accuracy over pairs and segments.
+
+Promises: a tie counts as half, and how many there were is told; a pair without a judgement (None or NaN) is left
+out and counted. Does NOT correct for length or order of the answers: that is done when they are judged.
 """
 
 import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special, stats
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse, special, stats
 from scipy.sparse import csgraph
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import CHUNK_ELEMENTS, check_confidence
-from agent2.stats.matches import Matches, resampled_win_tables, win_table
+from agent2.stats.measure import Measure, Values, measure, same_length, with_gaps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Judged matches, one an index of the arrays."""
+
+    first_M: NDArray[np.int64]
+    """Model number of one side, from 0."""
+    second_M: NDArray[np.int64]
+    score_M: NDArray[np.float64]
+    """Share of the win that goes to the first: 1, 0, 0.5 for a draw, or a judge's probability between."""
+    group_M: NDArray[np.int64]
+    """Which matches hang together (prompt number, from 0)."""
+    n_models: int
+    n_missing: int
+    """Matches without a score, left out."""
+
+    @property
+    def n(self) -> int:
+        """Judged matches."""
+        return self.score_M.size
+
+
+def collect_matches(
+    first: ArrayLike, second: ArrayLike, score: ArrayLike, n_models: int, group: ArrayLike | None = None
+) -> Matches:
+    """Check judged matches and leave out those without a score.
+
+    first, second: model numbers 0 to n_models - 1. score: share of the win for the first, 0-1. group: any label
+    a match (default: each match by itself). Raises NotEnoughData for fewer than two models or no judged match,
+    ValueError for unequal lengths, unknown models, a model against itself or a score outside 0-1.
+    """
+    if n_models < 2:
+        raise NotEnoughData(f"{n_models} models cannot be ranked; at least 2 are needed")
+    side_a, side_b = np.asarray(first, dtype=np.int64), np.asarray(second, dtype=np.int64)
+    scores = np.asarray(score, dtype=np.float64)
+    labels = np.arange(scores.size) if group is None else np.asarray(group)
+    if not side_a.shape == side_b.shape == scores.shape == labels.shape or scores.ndim != 1:
+        shapes = f"{side_a.shape}, {side_b.shape}, {scores.shape}, {labels.shape}"
+        raise ValueError(f"first, second, score and group have the shapes {shapes}; give vectors of one length")
+    models = np.concatenate([side_a, side_b])
+    if models.size and (models.min() < 0 or models.max() >= n_models):
+        raise ValueError(f"models are numbered {models.min()} to {models.max()}, expected 0 to {n_models - 1}")
+    if np.any(side_a == side_b):
+        raise ValueError(f"match {int(np.flatnonzero(side_a == side_b)[0])} has one model on both sides")
+    judged = ~np.isnan(scores)
+    if not judged.any():
+        raise NotEnoughData(f"none of {scores.size} matches has a score; at least one is needed")
+    if np.any((scores[judged] < 0.0) | (scores[judged] > 1.0)):
+        raise ValueError(f"scores are between {scores[judged].min():g} and {scores[judged].max():g}, expected 0-1")
+    groups = np.unique(labels[judged], return_inverse=True)[1].astype(np.int64)
+    missing = int(scores.size - judged.sum())
+    return Matches(side_a[judged], side_b[judged], scores[judged], groups, n_models, missing)
+
+
+def win_table(matches: Matches) -> NDArray[np.float64]:
+    """wins_NN[i, j]: how often model i beat model j, draws as half."""
+    n = matches.n_models
+    first_won = np.bincount(matches.first_M * n + matches.second_M, matches.score_M, minlength=n * n)
+    second_won = np.bincount(matches.second_M * n + matches.first_M, 1.0 - matches.score_M, minlength=n * n)
+    return np.asarray(first_won + second_won, dtype=np.float64).reshape(n, n)
+
+
+def resampled_win_tables(matches: Matches, rng: np.random.Generator, n_replicates: int) -> NDArray[np.float64]:
+    """wins_RNN: win tables of resampled groups, replicates x models x models.
+
+    As many groups are drawn with replacement as there are. Raises NotEnoughData for a single group, ValueError
+    for n_replicates < 1.
+    """
+    if n_replicates < 1:
+        raise ValueError(f"n_replicates={n_replicates} must be at least 1")
+    kinds, share_K, n_groups = _kinds(matches)
+    if n_groups < 2:
+        raise NotEnoughData("all matches are in one group; resampling needs at least 2")
+    wins = np.empty((n_replicates, kinds.shape[1]))
+    rows = max(1, CHUNK_ELEMENTS // kinds.shape[0])
+    for start in range(0, n_replicates, rows):
+        stop = min(start + rows, n_replicates)
+        wins[start:stop] = rng.multinomial(n_groups, share_K, size=stop - start) @ kinds
+    return wins.reshape(n_replicates, matches.n_models, matches.n_models)
+
+
+def _kinds(matches: Matches) -> tuple[sparse.csr_array, NDArray[np.float64], int]:
+    """Win tables of the groups (kinds x models * models), how likely each is drawn, and how many groups there are.
+
+    Where every group is one match, equal matches are one kind: few rows, however many matches.
+    """
+    n, n_groups = matches.n_models, int(matches.group_M.max()) + 1
+    first, second, score = matches.first_M, matches.second_M, matches.score_M
+    kind_M, share_K = matches.group_M, np.full(n_groups, 1.0 / n_groups)
+    if n_groups == matches.n:
+        kinds, counts = np.unique(np.column_stack([first, second, score]), axis=0, return_counts=True)
+        first, second, score = kinds[:, 0].astype(np.int64), kinds[:, 1].astype(np.int64), kinds[:, 2]
+        kind_M, share_K = np.arange(score.size), counts / matches.n
+    cells = np.concatenate([first * n + second, second * n + first])
+    values = np.concatenate([score, 1.0 - score])
+    table = sparse.coo_array((values, (np.concatenate([kind_M, kind_M]), cells)), shape=(share_K.size, n * n))
+    return table.tocsr(), share_K, n_groups
+
 
 MAX_STEPS = 200
 """Newton steps before a fit is given up (a handful is usual)."""
@@ -202,3 +332,195 @@ def _is_determined(wins_RNN: NDArray[np.float64]) -> NDArray[np.bool_]:
     for _ in range(max(1, math.ceil(math.log2(wins_RNN.shape[1])))):
         reach = (reach @ reach > 0).astype(np.float32)
     return np.asarray((reach > 0).all(axis=(1, 2)), dtype=np.bool_)
+
+
+START = 1000.0
+"""Rating before the first match."""
+ORDERS_AT_ONCE = 1 << 24
+"""Most matches times orders shuffled at once (4 bytes each)."""
+SCALE = 400.0
+"""Points of difference at which the stronger side is expected to win ten times as often."""
+
+
+def elo(
+    matches: Matches, rng: np.random.Generator, n_orders: int = 1000, confidence: float = 0.95, step: float = 4.0
+) -> Ranking:
+    """Mean Elo rating over random orders of the matches, with the central share of the orders.
+
+    step: most points one match can move (the K factor); ratings of few matches stay near 1000 for small steps.
+    Expected score = 1 / (1 + 10^((rating_j - rating_i) / 400)); draws count half. Raises ValueError for a step or
+    n_orders that is not above 0.
+    Source: Elo 1978; the mean over orders as generally known from public arenas, not checked against a paper.
+    """
+    if n_orders < 1 or not step > 0:
+        raise ValueError(f"n_orders={n_orders} and step={step} must be above 0")
+    check_confidence(confidence)
+    rows = max(1, ORDERS_AT_ONCE // matches.n)
+    parts = [_play(matches, rng, min(rows, n_orders - start), step) for start in range(0, n_orders, rows)]
+    ratings = np.concatenate(parts)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(ratings, [tail, 1.0 - tail], axis=0)
+    return Ranking(
+        strength=tuple(ratings.mean(axis=0).tolist()),
+        low=tuple(low.tolist()),
+        high=tuple(high.tolist()),
+        n=matches.n,
+        n_missing=matches.n_missing,
+        method=f"Elo, step {step:g}, {n_orders} orders",
+        warning="the interval is over orders of the same matches",
+    )
+
+
+def _play(matches: Matches, rng: np.random.Generator, n_orders: int, step: float) -> NDArray[np.float64]:
+    """Final ratings, orders x models."""
+    order_MO = rng.permuted(
+        np.broadcast_to(np.arange(matches.n, dtype=np.int32)[:, None], (matches.n, n_orders)), axis=0
+    )
+    ratings = np.full((n_orders, matches.n_models), START)
+    rows = np.arange(n_orders)
+    for played in order_MO:
+        first, second = matches.first_M[played], matches.second_M[played]
+        ahead = ratings[rows, first] - ratings[rows, second]
+        gain = step * (matches.score_M[played] - 1.0 / (1.0 + 10.0 ** (-ahead / SCALE)))
+        ratings[rows, first] += gain
+        ratings[rows, second] -= gain
+    return ratings
+
+
+Judge = Callable[[int, int, int], float | None]
+"""Takes a prompt number and two model numbers in the order shown; returns the first one's share of the win (None or
+NaN: no score)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tournament:
+    """The matches of all brackets, and what a round-robin on the same prompts would have cost."""
+
+    matches: Matches
+    """One group a prompt; hand them to `ranking.bradley_terry_bootstrap`."""
+    n_prompts: int
+    n_judgements: int
+    """Matches asked of the judge, those without a score included."""
+    n_round_robin: int
+    """Judgements of a round-robin on the same prompts."""
+
+    @property
+    def cost_share(self) -> float:
+        """Judgements as a share of the round-robin's: 2 / N."""
+        return self.n_judgements / self.n_round_robin
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_judgements} judgements of {self.matches.n_models} models (n={self.n_prompts} prompts, "
+            f"{self.matches.n_missing} missing), {self.cost_share:.3f} of a round-robin's {self.n_round_robin}"
+        )
+
+
+def play_tournament(n_models: int, n_prompts: int, judge: Judge, rng: np.random.Generator) -> Tournament:
+    """Play one bracket a prompt and pool the matches.
+
+    Raises NotEnoughData for fewer than two models, no prompts or no score at all; ValueError if the judge
+    returns a score outside 0-1.
+    Source: Son et al. 2024 (Varco Arena), arXiv:2411.01281 (brackets as its abstract says; byes and draws are ours).
+    """
+    if n_models < 2 or n_prompts < 1:
+        raise NotEnoughData(f"{n_models} models on {n_prompts} prompts make no tournament; 2 on 1 are needed")
+    played = [row for prompt in range(n_prompts) for row in play_bracket(n_models, prompt, judge, rng)]
+    matches = _pool(played, n_models)
+    return Tournament(matches, n_prompts, len(played), n_prompts * n_models * (n_models - 1) // 2)
+
+
+def play_round_robin(n_models: int, n_prompts: int, judge: Judge, rng: np.random.Generator) -> Matches:
+    """Every pair once on every prompt, who is shown first drawn afresh: what a tournament is compared with."""
+    if n_models < 2 or n_prompts < 1:
+        raise NotEnoughData(f"{n_models} models on {n_prompts} prompts make no round-robin; 2 on 1 are needed")
+    pairs = [(prompt, a, b) for prompt in range(n_prompts) for a in range(n_models) for b in range(a)]
+    swapped = rng.random(len(pairs)) < 0.5
+    shown = [(p, b, a) if swap else (p, a, b) for (p, a, b), swap in zip(pairs, swapped, strict=True)]
+    return _pool([(*pair, judge(*pair)) for pair in shown], n_models)
+
+
+Played = tuple[int, int, int, float | None]
+"""Prompt, first, second, score of the first."""
+
+
+def play_bracket(n_models: int, prompt: int, judge: Judge, rng: np.random.Generator) -> list[Played]:
+    """The n_models - 1 matches of one prompt, in the order played. Raises NotEnoughData for fewer than two models."""
+    if n_models < 2:
+        raise NotEnoughData(f"{n_models} models make no bracket; at least 2 are needed")
+    players = rng.permutation(n_models).tolist()
+    n_byes = (1 << (n_models - 1).bit_length()) - n_models
+    waiting, players = players[:n_byes], players[n_byes:]
+    played: list[Played] = []
+    while len(players) + len(waiting) > 1:
+        winners = []
+        for first, second in zip(players[::2], players[1::2], strict=True):
+            score = judge(prompt, first, second)
+            played.append((prompt, first, second, score))
+            share = 0.5 if score is None or math.isnan(score) else score
+            is_won = rng.random() < 0.5 if share == 0.5 else share > 0.5
+            winners.append(first if is_won else second)
+        players = rng.permutation(winners + waiting).tolist()  # also draws who is shown first next
+        waiting = []
+    return played
+
+
+def _pool(played: list[Played], n_models: int) -> Matches:
+    prompt, first, second, score = zip(*played, strict=True)
+    scores = [np.nan if value is None else value for value in score]
+    return collect_matches(first, second, scores, n_models, group=prompt)
+
+
+@dataclass(frozen=True, slots=True)
+class WinRate:
+    """How often one side is preferred, ties counted as half."""
+
+    rate: Measure
+    n_wins: int
+    n_ties: int
+    n_losses: int
+
+    def __str__(self) -> str:
+        return f"{self.rate}, {self.n_wins} won, {self.n_ties} tied, {self.n_losses} lost"
+
+
+def win_rate(outcomes: Values) -> WinRate:
+    """Mean outcome of the pairs: 1 where a wins, 0.5 where they tie, 0 where b wins.
+
+    outcomes: one for each independent pair (average both orders of a pair first: 0.25 and 0.75 then say that
+    one order won or lost and the other tied). Values above 0.5 are counted as wins, below as losses. Range
+    0-1; swapping the sides gives one minus it. Without ties the interval is Wilson's. Raises ValueError
+    outside 0-1, NotEnoughData if nothing is there.
+    """
+    rate = measure(outcomes, "win rate", (0.0, 1.0))
+    vector = with_gaps(outcomes, "win rate")
+    return WinRate(rate, *(int(np.count_nonzero(which)) for which in (vector > 0.5, vector == 0.5, vector < 0.5)))
+
+
+def pairwise_accuracy(chosen: Values, rejected: Values) -> WinRate:
+    """How often a reward model scores the chosen answer of a pair above the rejected one; equal scores are half.
+
+    chosen, rejected: one score of any size and sign for each pair. A scorer that says the same of everything
+    gets 0.5, as chance does; benchmarks that count a tie as wrong are `n_wins` over all pairs. Raises
+    ValueError if the lengths differ, NotEnoughData if no pair has both scores.
+    """
+    left, right = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
+    same_length("pairwise accuracy", chosen=left, rejected=right)
+    return win_rate((np.sign(left - right) + 1.0) / 2.0)
+
+
+def segment_accuracy(chosen: Values, rejected: Values, segments: Sequence[Hashable]) -> dict[Hashable, WinRate | None]:
+    """Pairwise accuracy within each segment (skill, domain, language), in the order of first mention.
+
+    None for a segment of which no pair has both scores. Raises as `pairwise_accuracy`.
+    """
+    left, right = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
+    same_length("segment accuracy", chosen=left, rejected=right)
+    if len(segments) != left.size:
+        raise ValueError(f"{left.size} pairs have {len(segments)} segments; give one for each pair")
+    found: dict[Hashable, WinRate | None] = {}
+    for segment in dict.fromkeys(segments):
+        here = np.fromiter((name == segment for name in segments), dtype=np.bool_, count=left.size)
+        judged = bool(np.any(~np.isnan(left[here] - right[here])))
+        found[segment] = pairwise_accuracy(left[here], right[here]) if judged else None
+    return found

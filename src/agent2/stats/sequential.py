@@ -1,4 +1,10 @@
-"""AdaStop: which agents differ, and which still need seeds, after each round of training runs.
+"""Sequential comparison of training runs (AdaStop).
+
+The design of an AdaStop comparison and what it says: `agent2.stats.sequential` fills these records.
+
+Promises: a design that cannot be is refused when it is made, before anything runs.
+
+AdaStop: which agents differ, and which still need seeds, after each round of training runs.
 
 Promises: the chance of calling any equal pair different, over all pairs and all interims, is at most alpha, for
 any number of seeds, any distribution and whichever other pairs differ (equal: same distribution of scores); the
@@ -10,6 +16,8 @@ apart within the budget". Agents of equal mean and unequal spread are not equal 
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import combinations
 from typing import Protocol
 
@@ -18,7 +26,81 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import CHUNK_ELEMENTS, finite_vector
-from agent2.stats.sequential_records import AdaStopSettings, AdaStopState, PairVerdict, Verdict
+
+
+class SequentialVerdict(StrEnum):
+    """What is known of a pair, seen from its first agent."""
+
+    LARGER = "larger"
+    SMALLER = "smaller"
+    EQUAL = "equal"
+    """Accepted early, or not told apart when the last interim was over."""
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class AdaStopSettings:
+    """The design; must be fixed before the first score is seen."""
+
+    n_seeds: int = 5
+    """New seeds an agent at each interim."""
+    n_interims: int = 5
+    alpha: float = 0.05
+    """Family-wise error, spent in equal parts over the interims."""
+    beta: float = 0.0
+    """Spent likewise on accepting pairs early; 0 never does. It costs power, never error."""
+    max_permutations: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse a design that cannot be. Raises ValueError."""
+        if self.n_seeds < 1 or self.n_interims < 1:
+            raise ValueError(f"n_seeds={self.n_seeds} and n_interims={self.n_interims} must be at least 1")
+        if not 0.0 < self.alpha < 1.0 or not 0.0 <= self.beta < 1.0:
+            raise ValueError(f"alpha={self.alpha} and beta={self.beta} must be between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdict:
+    """One pair of agents."""
+
+    agent_a: str
+    agent_b: str
+    verdict: SequentialVerdict
+    delta: float
+    """Mean of a - mean of b over the seeds seen when it was decided (or so far)."""
+    n: int
+    """Seeds of each agent behind it."""
+
+    def __str__(self) -> str:
+        return f"{self.agent_a} is {self.verdict} vs {self.agent_b} ({self.delta:+.4f}, n={self.n} seeds each)"
+
+
+@dataclass(frozen=True, slots=True)
+class AdaStopState:
+    """What is known after an interim."""
+
+    pairs: tuple[PairVerdict, ...]
+    needs_seeds: tuple[str, ...]
+    """Agents with an undecided pair; give each n_seeds more. Empty: stop."""
+    interim: int
+    settings: AdaStopSettings
+
+    @property
+    def is_decided(self) -> bool:
+        """No more seeds are needed: every pair is decided, or one of its agents was withdrawn."""
+        return not self.needs_seeds
+
+    def __str__(self) -> str:
+        differ = sum(pair.verdict in (SequentialVerdict.LARGER, SequentialVerdict.SMALLER) for pair in self.pairs)
+        undecided = sum(pair.verdict is SequentialVerdict.UNDECIDED for pair in self.pairs)
+        n_seeds = self.interim * self.settings.n_seeds
+        need = f"; more seeds for {', '.join(self.needs_seeds)}" if self.needs_seeds else "; done"
+        return (
+            f"{differ} of {len(self.pairs)} pairs differ, {undecided} undecided (n={n_seeds} seeds each at most, "
+            f"AdaStop, interim {self.interim} of {self.settings.n_interims}, family-wise error "
+            f"{self.settings.alpha:g}){need}"
+        )
+
 
 TIE = 1e-9
 """Statistics are a share of the largest possible one; closer than this they are equal (float noise)."""
@@ -103,7 +185,7 @@ class AdaStop:
         self._n_true = self._true_counts[-1]
         self._is_listed = True
         self._withdrawn: set[int] = set()
-        self._verdicts = [Verdict.UNDECIDED] * n_pairs
+        self._verdicts = [SequentialVerdict.UNDECIDED] * n_pairs
         self._deltas = np.zeros(n_pairs)
         self._n_seen = np.zeros(n_pairs, dtype=np.int64)
         self._size = 0.0
@@ -157,7 +239,7 @@ class AdaStop:
         return [
             pair
             for pair, verdict in enumerate(self._verdicts)
-            if verdict is Verdict.UNDECIDED and self._withdrawn.isdisjoint(self._pairs[pair].tolist())
+            if verdict is SequentialVerdict.UNDECIDED and self._withdrawn.isdisjoint(self._pairs[pair].tolist())
         ]
 
     def _block(self, scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
@@ -207,8 +289,10 @@ class AdaStop:
         while True:
             for pair in self._open():
                 if self._crossed_MP[0, pair]:
-                    self._verdicts[pair] = Verdict.LARGER if self._sums_MP[0, pair] > 0 else Verdict.SMALLER
-            differ = sum(verdict in (Verdict.LARGER, Verdict.SMALLER) for verdict in self._verdicts)
+                    self._verdicts[pair] = (
+                        SequentialVerdict.LARGER if self._sums_MP[0, pair] > 0 else SequentialVerdict.SMALLER
+                    )
+            differ = sum(verdict in (SequentialVerdict.LARGER, SequentialVerdict.SMALLER) for verdict in self._verdicts)
             n_true = max(count for count in self._true_counts if count <= len(self._verdicts) - differ)
             if n_true == self._n_true or not self._open():
                 break
@@ -222,10 +306,10 @@ class AdaStop:
             floor = np.partition(statistic_MP.max(axis=1), tail)[tail]
             for place, pair in enumerate(open_pairs):
                 if statistic_MP[0, place] < floor - TIE:
-                    self._verdicts[pair] = Verdict.EQUAL
+                    self._verdicts[pair] = SequentialVerdict.EQUAL
         if self._interim == settings.n_interims:
             for pair in self._open():
-                self._verdicts[pair] = Verdict.EQUAL
+                self._verdicts[pair] = SequentialVerdict.EQUAL
 
     def _cross(self, interim: int) -> None:
         """Mark the relabellings of each undecided pair that cross at this interim (counted from 0)."""

@@ -26,9 +26,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from agent2.records import Item
 from agent2.training.episode_rewards import Success, won
 from agent2.training.episodes import Episode
-from agent2.training.grpo_loss import TokenBatch, grpo_loss, to_batch, token_logprobs
 from agent2.training.online_grpo import MakeEnvironment, OnlineGrpoHooks, make_trainer
 from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.reference import TokenBatch, grpo_loss, to_batch, token_logprobs
 from agent2.training.trl_adapter import ROWS_PER_PASS
 
 LARGEST_GAP = 1e-4

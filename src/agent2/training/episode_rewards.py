@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 import torch
 
-from agent2.training.advantages import advantages_of, share_with_signal
 from agent2.training.episodes import Ending, Episode
 from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.reference import advantages_of, share_with_signal
 
 Success = Callable[[Episode], float | None]
 """An episode that came to an end to its success, 0 to 1; None: it could not be judged, which leaves it out."""

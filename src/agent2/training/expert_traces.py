@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agent2.errors import ConfigError
-from agent2.evaluation.worlds import turn_cap
+from agent2.evaluation.engine import turn_cap
 from agent2.records import Environment, Item, JsonValue, Message, RolloutStatus, StopReason, Turn, derive_seed
 
 

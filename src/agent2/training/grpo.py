@@ -20,9 +20,18 @@ from datasets import Dataset
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
-from agent2.training.checkpoints import CheckpointSaver, OnCheckpoint, load_for_training, use_threads
-from agent2.training.logs import LogWriter, OnLog
-from agent2.training.running import TrainReport, log_path, require_rows, run_and_save
+from agent2.training.running import (
+    CheckpointSaver,
+    LogWriter,
+    OnCheckpoint,
+    OnLog,
+    TrainReport,
+    load_for_training,
+    log_path,
+    require_rows,
+    run_and_save,
+    use_threads,
+)
 
 Reward = Callable[[list[str], list[str]], list[float]]
 """Completions and the answers of their rows, in the same order, to one reward each."""

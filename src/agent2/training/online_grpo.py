@@ -1,4 +1,6 @@
-"""Online reinforcement learning over episodes: play, judge, prefer what did better than its group, play again.
+"""Online reinforcement learning over episodes, in one run or in stages.
+
+Online reinforcement learning over episodes: play, judge, prefer what did better than its group, play again.
 
     report = train_online_grpo(base, items, make_environment, out / "model", OnlineGrpoSettings(seed=0))
 
@@ -10,9 +12,14 @@ $AGENT2_THREADS says more; a CUDA device is used if present.
 The model is sent the whole history of an episode: context policies (`evaluation.context`) are for evaluation only.
 A group whose episodes all win or all fail teaches nothing: the model must win some games some of the time. Does NOT
 play and train at the same time, and does NOT run on several devices.
+
+An agent's online learning in stages, each from the checkpoint of the one before, measured and submitted.
+
+For programs in an arena workspace; the training itself is `online_grpo`'s.
 """
 
 import copy
+import dataclasses
 import logging
 import math
 import time
@@ -29,15 +36,25 @@ from trl import GRPOConfig
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
 from agent2.records import Environment, Item, derive_seed
-from agent2.training.chat_tokens import ChatTokens
-from agent2.training.checkpoints import CheckpointSaver, OnCheckpoint, load_for_training, use_threads
 from agent2.training.episode_rewards import Success, judge, won
-from agent2.training.episodes import Episode, PlayLimits, Start, play_episodes
-from agent2.training.grpo_loss import to_batch, token_logprobs
-from agent2.training.logs import LogLine, LogWriter, OnLog
+from agent2.training.episodes import ChatTokens, Episode, PlayLimits, Start, play_episodes
 from agent2.training.online_settings import OnlineGrpoSettings, require_sense
-from agent2.training.running import TrainReport, log_path, run_and_save
+from agent2.training.participant import tell
+from agent2.training.reference import to_batch, token_logprobs
+from agent2.training.running import (
+    CheckpointSaver,
+    LogLine,
+    LogWriter,
+    OnCheckpoint,
+    OnLog,
+    TrainReport,
+    load_for_training,
+    log_path,
+    run_and_save,
+    use_threads,
+)
 from agent2.training.trl_adapter import ROWS_PER_PASS, Batch, OnlineTrainer
+from agent2.training.visible import VisibleTask, show_line
 
 _log = logging.getLogger(__name__)
 
@@ -273,3 +290,66 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         report_to="none",
         disable_tqdm=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineStage:
+    """One run of `train_online_grpo`."""
+
+    name: str
+    """Also that of its folder among the agent's outputs."""
+    settings: OnlineGrpoSettings
+    """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
+    until: float
+    """No new batch is begun after this share of the assignment's wall clock."""
+
+
+Stop = Callable[[LogLine], str | None]
+"""As `OnlineGrpoHooks.stop`."""
+
+
+def learn_in_stages(
+    task: VisibleTask,
+    checkpoint: Path,
+    stages: Sequence[OnlineStage],
+    started: float,
+    make_watch: Callable[[], Stop],
+) -> Path:
+    """Play and learn stage by stage, with a submission after each; the last good checkpoint.
+
+    started: `time.monotonic()` of the agent's start. make_watch: looks after one stage; what it stops is not
+    submitted, and the next stage goes on from the checkpoint before.
+    """
+    me = task.me
+    for stage in stages:
+        watch = _Watch(make_watch())
+        settings = dataclasses.replace(
+            stage.settings,
+            prompts_per_batch=min(stage.settings.prompts_per_batch, len(task.train)),
+            batches=max(1, round(me.effort * stage.settings.batches)),
+            max_turns=me.max_turns,
+            max_tokens=me.sampling.max_tokens,
+            max_seconds=max(1.0, stage.until * me.wall_clock_s - (time.monotonic() - started)),
+        )
+        out = me.output / stage.name / "model"
+        hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)
+        report = train_online_grpo(checkpoint, task.train, task.world, out, settings, hooks)
+        tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
+        if watch.reason is not None:
+            tell(f"{stage.name}: thrown away; going on from {checkpoint}")
+            continue
+        checkpoint = report.checkpoint
+        task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
+    return checkpoint
+
+
+class _Watch:
+    """Remembers why it stopped a run."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self.reason: str | None = None
+
+    def __call__(self, line: LogLine) -> str | None:
+        self.reason = self._stop(line)
+        return self.reason

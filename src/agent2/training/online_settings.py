@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent2.errors import ConfigError
-from agent2.training.advantages import Baseline
-from agent2.training.grpo_loss import Clip, Normalise
+from agent2.training.reference import Baseline, Clip, Normalise
 
 _log = logging.getLogger(__name__)
 

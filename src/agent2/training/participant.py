@@ -1,4 +1,6 @@
-"""What an agent's program does besides training: read its assignment, measure on dev items, submit.
+"""What an agent's program does besides training.
+
+What an agent's program does besides training: read its assignment, measure on dev items, submit.
 
 For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the
 grader by HTTP, like any stranger. Does NOT retry: a refused submission says what to change.
@@ -7,6 +9,7 @@ grader by HTTP, like any stranger. Does NOT retry: a refused submission says wha
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,8 +21,7 @@ import httpx
 from agent2.errors import ConfigError, SubmissionError
 from agent2.files import numbered_lines
 from agent2.records import SamplingSettings
-from agent2.training.chat_model import AnswerTask, ChatModel
-from agent2.training.reference import evaluate_model
+from agent2.training.reference import AnswerTask, ChatModel, evaluate_model
 
 VARIABLES = ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERVER_URL")
 
@@ -144,3 +146,30 @@ def _effort() -> float:
 
 def _rows(path: Path) -> list[Row]:
     return [json.loads(line) for _, line in numbered_lines(path.read_text(encoding="utf-8"))]
+
+
+def start_recipe(question: str, episodes: str) -> None:
+    """Become one of two programs beside this one, by whether an item is a question or an episode; does not return.
+
+    The program replaces this process, so that whoever watches processes sees which one trained.
+    Raises ConfigError outside an arena workspace.
+    """
+    if "WORKSPACE" not in os.environ:
+        raise ConfigError("$WORKSPACE is not set; run this program as an agent of the arena (agent2 run)")
+    assignment = json.loads(Path(os.environ["WORKSPACE"], "assignment.json").read_text(encoding="utf-8"))
+    name = episodes if assignment["scoring"].get("max_turns", 1) > 1 else question
+    os.execv(sys.executable, [sys.executable, str(Path(sys.argv[0]).resolve().with_name(name))])
+
+
+def run_recipe(run: "Callable[[Participant], None]") -> None:
+    """Read the assignment and run a recipe, without the progress bars of the libraries."""
+    # here, because `start_recipe` is a moment of a program that is about to be replaced
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    from agent2.training.running import use_threads
+
+    datasets.disable_progress_bars()
+    transformers_logging.disable_progress_bar()
+    use_threads()
+    run(read_participant())

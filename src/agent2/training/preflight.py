@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.training.logs import LogLine
+from agent2.training.running import LogLine
 from agent2.training.sft import SftSettings, train_sft
 
 ENDS = 3

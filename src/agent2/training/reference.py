@@ -1,4 +1,33 @@
-"""GRPO in plain torch, small enough to read in one sitting, and the evaluation loop that goes with it.
+"""GRPO in plain torch: loss, trainer and evaluation loop, small enough to read in one sitting.
+
+Advantages: how much better an episode did than the others of its group.
+
+Two baselines. `group` subtracts the mean of the group (Shao et al. 2024, arXiv:2402.03300, section 4.1), and may
+divide by its spread. `leave-one-out` subtracts the mean of the *other* members (Kool et al. 2019; RLOO, Ahmadian
+et al. 2024, arXiv:2402.14740, section 3), which keeps the estimate unbiased; it is G / (G - 1) times the former.
+
+An episode that is left out of the loss takes part in no mean: its reward is NaN here and its advantage 0.
+Axes: P groups (one for each prompt of a batch), G members of a group.
+
+A checkpoint that answers prompts, and a task of prompts with known answers: what `evaluate_model` takes.
+
+Answers are drawn as the arena draws them (one user message, the model's own chat template, a seed for each
+prompt). Does NOT write a card: scores that are published come from `agent2.evaluation`, this is for an agent
+that wants to know on its dev data whether it is getting anywhere.
+
+The GRPO loss in a few lines of plain torch, and the log-probabilities it is made of.
+
+    ratio = exp(log_prob - log_prob when drawn)
+    loss  = -min(ratio * advantage, clip(ratio) * advantage)        for each token the policy drew
+
+averaged over the tokens of an episode and then over episodes (`sequence`), or over all tokens at once (`token`:
+long episodes weigh more). Source: Shao et al. 2024, arXiv:2402.03300, eq. 3; clip from above by its own bound:
+Yu et al. 2025, arXiv:2503.14476, section 3.1.
+
+It is the yardstick for TRL's trainer (see `consistency`), not a second trainer: no reference model, no loop.
+Axes: N episodes, T tokens, M drawn tokens, V vocabulary.
+
+GRPO in plain torch, small enough to read in one sitting, and the evaluation loop that goes with it.
 
 `AgenticGRPOTrainer` is the method without machinery: draw several responses to each prompt, reward them,
 subtract the mean of their group, and raise the log-probability of what did better than the mean:
@@ -12,14 +41,174 @@ response, so longer responses move more.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, SamplerFailed
+from agent2.models.hf import HfSampler
+from agent2.records import Message, SamplingSettings, derive_seed
+
+Baseline = Literal["group", "leave-one-out"]
+
+SPREAD_FLOOR = 1e-4
+"""Added to the spread before it divides, as TRL does."""
+
+
+def advantages_of(rewards_PG: Tensor, baseline: Baseline, *, by_spread: bool) -> Tensor:
+    """Advantages, P x G; 0 for NaN rewards, for groups of equal rewards and for groups of fewer than two.
+
+    by_spread: divide by the standard deviation (n - 1) of the group.
+    """
+    is_in_PG = ~rewards_PG.isnan()
+    n_P1 = is_in_PG.sum(1, keepdim=True)
+    filled_PG = rewards_PG.nan_to_num(0.0)
+    mean_P1 = filled_PG.sum(1, keepdim=True) / n_P1.clamp(min=1)
+    centred_PG = torch.where(is_in_PG, filled_PG - mean_P1, 0.0)
+    others_P1 = (n_P1 - 1).clamp(min=1)
+    if baseline == "leave-one-out":
+        centred_PG = centred_PG * n_P1 / others_P1
+    if by_spread:
+        spread_P1 = ((filled_PG - mean_P1).square() * is_in_PG).sum(1, keepdim=True).div(others_P1).sqrt()
+        centred_PG = centred_PG / (spread_P1 + SPREAD_FLOOR)
+    # rounding would leave a trace of a mean that is not quite the common reward, and a small spread would blow it up
+    highest_P1 = rewards_PG.nan_to_num(-torch.inf).amax(1, keepdim=True)
+    lowest_P1 = rewards_PG.nan_to_num(torch.inf).amin(1, keepdim=True)
+    return torch.where(highest_P1 > lowest_P1, centred_PG, 0.0)
+
+
+def share_with_signal(advantages_PG: Tensor) -> float:
+    """Share of groups in which any advantage differs from 0: the others teach nothing."""
+    return float((advantages_PG.abs() > 1e-8).any(1).float().mean())
+
+
+class ChatModel:
+    """A checkpoint with a way of drawing from it."""
+
+    def __init__(self, checkpoint: Path, sampling: SamplingSettings, max_batch: int = 256) -> None:
+        """sampling: its seed names the stream; each prompt draws from its own part of it."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._sampler = HfSampler(checkpoint, max_batch=max_batch, device=device)
+        self._sampling = sampling
+
+    def generate(self, inputs: Sequence[str]) -> list[str]:
+        """One answer to each prompt. Raises SamplerFailed if one could not be drawn."""
+        for index, prompt in enumerate(inputs):
+            seed = derive_seed("chat model", self._sampling.seed, index)
+            self._sampler.submit(index, [Message("user", prompt)], replace(self._sampling, seed=seed))
+        answers: dict[int, str] = {}
+        while len(answers) < len(inputs):
+            for index, completion in self._sampler.collect():
+                if completion.fault is not None:
+                    raise SamplerFailed(f"no answer to {inputs[index]!r}: {completion.reason}")
+                answers[index] = completion.text
+        return [answers[index] for index in range(len(inputs))]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTask:
+    """Rows of {"prompt", "answer"} and a verifier; the metric is the mean reward."""
+
+    name: str
+    rows: Sequence[Mapping[str, str]]
+    verify: Callable[[str, str], float]
+
+    @property
+    def inputs(self) -> Sequence[str]:
+        """The prompts."""
+        return [row["prompt"] for row in self.rows]
+
+    def evaluate(self, predictions: Sequence[str]) -> float:
+        """Mean reward of predictions in the order of the rows."""
+        rewards = [self.verify(given, row["answer"]) for given, row in zip(predictions, self.rows, strict=True)]
+        return sum(rewards) / len(rewards)
+
+
+Normalise = Literal["sequence", "token"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """How far a ratio may move before its token stops counting."""
+
+    below: float = 0.2
+    above: float = 0.28
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Episodes as tensors, padded on the right."""
+
+    ids_NT: Tensor
+    is_real_NT: Tensor
+    """False where padded."""
+    is_learned_NT: Tensor
+    """True where the token counts in the loss."""
+    old_logprobs_NT: Tensor
+    """When drawn; 0 elsewhere."""
+
+    def rows(self, chosen: Tensor) -> "TokenBatch":
+        """Some of the episodes, cut to the longest of them."""
+        longest = int(self.is_real_NT[chosen].sum(1).max())
+        parts = (self.ids_NT, self.is_real_NT, self.is_learned_NT, self.old_logprobs_NT)
+        return TokenBatch(*(part[chosen, :longest] for part in parts))
+
+    def to(self, device: torch.device) -> "TokenBatch":
+        """The same on a device."""
+        parts = (self.ids_NT, self.is_real_NT, self.is_learned_NT, self.old_logprobs_NT)
+        return TokenBatch(*(part.to(device) for part in parts))
+
+
+def token_logprobs(model: Any, batch: TokenBatch, temperature: float) -> Tensor:
+    """Log-probability of each token given those before it, N x T, with gradients; 0 where not learned.
+
+    Logits are made for learned tokens only. The model: any causal language model of transformers whose head is
+    linear on the last hidden state.
+    """
+    hidden_NTD = model.base_model(
+        input_ids=batch.ids_NT, attention_mask=batch.is_real_NT.long(), use_cache=False
+    ).last_hidden_state
+    is_next_NT = batch.is_learned_NT[:, 1:]
+    logits_MV = model.get_output_embeddings()(hidden_NTD[:, :-1][is_next_NT]).float() / temperature
+    targets_M = batch.ids_NT[:, 1:][is_next_NT]
+    chosen_M = torch.log_softmax(logits_MV, -1).gather(1, targets_M[:, None]).squeeze(1)
+    scattered_NT = torch.zeros_like(batch.old_logprobs_NT)
+    scattered_NT[:, 1:] = scattered_NT[:, 1:].masked_scatter(is_next_NT, chosen_M)
+    return scattered_NT
+
+
+def grpo_loss(logprobs_NT: Tensor, batch: TokenBatch, advantages_N: Tensor, clip: Clip, normalise: Normalise) -> Tensor:
+    """The loss of these episodes; those without a learned token count as episodes with loss 0."""
+    # 1 where nothing is learned: there the old one may be that of a token whose new one was not computed
+    ratio_NT = torch.exp((logprobs_NT - batch.old_logprobs_NT) * batch.is_learned_NT)
+    clipped_NT = ratio_NT.clamp(1 - clip.below, 1 + clip.above)
+    advantages_N1 = advantages_N[:, None]
+    gain_NT = torch.minimum(ratio_NT * advantages_N1, clipped_NT * advantages_N1) * batch.is_learned_NT
+    n_learned_N = batch.is_learned_NT.sum(1)
+    if normalise == "sequence":
+        return -(gain_NT.sum(1) / n_learned_N.clamp(min=1)).mean()
+    return -gain_NT.sum() / n_learned_N.sum().clamp(min=1)
+
+
+def to_batch(
+    ids: Sequence[Sequence[int]], is_learned: Sequence[Sequence[bool]], logprobs: Sequence[Sequence[float]], pad: int
+) -> TokenBatch:
+    """Pad lists, one of each for an episode and equally long, into tensors."""
+    shape = (len(ids), max(len(row) for row in ids))
+    padded = TokenBatch(
+        torch.full(shape, pad), torch.zeros(shape, dtype=torch.bool), torch.zeros(shape, dtype=torch.bool),
+        torch.zeros(shape),
+    )  # fmt: skip
+    for index, (row, learned, old) in enumerate(zip(ids, is_learned, logprobs, strict=True)):
+        padded.ids_NT[index, : len(row)] = torch.tensor(row)
+        padded.is_real_NT[index, : len(row)] = True
+        padded.is_learned_NT[index, : len(row)] = torch.tensor(learned)
+        padded.old_logprobs_NT[index, : len(row)] = torch.tensor(old)
+    return padded
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,191 @@
-"""What every recipe shares: check the rows before anything is loaded, run TRL's trainer, save what came out."""
+"""What every recipe shares: checkpoints, logs, checks of the rows.
 
+What every recipe does before and after the steps: load the model, save it unchanged in all but its weights.
+
+Promises: the saved tokenizer, chat template and generation config are those of the model that training
+began with, whatever a trainer did to them meanwhile. Does NOT shard, quantise or merge adapters.
+
+One training log for every recipe: JSON lines, written as training goes.
+
+A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since training began) and those of `loss`,
+`reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion), `clipped` (share of completions cut
+off), `grad_norm` and `learning_rate` that the trainer measured: what it did not measure is absent, never zero.
+
+Online training over episodes (`online_grpo`) adds: `success`; `kl_initial` (nats a token from the initial model;
+`kl` is from the reference); `turns`, `length` and `action_length` (drawn tokens of an episode and of a message); of
+messages `invalid_share`, `unterminated_share` (cut off), `repeated_share` (same as the one before), `stutter_share` (a
+run of letters comes again at once); of episodes `capped_share`, `retried_share`, `masked_failed`, `masked_truncated`,
+`masked_capped`, `masked_too_long`; `signal_share` (groups whose rewards differ); `clip_share` (tokens whose ratio was
+clipped); `foreign_share` (tokens in the loss that the policy did not draw: 0 unless observations are not masked);
+`logprob_gap` (largest difference between sampler and trainer on the same token); `staleness` (updates since the
+episodes were played); `environment_s`, `generation_s`, `training_s`; and for a composite reward `reward_success`,
+`reward_valid`, `reward_format`.
+"""
+
+import json
 import logging
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from transformers import PrinterCallback
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from agent2.errors import ConfigError
-from agent2.training.checkpoints import save_checkpoint
-from agent2.training.logs import LOG_NAME, STATE_NAME
+
+THREADS_VARIABLE = "AGENT2_THREADS"
+
+OnCheckpoint = Callable[[int, Path], None]
+"""Told after how many steps (or batches) which folder was saved; training waits until it returns."""
+
+
+def use_threads() -> int:
+    """Set torch's threads from $AGENT2_THREADS (default 1: two on shared cores can be ten times slower).
+
+    Returns the number. Raises ConfigError if the variable is not a positive integer.
+    """
+    text = os.environ.get(THREADS_VARIABLE, "1")
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"${THREADS_VARIABLE} is {text!r}; set it to a positive number of threads")
+    torch.set_num_threads(int(text))
+    return int(text)
+
+
+def load_for_training(model_path: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model in float32 and its tokenizer, padding on the left. Raises ConfigError if there is no such folder."""
+    if not (model_path / "config.json").is_file():
+        raise ConfigError(f"{model_path}: no config.json there; give the folder of a model in Hugging Face layout")
+    model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(model_path, padding_side="left")
+    return model, tokenizer
+
+
+def save_checkpoint(model: PreTrainedModel, model_path: Path, out_dir: Path) -> None:
+    """Write weights (safetensors) to out_dir, with the tokenizer and generation config of model_path."""
+    in_use = model.generation_config
+    if (model_path / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(model_path)
+    try:
+        model.save_pretrained(out_dir)
+    finally:
+        model.generation_config = in_use
+    AutoTokenizer.from_pretrained(model_path).save_pretrained(out_dir)
+
+
+class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
+    """Saves the model at given steps of the trainer and tells the caller."""
+
+    def __init__(
+        self,
+        moments: Mapping[int, tuple[str, int]],
+        model_path: Path,
+        out_dir: Path,
+        on_checkpoint: OnCheckpoint | None,
+    ) -> None:
+        """moments: for each step, what to add to the folder's name and the number to tell."""
+        self._moments = moments
+        self._model_path = model_path
+        self._out_dir = out_dir
+        self._on_checkpoint = on_checkpoint
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Save if this is one of the moments."""
+        if state.global_step not in self._moments:
+            return
+        name, number = self._moments[state.global_step]
+        folder = self._out_dir.with_name(f"{self._out_dir.name}-{name}")
+        save_checkpoint(kwargs["model"], self._model_path, folder)
+        if self._on_checkpoint is not None:
+            self._on_checkpoint(number, folder)
+
+
+LOG_NAME = "train_log.jsonl"
+STATE_NAME = "trainer_state.json"
+
+LogLine = dict[str, float | str]
+OnLog = Callable[[LogLine], None]
+
+_NAMES = MappingProxyType(
+    {
+        "loss": "loss",
+        "reward": "reward",
+        "reward_std": "reward_std",
+        "kl": "kl",
+        "entropy": "entropy",
+        "completions/mean_length": "length",
+        "completions/clipped_ratio": "clipped",
+        "grad_norm": "grad_norm",
+        "learning_rate": "learning_rate",
+        "clip_ratio/region_mean": "clip_share",
+    }
+)
+EPISODE_FIELDS = (
+    "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
+    "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
+    "masked_too_long", "signal_share", "foreign_share", "logprob_gap", "staleness", "environment_s", "generation_s",
+    "training_s", "reward_success", "reward_valid", "reward_format",
+)  # fmt: skip
+"""Logged under their own names by online training."""
+_WRITTEN = MappingProxyType({**_NAMES, **{name: name for name in EPISODE_FIELDS}})
+
+
+class LogWriter(TrainerCallback):  # type: ignore[misc]
+    """Appends a line for every log of a trainer, and tells the caller."""
+
+    def __init__(self, path: Path, phase: str, on_log: OnLog | None = None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+        self._phase = phase
+        self._on_log = on_log
+        self._started = time.monotonic()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Write what this log measured; the summary that a trainer logs at its end has no loss or reward."""
+        measured = {
+            ours: float(logs[theirs]) for theirs, ours in _WRITTEN.items() if logs and logs.get(theirs) is not None
+        }
+        if not {"loss", "reward"} & set(measured):
+            return
+        line: LogLine = {
+            "phase": self._phase,
+            "step": state.global_step,
+            "t": round(time.time(), 3),
+            "seconds": round(time.monotonic() - self._started, 3),
+            **measured,
+        }
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        if self._on_log is not None:
+            self._on_log(line)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Close the file."""
+        self._file.close()
+
 
 _log = logging.getLogger(__name__)
 

@@ -21,9 +21,16 @@ from transformers import set_seed
 from trl import SFTConfig, SFTTrainer
 
 from agent2.training.chats import labelled_chats
-from agent2.training.checkpoints import load_for_training, use_threads
-from agent2.training.logs import LogWriter, OnLog
-from agent2.training.running import TrainReport, log_path, require_rows, run_and_save
+from agent2.training.running import (
+    LogWriter,
+    OnLog,
+    TrainReport,
+    load_for_training,
+    log_path,
+    require_rows,
+    run_and_save,
+    use_threads,
+)
 
 
 @dataclass(frozen=True, slots=True)

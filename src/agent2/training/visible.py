@@ -36,8 +36,8 @@ from agent2.records import (
 from agent2.training.episodes import Ending, Episode
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.grpo import GrpoSettings
-from agent2.training.logs import LogLine
 from agent2.training.participant import Participant, tell
+from agent2.training.running import LogLine
 
 Row = dict[str, Any]
 

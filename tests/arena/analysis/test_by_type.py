@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from agent2.arena.analysis.by_type import UNTOLD, read_by_type
+from agent2.arena.analysis.result import UNTOLD, read_by_type
 from agent2.arena.paths import TrialPaths
 from agent2.cards.writer import CardWriter
 from agent2.errors import Fault

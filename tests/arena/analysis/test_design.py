@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.design import read_design
+from agent2.arena.analysis.stages import read_design
 from builders import DESIGN
 
 

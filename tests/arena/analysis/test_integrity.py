@@ -1,11 +1,11 @@
 import pytest
 
 from agent2.arena.analysis.analyse import analyse
-from agent2.arena.analysis.integrity import integrity_verdict
+from agent2.arena.analysis.result import integrity_verdict
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind, Verdict
 from agent2.arena.audit_job import IntegrityRecord, failed_check
 from agent2.arena.sweep_records import row_of
-from agent2.integrity.finding import Check, Effect, Finding, Proof, Severity
+from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity
 from agent2.reports.pages import report_record, write_report
 from agent2.reports.sweep_pages import row_cells
 from agent2.reports.trial_view import headline
@@ -13,12 +13,14 @@ from builders import make_evidence, make_submission
 
 
 def finding(effect, subject="", name="foreign weights"):
-    return Finding(name, Severity.HIGH, effect, "0 of 9 matrices are kin", (Proof("layer", "r 0.01"),), subject)
+    return IntegrityFinding(
+        name, Severity.HIGH, effect, "0 of 9 matrices are kin", (Proof("layer", "r 0.01"),), subject
+    )
 
 
 def audited(*findings, **changes):
     record = IntegrityRecord(
-        (Check("provenance", "submission 1: 9 matrices", tuple(findings)), Check("drift", "4 files"))
+        (IntegrityCheck("provenance", "submission 1: 9 matrices", tuple(findings)), IntegrityCheck("drift", "4 files"))
     )
     return make_evidence(integrity=record, **changes)
 
@@ -126,7 +128,7 @@ def test_the_table_of_a_sweep_marks_a_flagged_gain():
 
 
 def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_path):
-    hostile = Finding(
+    hostile = IntegrityFinding(
         "foreign weights", Severity.HIGH, Effect.VOID, "see <script>x</script>", (Proof("<b>f</b>", "y"),)
     )
     evidence = audited(hostile)

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.arena.analysis.code_signals import Method
-from agent2.arena.analysis.metric_signals import logged_training
+from agent2.arena.analysis.route import logged_training
 from builders import START, make_metrics
 
 

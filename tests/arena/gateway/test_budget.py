@@ -1,7 +1,7 @@
 import pytest
 
-from agent2.arena.gateway.budget import Charge, Ledger
-from agent2.arena.gateway.prices import PriceTable, load_prices
+from agent2.arena.gateway.drivers import PriceTable, load_prices
+from agent2.arena.gateway.ledger import Charge, Ledger
 from agent2.arena.gateway.settings import TokenCounts
 from gateway_fakes import PRICES
 

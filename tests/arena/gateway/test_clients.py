@@ -12,7 +12,7 @@ from aiohttp import web
 from google import genai
 from google.genai import errors, types
 
-from agent2.arena.gateway.read import Outcome, read_exchanges
+from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges
 from agent2.arena.gateway.settings import GatewaySettings
 from gateway_fakes import DUMMY, FakeProvider, gateway_settings, running, saying, usual
 
@@ -57,7 +57,7 @@ def test_openais_client_speaks_both_of_its_protocols_with_and_without_a_stream(s
         "completed"
     )
     assert client.models.retrieve("org/model").id == "priced"
-    assert [one.outcome for one in read_exchanges(settings.record)] == [Outcome.OK] * 4
+    assert [one.outcome for one in read_exchanges(settings.record)] == [ExchangeOutcome.OK] * 4
     assert read_exchanges(settings.record)[0].asked_model == "org/model"
 
 

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from agent2.arena.gateway.control import Gateway, GatewayError
-from agent2.arena.gateway.read import Outcome, read_body, read_exchanges, totals
+from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges, totals
 from agent2.arena.gateway.recording import RecordingError
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.errors import ConfigError
@@ -54,7 +54,7 @@ def test_a_provider_that_is_down_is_an_error_in_the_protocols_shape_and_costs_no
             assert "cannot be reached" in answer.json()["error"]["message"]
             assert "127.0.0.1" not in answer.text
     exchanges = read_exchanges(tmp_path / "llm")
-    assert {(one.outcome, one.retries, one.dollars) for one in exchanges} == {(Outcome.FAILED, 1, 0.0)}
+    assert {(one.outcome, one.retries, one.dollars) for one in exchanges} == {(ExchangeOutcome.FAILED, 1, 0.0)}
 
 
 def test_a_provider_that_says_nothing_is_given_up(provider, tmp_path):
@@ -72,7 +72,7 @@ def test_a_provider_that_says_nothing_is_given_up(provider, tmp_path):
         answer = post(client, CHAT)
     assert answer.status_code == 504
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [Outcome.PARTIAL, Outcome.FAILED]
+    assert [one.outcome for one in exchanges] == [ExchangeOutcome.PARTIAL, ExchangeOutcome.FAILED]
     assert len(provider.requests) == 2
 
 
@@ -85,7 +85,7 @@ def test_429_is_tried_again_when_the_provider_says(provider, tmp_path):
         assert time.monotonic() - began >= 1.0
     assert answer.status_code == 200
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.retries, exchange.tokens.input) == (Outcome.OK, 2, 1000)
+    assert (exchange.outcome, exchange.retries, exchange.tokens.input) == (ExchangeOutcome.OK, 2, 1000)
 
 
 def test_an_error_that_does_not_pass_soon_goes_to_the_agent_as_it_is(provider, tmp_path):
@@ -113,7 +113,7 @@ def test_500_is_tried_again_a_few_times_and_then_passed_on(provider, tmp_path):
     assert answer.status_code == 500
     assert len(provider.requests) == 3
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.retries, exchange.status) == (Outcome.FAILED, 2, 500)
+    assert (exchange.outcome, exchange.retries, exchange.status) == (ExchangeOutcome.FAILED, 2, 500)
 
 
 def test_a_cut_stream_is_cut_for_the_agent_too_and_counts_what_was_seen(provider, tmp_path):
@@ -129,7 +129,7 @@ def test_a_cut_stream_is_cut_for_the_agent_too_and_counts_what_was_seen(provider
     assert b"hello" in got
     assert len(provider.requests) == 1, "nothing is tried again after the first byte"
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.counted, exchange.cut) == (Outcome.PARTIAL, False, True)
+    assert (exchange.outcome, exchange.counted, exchange.cut) == (ExchangeOutcome.PARTIAL, False, True)
     assert (exchange.tokens.input, exchange.tokens.output, exchange.dollars) == (1000, 1, None)
     assert "broke off" in exchange.fault
 
@@ -140,7 +140,7 @@ def test_a_stream_that_ends_without_its_last_event_is_partial(provider, tmp_path
     with running(settings) as (_, client):
         assert "hello" in post(client, STREAM).text
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.tokens) == (Outcome.PARTIAL, TokenCounts())
+    assert (exchange.outcome, exchange.tokens) == (ExchangeOutcome.PARTIAL, TokenCounts())
     assert "last event" in exchange.fault
 
 
@@ -152,7 +152,7 @@ def test_a_malformed_stream_is_passed_on_and_flagged(provider, tmp_path):
         answer = post(client, STREAM)
     assert b'data: {"choices": [}\n\n' in answer.content
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.counted, exchange.tokens.input) == (Outcome.PARTIAL, True, 1000)
+    assert (exchange.outcome, exchange.counted, exchange.tokens.input) == (ExchangeOutcome.PARTIAL, True, 1000)
     assert "no JSON" in exchange.fault
 
 
@@ -193,7 +193,7 @@ def test_a_client_that_gives_up_and_asks_again_is_billed_once(provider, tmp_path
             assert client.post(path, json=body).status_code == 200  # a new request: the first was answered
             assert len(provider.requests) == n_before + 2
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [(one.outcome, one.tokens.input) for one in exchanges] == [(Outcome.OK, 1000)] * 4
+    assert [(one.outcome, one.tokens.input) for one in exchanges] == [(ExchangeOutcome.OK, 1000)] * 4
     assert "asked again" in exchanges[0].fault
 
 
@@ -202,7 +202,7 @@ def test_an_answer_that_nobody_was_there_to_get_is_given_to_who_asks_again_once(
     with running(gateway_settings(tmp_path, provider.url)) as (_, client):
         with pytest.raises(httpx.ReadTimeout):
             client.post(STREAM[0], json=STREAM[1], timeout=0.1)
-        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not Outcome.OPEN)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
         assert post(client, STREAM).text.endswith("[DONE]\n\n")
         assert len(provider.requests) == 1
         assert post(client, STREAM).status_code == 200
@@ -226,9 +226,9 @@ def test_nothing_is_tried_again_for_an_agent_that_has_left(provider, tmp_path):
     with running(gateway_settings(tmp_path, provider.url)) as (_, client):
         with pytest.raises(httpx.ReadTimeout):
             client.post(CHAT[0], json=CHAT[1], timeout=0.3)
-        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not Outcome.OPEN)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.dollars, len(provider.requests)) == (Outcome.FAILED, 0.0, 1)
+    assert (exchange.outcome, exchange.dollars, len(provider.requests)) == (ExchangeOutcome.FAILED, 0.0, 1)
     assert "gave up" in exchange.fault
 
 
@@ -239,9 +239,9 @@ def test_an_agent_that_hangs_up_does_not_hide_what_it_cost(provider, tmp_path):
     with running(settings) as (_, client):
         with client.stream("POST", STREAM[0], json=STREAM[1]) as answer:
             next(answer.iter_raw())
-        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not Outcome.OPEN)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.tokens.input, exchange.counted) == (Outcome.OK, 1000, True)
+    assert (exchange.outcome, exchange.tokens.input, exchange.counted) == (ExchangeOutcome.OK, 1000, True)
     assert "hung up" in exchange.fault
 
 
@@ -272,7 +272,12 @@ def test_a_gateway_killed_in_the_middle_of_a_call_is_started_again_and_the_call_
         big = {**CHAT[1], "max_tokens": 25_000}
         assert client.post(CHAT[0], json=big).status_code == 403
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [Outcome.LOST, Outcome.OK, Outcome.OK, Outcome.REFUSED]
+    assert [one.outcome for one in exchanges] == [
+        ExchangeOutcome.LOST,
+        ExchangeOutcome.OK,
+        ExchangeOutcome.OK,
+        ExchangeOutcome.REFUSED,
+    ]
     assert exchanges[0].tokens.output == 15_000
     total = totals(exchanges)
     assert (total.n_lost, total.calls) == (1, 3)
@@ -287,11 +292,11 @@ def test_a_torn_last_line_is_cut_and_a_damaged_middle_is_refused(provider, tmp_p
     path = tmp_path / "llm" / "exchanges.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-40])
-    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [Outcome.OK, Outcome.OPEN]
+    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [ExchangeOutcome.OK, ExchangeOutcome.OPEN]
     with running(settings) as (_, client):
         assert post(client, CHAT).status_code == 200
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [Outcome.OK, Outcome.LOST, Outcome.OK]
+    assert [one.outcome for one in exchanges] == [ExchangeOutcome.OK, ExchangeOutcome.LOST, ExchangeOutcome.OK]
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([lines[0], lines[1][:30], *lines[2:]]))
     with pytest.raises(RecordingError, match=r"exchanges\.jsonl:2: is not a line"):
@@ -304,14 +309,14 @@ def test_a_call_that_cannot_be_recorded_is_not_made(provider, tmp_path):
     settings = gateway_settings(tmp_path, provider.url)
     with running(settings) as (gateway, client):
         assert post(client, CHAT).status_code == 200
-        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is Outcome.OK)
+        wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is ExchangeOutcome.OK)
         size = (tmp_path / "llm" / "exchanges.jsonl").stat().st_size
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (size + 10, resource.RLIM_INFINITY))
         assert post(client, CHAT).status_code == 503
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert post(client, CHAT).status_code == 200
     assert len(provider.requests) == 2
-    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [Outcome.OK, Outcome.OK]
+    assert [one.outcome for one in read_exchanges(tmp_path / "llm")] == [ExchangeOutcome.OK, ExchangeOutcome.OK]
 
 
 def test_the_key_is_on_no_disk_in_no_log_in_no_answer_and_in_no_process_listing(provider, tmp_path, monkeypatch):
@@ -376,5 +381,5 @@ def test_a_gateway_that_is_stopped_ends_its_calls_and_says_so(provider, tmp_path
     assert failed.is_set()
     assert not gateway.is_alive and not settings.socket.exists()
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert exchange.outcome is Outcome.PARTIAL
+    assert exchange.outcome is ExchangeOutcome.PARTIAL
     assert "stopped" in exchange.fault

@@ -6,7 +6,7 @@ import pytest
 
 from agent2.arena.gateway.hosted_tools import BadRequest, refuse_addresses
 from agent2.arena.gateway.requests import prepare
-from agent2.arena.gateway.routes import Kind, Route
+from agent2.arena.gateway.routes import Kind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = WireProtocol
@@ -15,7 +15,7 @@ WEB = "https://example.org/x?what=the-agent-tells"
 
 
 def send(protocol, kind=Kind.GENERATE, **fields):
-    return json.loads(prepare(json.dumps(fields).encode(), Route(protocol, kind, "m", True), "pinned").body)
+    return json.loads(prepare(json.dumps(fields).encode(), WireRoute(protocol, kind, "m", True), "pinned").body)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_fields_that_change_the_price_of_a_token_do_not_reach_the_provider():
 
 
 def raw(text, protocol=CHAT, kind=Kind.GENERATE):
-    return prepare(text if isinstance(text, bytes) else text.encode(), Route(protocol, kind, "m", True), "pinned")
+    return prepare(text if isinstance(text, bytes) else text.encode(), WireRoute(protocol, kind, "m", True), "pinned")
 
 
 @pytest.mark.parametrize(

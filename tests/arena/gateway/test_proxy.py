@@ -12,7 +12,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from agent2.arena.gateway.read import Outcome, read_body, read_exchanges, totals
+from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, sse, streaming
 
@@ -39,7 +39,7 @@ def test_every_protocol_is_passed_on_and_counted_streaming_and_not(provider, tmp
     exchanges = read_exchanges(tmp_path / "llm")
     assert [(e.protocol, e.stream) for e in exchanges] == [(p, s) for p in WireProtocol for s in (False, True)]
     for exchange in exchanges:
-        assert exchange.outcome is Outcome.OK, exchange
+        assert exchange.outcome is ExchangeOutcome.OK, exchange
         assert exchange.tokens == EXPECTED[exchange.protocol]
     total = totals(exchanges)
     plain_dollars = (900 * 1.0 + 100 * 0.1 + 50 * 10) / 1e6
@@ -152,7 +152,7 @@ def test_a_spent_budget_is_an_error_that_nobody_tries_again(provider, tmp_path):
     }
     assert len(provider.requests) == 4
     exchanges = read_exchanges(tmp_path / "llm")
-    assert [one.outcome for one in exchanges] == [Outcome.OK, Outcome.REFUSED] * 4
+    assert [one.outcome for one in exchanges] == [ExchangeOutcome.OK, ExchangeOutcome.REFUSED] * 4
     assert (totals(exchanges).calls, totals(exchanges).n_refused) == (4, 4)
 
 
@@ -268,7 +268,7 @@ def test_a_model_that_the_provider_does_not_know_is_the_providers_error(provider
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "model_not_found"
     (exchange,) = read_exchanges(tmp_path / "llm")
-    assert (exchange.outcome, exchange.dollars, exchange.retries) == (Outcome.FAILED, 0.0, 0)
+    assert (exchange.outcome, exchange.dollars, exchange.retries) == (ExchangeOutcome.FAILED, 0.0, 0)
 
 
 def test_odd_requests_are_answered_and_break_nothing(provider, tmp_path):

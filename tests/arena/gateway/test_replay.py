@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from agent2.arena.gateway.control import Gateway, GatewayError
-from agent2.arena.gateway.read import Outcome, read_exchanges, totals
+from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges, totals
 from agent2.arena.gateway.recording import body_path
 from agent2.arena.gateway.settings import ReplaySettings, WireProtocol
 from agent2.errors import ConfigError
@@ -72,7 +72,7 @@ def test_errors_and_cut_streams_are_replayed_too(provider, tmp_path):
         assert client.post(path, json=body).json() == {"error": {"message": "bad"}}
         with pytest.raises(httpx.RemoteProtocolError):
             client.post(path, json=body)
-    assert [one.outcome for one in read_exchanges(root / "llm")] == [Outcome.FAILED, Outcome.PARTIAL]
+    assert [one.outcome for one in read_exchanges(root / "llm")] == [ExchangeOutcome.FAILED, ExchangeOutcome.PARTIAL]
 
 
 def test_a_request_that_differs_is_shown_as_a_diff_and_goes_on(provider, tmp_path):
@@ -136,7 +136,7 @@ def test_a_replay_goes_on_after_a_kill(provider, tmp_path):
     with running(replay_settings(root, source)) as (gateway, client):
         for n_kills in range(3):
             assert client.post(same[0], json=same[1]).status_code == 200
-            wait_for(lambda: read_exchanges(root / "llm")[-1].outcome is Outcome.OK)
+            wait_for(lambda: read_exchanges(root / "llm")[-1].outcome is ExchangeOutcome.OK)
             os.kill(gateway.pid, signal.SIGKILL)
             wait_for(lambda n=n_kills: gateway.n_restarts == n + 1)
     assert [one.replay_of for one in read_exchanges(root / "llm")] == [1, 2, 3]

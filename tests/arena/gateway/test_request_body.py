@@ -8,7 +8,7 @@ from aiohttp import StreamReader
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.test_utils import make_mocked_request
 
-from agent2.arena.gateway.request_body import BodyRoom, Declined
+from agent2.arena.gateway.requests import BodyRoom, Declined
 
 
 def request(body: bytes, encoding: str = ""):

@@ -5,8 +5,8 @@ from pydantic import SecretStr
 
 from agent2.arena.gateway.hosted_tools import BadRequest
 from agent2.arena.gateway.requests import prepare
-from agent2.arena.gateway.routes import Kind, Route, find_route, upstream_url
-from agent2.arena.gateway.settings import Endpoint, WireProtocol
+from agent2.arena.gateway.routes import Kind, WireRoute, find_route, upstream_url
+from agent2.arena.gateway.settings import ProviderEndpoint, WireProtocol
 
 GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"
 
@@ -31,7 +31,7 @@ GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"
 )
 def test_a_request_goes_to_the_same_place_at_the_provider(base, path, query, url):
     route = find_route("POST", path, {})
-    endpoint = Endpoint(protocol=route.protocol, base_url=base, api_key=SecretStr("k"))
+    endpoint = ProviderEndpoint(protocol=route.protocol, base_url=base, api_key=SecretStr("k"))
     assert upstream_url(endpoint, route, "o/m", query) == url
 
 
@@ -79,13 +79,13 @@ def test_the_output_limit_of_a_request_is_read(path, fields, limit):
 
 
 def test_a_request_for_many_answers_without_a_limit_says_how_many():
-    asked = prepare(b'{"n": 50}', Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m")
+    asked = prepare(b'{"n": 50}', WireRoute(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m")
     assert (asked.output_tokens, asked.alternatives) == (None, 50)
 
 
 def test_the_values_of_a_request_are_sent_as_they_were_and_in_their_order():
     body = b'{"messages":[ {"b" : 1e-7, "content":"\\u00e9", "a": [1.0, 12345678901234567890]} ], "model": "x"}'
-    sent = prepare(body, Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m").body
+    sent = prepare(body, WireRoute(WireProtocol.OPENAI_CHAT, Kind.GENERATE), "m").body
     assert '{"b":1e-07,"content":"é","a":[1.0,12345678901234567890]}'.encode() in sent
     assert json.loads(sent)["model"] == "m"
 
@@ -102,12 +102,14 @@ def test_the_values_of_a_request_are_sent_as_they_were_and_in_their_order():
 )
 def test_tools_that_the_agent_runs_itself_are_allowed(tool):
     for protocol in (WireProtocol.OPENAI_RESPONSES, WireProtocol.ANTHROPIC):
-        prepare(json.dumps({"tools": [tool]}).encode(), Route(protocol, Kind.GENERATE), "m")
+        prepare(json.dumps({"tools": [tool]}).encode(), WireRoute(protocol, Kind.GENERATE), "m")
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "mcp", "code_interpreter", "file_search"])
 def test_tools_that_the_provider_would_run_are_refused(kind):
     with pytest.raises(BadRequest, match=kind):
         prepare(
-            json.dumps({"tools": [{"type": kind}]}).encode(), Route(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE), "m"
+            json.dumps({"tools": [{"type": kind}]}).encode(),
+            WireRoute(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE),
+            "m",
         )

@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from agent2.arena.gateway.scrub import Scrubber, ScrubbingFormatter, StreamScrubber
+from agent2.arena.gateway.recording import Scrubber, ScrubbingFormatter, StreamScrubber
 
 SECRET = "sk-aab-sk-aac-secret"
 

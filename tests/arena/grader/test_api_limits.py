@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from agent2.arena.evidence import SplitScore
 from agent2.arena.grader import api
 from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.connection import Pace
-from agent2.arena.grader.guard import MAX_BODY_BYTES, MAX_DEPTH, depth_of
-from agent2.arena.grader.server import serve_on_socket
+from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, Pace, depth_of, serve_on_socket
 from agent2.arena.grader.service import MAX_NOTE
 from grading_builders import ScriptedEvaluation, write_checkpoint
 

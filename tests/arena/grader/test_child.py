@@ -22,8 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import child
-from agent2.arena.grader.drafts import draft_of
-from agent2.arena.grader.evaluator import ChildEvaluator, Program, log_of
+from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram, draft_of, log_of
 from agent2.arena.grader.job import EvaluationJob, EvaluationStopped, ScoringMachine
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
@@ -153,7 +152,7 @@ def test_a_child_that_is_killed_is_an_infrastructure_fault(make_job, base):
 
 def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
     job = make_job(base)
-    program = Program(("python", "-c", "raise RuntimeError('no such thing')"))
+    program = EvaluatorProgram(("python", "-c", "raise RuntimeError('no such thing')"))
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None
     assert "no such thing" in log_of(job.card).read_text() and "no such thing" not in outcome.reason
@@ -212,7 +211,7 @@ SNOOP = """
 import json, os, socket, sys
 from pathlib import Path
 
-from agent2.arena.grader.answering import answer_job
+from agent2.arena.grader.job import answer_job
 from agent2.arena.grader.job import EvaluationOutcome
 from agent2.errors import Fault
 
@@ -259,7 +258,7 @@ def test_the_child_sees_its_job_and_nothing_else_and_without_a_sandbox_it_would(
         for sandbox, where in ((find_sandbox(), "/told.json"), (Unsandboxed(), str(told))):
             script = "/snoop.py" if where == "/told.json" else str(tmp_path / "snoop.py")
             mounts = (Mount(told, "/told.json"), Mount(tmp_path / "snoop.py", "/snoop.py"))
-            program = Program(("python", "-P", script, where), mounts)
+            program = EvaluatorProgram(("python", "-P", script, where), mounts)
             evaluate = ChildEvaluator(60.0, sandbox, (secret, record), program)
             found = json.loads(evaluate(make_job(model, base=folder), threading.Event()).reason)
             assert (found["job"], found["scratch"], found["draft"]) == (8, "done", "done")
@@ -275,7 +274,7 @@ def test_household_items_are_played_in_the_contained_child(make_job, base, tmp_p
     pytest.importorskip("alfworld")
     items = load_benchmark("household").items(Split.TEST_PUBLIC, 2, SECRET)
     script = Path(scripted_child.__file__)
-    program = Program(("python", "-P", "/child.py"), (Mount(script, "/child.py"),))
+    program = EvaluatorProgram(("python", "-P", "/child.py"), (Mount(script, "/child.py"),))
     job = make_job(base, benchmark="household", items=tuple(items))
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert outcome.fault is None, outcome.reason + log_of(job.card).read_text()[-2000:]
@@ -292,7 +291,7 @@ def test_a_mount_that_would_show_what_is_hidden_is_refused(make_job, base, tmp_p
 HARNESS = """
     import sys
     from pathlib import Path
-    from agent2.arena.budget import Deadline
+    from agent2.arena.agent_phase import Deadline
     from agent2.arena.grader.evaluator import ChildEvaluator
     from agent2.arena.grader.examiner import GraderSettings
     from agent2.arena.grader.service import Grader

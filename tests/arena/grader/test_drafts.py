@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from agent2.arena.grader.drafts import INSIDE_DRAFT, draft_of, hand_over, has_finished_card, take_up
+from agent2.arena.grader.evaluator import INSIDE_DRAFT, draft_of, hand_over, has_finished_card, take_up
 from agent2.arena.grader.job import EvaluationJob
 from agent2.cards.reader import read_summary, validate_card
 from agent2.errors import CardError

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from agent2.arena.grader import evaluator
-from agent2.arena.grader.evaluator import ChildEvaluator, Program
+from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped
 from agent2.benchmarks import load_benchmark
 from agent2.cards.folder import load_card
@@ -56,7 +56,7 @@ class Functions:
 
 CHILD = """
 import sys
-from agent2.arena.grader.answering import answer_job
+from agent2.arena.grader.job import answer_job
 from agent2.arena.grader.job import EvaluationOutcome
 from agent2.benchmarks import load_benchmark
 from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
@@ -92,7 +92,7 @@ def functions(tmp_path):
     (code / "functions.py").write_text(MODULE)
     (code / "child.py").write_text(CHILD)
     found = load_benchmark(f"{code / 'functions.py'}:Functions")
-    return found, Program(("python", "-P", "/child/child.py"), (Mount(code, "/child"),))
+    return found, EvaluatorProgram(("python", "-P", "/child/child.py"), (Mount(code, "/child"),))
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_grader_that_is_stopped_while_it_scores_does_not_play_again(functions,
     monkeypatch.setattr(runner, "score_card", real)
     shutil.rmtree(job.scratch)
     job.scratch.mkdir()
-    nobody = Program(("python", "-c", "raise SystemExit(9)"))
+    nobody = EvaluatorProgram(("python", "-c", "raise SystemExit(9)"))
     outcome = ChildEvaluator(600.0, program=nobody)(job, threading.Event())
     assert (outcome.value, outcome.n_items) == (0.25, 4)
 
@@ -178,7 +178,7 @@ exec(open("/child/child.py").read())
 
 def test_verdicts_that_a_child_writes_by_itself_count_for_nothing(functions, job, tmp_path):
     (tmp_path / "code" / "liar.py").write_text(SCORES_ITSELF)
-    program = Program(("python", "-P", "/child/liar.py"), functions[1].mounts)
+    program = EvaluatorProgram(("python", "-P", "/child/liar.py"), functions[1].mounts)
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert (outcome.value, outcome.n_missing) == (0.25, 0)
 
@@ -187,7 +187,7 @@ def test_a_child_that_only_plays_what_it_should_score_gives_no_score(functions, 
     monkeypatch.setattr(evaluator, "work_of", lambda scorer: runner.work_of(None))  # as if it were inline
     lazy = job.card.parents[1] / "code" / "lazy.py"
     lazy.write_text((lazy.parent / "child.py").read_text().replace("if not job.plays_only:", "if False:"))
-    program = Program(("python", "-P", "/child/lazy.py"), functions[1].mounts)
+    program = EvaluatorProgram(("python", "-P", "/child/lazy.py"), functions[1].mounts)
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert (outcome.value, outcome.fault) == (None, Fault.INFRASTRUCTURE)
     assert "something else than it was asked" in outcome.reason

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from agent2.arena.budget import Deadline
+from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import service
 from agent2.arena.grader.examiner import EvaluationFailed

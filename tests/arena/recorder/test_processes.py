@@ -6,8 +6,7 @@ import time
 import pytest
 
 from agent2.arena.eventlog import EventLog, read_events
-from agent2.arena.recorder.processes import MAX_COMMAND_CHARS, ProcessRecorder
-from agent2.arena.recorder.ticker import Ticker
+from agent2.arena.recorder.processes import MAX_COMMAND_CHARS, ProcessRecorder, Ticker
 
 
 def until(holds):

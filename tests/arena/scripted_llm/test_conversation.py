@@ -1,7 +1,6 @@
 import pytest
 
-from agent2.arena.scripted_llm.conversation import Conversation, Tool, decide, pieces, text_of
-from agent2.arena.scripted_llm.script import Script
+from agent2.arena.scripted_llm.conversation import Conversation, Script, Tool, decide, pieces, text_of
 
 SCRIPT = Script.model_validate(
     {

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.scripted_llm.script import load_script
+from agent2.arena.scripted_llm.conversation import load_script
 from agent2.errors import ConfigError
 
 USAGE = "usage: {input: 10, output: 2}"

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 from fastapi.testclient import TestClient
 
-from agent2.arena.scripted_llm.script import Script
+from agent2.arena.scripted_llm.conversation import Script
 from agent2.arena.scripted_llm.server import make_app
 
 USAGE = {"input": 1000, "output": 50, "cached_input": 100, "reasoning": 10}

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.alfworld.prompts import OWN_PROMPTS
-from agent2.benchmarks.household.players import expert
+from agent2.benchmarks.alfworld.benchmark import OWN_PROMPTS
+from agent2.benchmarks.household.benchmark import expert
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play

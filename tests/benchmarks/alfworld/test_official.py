@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.benchmarks.alfworld.official import OfficialData, data_root, is_dev, task_folder
+from agent2.benchmarks.alfworld.benchmark import OfficialData, data_root, is_dev, task_folder
 from agent2.errors import ConfigError
 from household_builders import draw, write_official, write_trial
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
-from agent2.benchmarks.arithmetic.expressions import Difficulty
+from agent2.benchmarks.arithmetic.splits import ExpressionDifficulty
 from agent2.environments.question import oracle_answer, random_answer
 from agent2.errors import ConfigError
 from agent2.records import Rollout, RolloutStatus, Split, Usage
@@ -36,7 +36,7 @@ def test_items_are_stable_have_unique_ids_and_do_not_carry_the_answer_twice():
 
 
 def test_rational_answers_are_right_at_a_harder_difficulty():
-    benchmark = Arithmetic(Difficulty(n_operations=6, max_operand=20, operators="+-*/"))
+    benchmark = Arithmetic(ExpressionDifficulty(n_operations=6, max_operand=20, operators="+-*/"))
     items = benchmark.items(Split.DEV, 40, None)
     assert any("/" in item.reference for item in items)
     assert {play(benchmark, item, oracle_answer(item)) for item in items} == {1.0}
@@ -44,7 +44,7 @@ def test_rational_answers_are_right_at_a_harder_difficulty():
 
 def test_more_items_than_there_are_is_an_error_that_says_how_many_there_are():
     with pytest.raises(ConfigError, match=r"30 items of split 'dev' were asked for, there are \d+"):
-        Arithmetic(Difficulty(max_operand=3)).items(Split.DEV, 30, None)
+        Arithmetic(ExpressionDifficulty(max_operand=3)).items(Split.DEV, 30, None)
 
 
 def test_hidden_items_need_the_secret():

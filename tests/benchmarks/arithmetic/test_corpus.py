@@ -1,10 +1,9 @@
 import numpy as np
 
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings, plausible_mistake, pretraining_corpus
-from agent2.benchmarks.arithmetic.expressions import canonical, read_expression, value_of
 from agent2.benchmarks.arithmetic.rewards import verify
-from agent2.benchmarks.arithmetic.splits import Pool, pool_of
-from agent2.scorers.rational import format_rational
+from agent2.benchmarks.arithmetic.splits import ExpressionPool, canonical, pool_of, read_expression, value_of
+from agent2.scorers.answers import format_rational
 
 SMALL = CorpusSettings(n_examples=2000)
 
@@ -15,7 +14,7 @@ def expression_of(prompt):
 
 def test_only_expressions_of_the_train_pool_are_read():
     pools = {pool_of(canonical(expression_of(prompt))) for prompt, _ in pretraining_corpus(SMALL)}
-    assert pools == {Pool.TRAIN}
+    assert pools == {ExpressionPool.TRAIN}
 
 
 def test_the_share_of_right_answers_is_the_one_asked_for():

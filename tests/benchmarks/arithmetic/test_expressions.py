@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.benchmarks.arithmetic.expressions import (
+from agent2.benchmarks.arithmetic.splits import (
     MAX_OPERAND,
     MAX_OPERATIONS,
-    Difficulty,
+    ExpressionDifficulty,
     Operation,
     canonical,
     generate,
@@ -16,7 +16,7 @@ from agent2.benchmarks.arithmetic.expressions import (
     value_of,
 )
 from agent2.errors import ConfigError
-from agent2.scorers.rational import MAX_ANSWER_CHARACTERS, format_rational
+from agent2.scorers.answers import MAX_ANSWER_CHARACTERS, format_rational
 
 
 def operations_in(expression):
@@ -29,7 +29,7 @@ def operations_in(expression):
 @given(
     seed=st.integers(0, 2**64),
     difficulty=st.builds(
-        Difficulty,
+        ExpressionDifficulty,
         n_operations=st.integers(1, 20),
         max_operand=st.integers(1, 999),
         operators=st.sampled_from(["+", "-", "*", "/", "+-", "+-*/"]),
@@ -43,7 +43,7 @@ def test_an_expression_has_the_size_asked_for_a_defined_value_and_a_text_that_re
 
 
 def test_the_same_seed_gives_the_same_expression_and_another_seed_another_one():
-    difficulty = Difficulty(n_operations=5)
+    difficulty = ExpressionDifficulty(n_operations=5)
     assert generate(7, difficulty) == generate(7, difficulty)
     assert len({text_of(generate(seed, difficulty)) for seed in range(50)}) == 50
 
@@ -70,7 +70,7 @@ def test_different_expressions_stay_apart(one, other):
 def test_no_expression_divides_by_zero_even_where_every_second_draw_does():
     for n_operations in (2, 13, 20):
         for seed in range(200):
-            value_of(generate(seed, Difficulty(n_operations, max_operand=1, operators="/")))
+            value_of(generate(seed, ExpressionDifficulty(n_operations, max_operand=1, operators="/")))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_no_expression_divides_by_zero_even_where_every_second_draw_does():
 )
 def test_a_difficulty_out_of_range_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
-        Difficulty(**changes)
+        ExpressionDifficulty(**changes)
 
 
 @pytest.mark.parametrize("text", ["2 ** 3", "__import__('os')", "1 +", "-3 + 1", "1.5 + 2", "True + 1"])
@@ -100,6 +100,6 @@ def test_an_operation_is_written_with_its_operands_in_parentheses():
 
 
 def test_the_value_of_the_longest_expression_can_be_given_as_an_answer():
-    difficulty = Difficulty(n_operations=MAX_OPERATIONS, max_operand=MAX_OPERAND, operators="+-*/")
+    difficulty = ExpressionDifficulty(n_operations=MAX_OPERATIONS, max_operand=MAX_OPERAND, operators="+-*/")
     longest = max(len(format_rational(value_of(generate(seed, difficulty)))) for seed in range(300))
     assert 150 < longest <= MAX_ANSWER_CHARACTERS

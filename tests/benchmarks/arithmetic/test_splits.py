@@ -3,8 +3,15 @@ from itertools import islice
 import pytest
 
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY
-from agent2.benchmarks.arithmetic.expressions import Difficulty, canonical, text_of
-from agent2.benchmarks.arithmetic.splits import Pool, distinct_expressions, item_id, pool_of
+from agent2.benchmarks.arithmetic.splits import (
+    ExpressionDifficulty,
+    ExpressionPool,
+    canonical,
+    distinct_expressions,
+    item_id,
+    pool_of,
+    text_of,
+)
 from agent2.errors import ConfigError
 from agent2.records import Split
 
@@ -34,7 +41,7 @@ def test_without_the_secret_the_hidden_items_are_a_small_part_of_what_could_be_a
     texts = [f"(+ {' '.join(sorted((str(a), str(b))))})" for a, b in sums]
     texts += [f"(- {a} {b})" for a in range(100) for b in range(100)]
     assert set(canonicals(Split.TEST_PUBLIC, 100)) < set(texts)
-    assert sum(pool_of(text) is Pool.HIDDEN for text in texts) > 4.5 * n_used
+    assert sum(pool_of(text) is ExpressionPool.HIDDEN for text in texts) > 4.5 * n_used
 
 
 def test_another_secret_asks_other_hidden_items_about_as_often_as_chance_would():
@@ -56,7 +63,7 @@ def test_hidden_splits_need_the_secret():
 
 
 def test_a_space_too_large_to_list_is_split_as_well():
-    hard = Difficulty(n_operations=12, max_operand=999, operators="+-*/")
+    hard = ExpressionDifficulty(n_operations=12, max_operand=999, operators="+-*/")
     assert len(set(canonicals(Split.TEST_PUBLIC, 50, difficulty=hard))) == 50
 
 
@@ -68,7 +75,7 @@ def test_the_ids_of_hidden_items_cannot_be_computed_from_their_expressions():
 
 def test_a_third_of_the_expressions_is_kept_hidden():
     texts = [f"(+ {a} {b})" for a in range(100) for b in range(100)]
-    share = sum(pool_of(text) is Pool.HIDDEN for text in texts) / len(texts)
+    share = sum(pool_of(text) is ExpressionPool.HIDDEN for text in texts) / len(texts)
     assert 0.31 < share < 0.36
 
 

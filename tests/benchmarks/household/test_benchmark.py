@@ -1,10 +1,9 @@
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.household.players import expert, random_player
-from agent2.benchmarks.household.rows import layout_key
-from agent2.contract.rollout_numbers import number_of, parse_measure
-from agent2.environments.household.faults import REPLIES, FaultKind
+from agent2.benchmarks.household.benchmark import expert, layout_key, random_player
+from agent2.contract.measures import number_of, parse_measure
+from agent2.environments.household.faults import REPLIES, HouseholdFaultKind
 from agent2.environments.household.game import TASK_TYPES, Game
 from agent2.environments.household.world import ADMISSIBLE_MARK, HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError
@@ -130,9 +129,9 @@ RECOVERY = "ratio:tool_errors_recovered/tool_errors"
 
 def careful(chat):
     """The expert, who after a denial or an empty reply looks around, and then goes on with what had failed."""
-    if chat[-1].content in (REPLIES[FaultKind.PERMISSION_DENIED], REPLIES[FaultKind.EMPTY_RESULT]):
+    if chat[-1].content in (REPLIES[HouseholdFaultKind.PERMISSION_DENIED], REPLIES[HouseholdFaultKind.EMPTY_RESULT]):
         return "look"
-    if len(chat) > 3 and chat[-3].content == REPLIES[FaultKind.PERMISSION_DENIED]:
+    if len(chat) > 3 and chat[-3].content == REPLIES[HouseholdFaultKind.PERMISSION_DENIED]:
         return chat[-4].content
     return expert(chat)
 

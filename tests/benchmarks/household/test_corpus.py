@@ -1,9 +1,7 @@
 from dataclasses import replace
 
-from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, household_corpus, single_tokens
-from agent2.benchmarks.household.generate import opening, source_of
-from agent2.benchmarks.household.mirror import NOTHING
-from agent2.benchmarks.household.worlds import SIZES
+from agent2.benchmarks.household.corpus import NOTHING, HouseholdCorpusSettings, household_corpus, single_tokens
+from agent2.benchmarks.household.generate import SIZES, opening, source_of
 from agent2.records import Split
 
 SETTINGS = HouseholdCorpusSettings(n_chats=300)

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.generate import draw_game, game_of, listed, opening, source_of
-from agent2.benchmarks.household.layout import draw_layout
-from agent2.benchmarks.household.worlds import SIZES
+from agent2.benchmarks.household.generate import SIZES, draw_game, draw_layout, game_of, listed, opening, source_of
 from agent2.environments.household.engine import shared_engine
 from agent2.errors import ConfigError
 from agent2.records import Split

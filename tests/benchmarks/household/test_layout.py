@@ -4,9 +4,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.affordances import affordances
-from agent2.benchmarks.household.layout import draw_layout, shown_names
-from agent2.benchmarks.household.worlds import LAMP, LOOK, PICK, SIZES, TOOLS, TWO, size_of
+from agent2.benchmarks.household.generate import (
+    LAMP,
+    LOOK,
+    PICK,
+    SIZES,
+    TOOLS,
+    TWO,
+    affordances,
+    draw_layout,
+    shown_names,
+    size_of,
+)
 from agent2.errors import ConfigError
 
 

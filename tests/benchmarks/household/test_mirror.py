@@ -3,11 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.corpus import impossible_command, wandering_command
-from agent2.benchmarks.household.generate import game_of
-from agent2.benchmarks.household.layout import Thing, draw_layout
-from agent2.benchmarks.household.mirror import Mirror
-from agent2.benchmarks.household.worlds import COOL, SIZES, TWO
+from agent2.benchmarks.household.corpus import Mirror, impossible_command, wandering_command
+from agent2.benchmarks.household.generate import COOL, SIZES, TWO, Thing, draw_layout, game_of
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import ConfigError

@@ -6,11 +6,16 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini_apis.benchmark import SETTINGS, SOURCE, MiniApis, to_item
-from agent2.benchmarks.mini_apis.corpus import pretraining_examples
-from agent2.benchmarks.mini_apis.players import oracle, random_player
-from agent2.environments.tools.faults import FaultKind, FaultSettings
-from agent2.environments.tools.world import WorldSettings
+from agent2.benchmarks.mini_apis.benchmark import (
+    SETTINGS,
+    SOURCE,
+    MiniApis,
+    oracle,
+    pretraining_examples,
+    random_player,
+    to_item,
+)
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind, WorldSettings
 from agent2.errors import ConfigError
 from agent2.records import Split
 from tool_builders import mean_score, play_with
@@ -45,7 +50,7 @@ def test_knowing_the_answer_without_calling_earns_nothing(benchmark):
     assert all(scored.score.views["response_exact"] == 1.0 for scored in rollouts)
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
+@pytest.mark.parametrize("kind", list(ToolFaultKind))
 def test_the_oracle_recovers_from_every_kind_of_fault(kind):
     faults = FaultSettings(rate=1.0, kinds=(kind,), n_positions=2)
     benchmark = MiniApis(WorldSettings(SETTINGS.rules, faults))

@@ -6,9 +6,15 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini_functions.benchmark import SOURCE, draw_task, to_item
-from agent2.benchmarks.mini_functions.corpus import pretraining_examples
-from agent2.benchmarks.mini_functions.players import mistaken, oracle, random_player
+from agent2.benchmarks.mini_functions.benchmark import (
+    SOURCE,
+    draw_task,
+    mistaken,
+    oracle,
+    pretraining_examples,
+    random_player,
+    to_item,
+)
 from agent2.errors import ConfigError
 from agent2.records import Split
 from tool_builders import mean_score, play_with

@@ -3,15 +3,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from agent2.benchmarks.mini_ifeval import wishes as w
-from agent2.benchmarks.mini_ifeval.benchmark import MiniIfeval, to_item
-from agent2.benchmarks.mini_ifeval.corpus import careless_answer
-from agent2.benchmarks.mini_ifeval.tasks import WritingTask, canonical, draw_task
-from agent2.benchmarks.mini_ifeval.writing import Scene
+from agent2.benchmarks.mini_ifeval import benchmark as w
+from agent2.benchmarks.mini_ifeval.benchmark import (
+    MiniIfeval,
+    Scene,
+    WritingTask,
+    canonical,
+    careless_answer,
+    draw_task,
+    to_item,
+)
 from agent2.errors import ConfigError
 from agent2.records import Split
-from agent2.scorers.constraints.finding import InstructionClass
-from agent2.scorers.constraints.instructions import TYPES, read_instructions
+from agent2.scorers.constraints.checks import InstructionClass
+from agent2.scorers.constraints.scorer import TYPES, read_instructions
 
 SCENE = Scene("cat", ("red", "old", "new", "small", "cold"))
 RNG = np.random.default_rng(0)

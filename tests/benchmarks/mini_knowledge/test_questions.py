@@ -2,10 +2,19 @@ from collections import Counter
 
 import numpy as np
 
-from agent2.benchmarks.mini_knowledge.benchmark import SOURCE, MiniKnowledge
-from agent2.benchmarks.mini_knowledge.corpus import FACT_SHARE, pretraining_examples
-from agent2.benchmarks.mini_knowledge.questions import LETTERS, Question, canonical, draw_question
-from agent2.benchmarks.mini_knowledge.world import BEINGS, FACTS, PROPERTIES
+from agent2.benchmarks.mini_knowledge.benchmark import (
+    BEINGS,
+    FACT_SHARE,
+    FACTS,
+    LETTERS,
+    PROPERTIES,
+    SOURCE,
+    MiniKnowledge,
+    Question,
+    canonical,
+    draw_question,
+    pretraining_examples,
+)
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 
 

@@ -3,9 +3,15 @@ import re
 import numpy as np
 import pytest
 
-from agent2.benchmarks.mini_math.benchmark import MiniMath
-from agent2.benchmarks.mini_math.corpus import pretraining_examples
-from agent2.benchmarks.mini_math.problems import KINDS, Problem, canonical, draw_problem, worked_answer
+from agent2.benchmarks.mini_math.benchmark import (
+    KINDS,
+    MiniMath,
+    Problem,
+    canonical,
+    draw_problem,
+    pretraining_examples,
+    worked_answer,
+)
 from agent2.records import Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.final_answer import flexible_answer, strict_answer
 

@@ -5,11 +5,17 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini_repo.benchmark import SETTINGS, SOURCE, MiniRepo, to_item
-from agent2.benchmarks.mini_repo.corpus import pretraining_examples
-from agent2.benchmarks.mini_repo.players import oracle, random_player, wrong_line
-from agent2.environments.tools.faults import FaultKind, FaultSettings
-from agent2.environments.tools.world import WorldSettings
+from agent2.benchmarks.mini_repo.benchmark import (
+    SETTINGS,
+    SOURCE,
+    MiniRepo,
+    oracle,
+    pretraining_examples,
+    random_player,
+    to_item,
+    wrong_line,
+)
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind, WorldSettings
 from agent2.errors import ConfigError
 from agent2.records import Split
 from tool_builders import SUBMIT, call_text, mean_score, play_with
@@ -40,7 +46,7 @@ def test_submitting_or_talking_without_a_patch_resolves_nothing(benchmark):
     assert mean_score(play_with(benchmark, items, lambda item, _: "Fixed, all tests pass.")) == 0.0
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
+@pytest.mark.parametrize("kind", list(ToolFaultKind))
 def test_the_oracle_recovers_from_every_kind_of_fault(kind):
     faults = FaultSettings(rate=1.0, kinds=(kind,), n_positions=3)
     benchmark = MiniRepo(WorldSettings(SETTINGS.rules, faults))

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.household.generate import game_of, opening
-from agent2.benchmarks.household.layout import draw_layout
-from agent2.benchmarks.household.mirror import NOTHING, Mirror
-from agent2.benchmarks.household.worlds import SIZES
+from agent2.benchmarks.household.corpus import NOTHING, Mirror
+from agent2.benchmarks.household.generate import SIZES, draw_layout, game_of, opening
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import EnvironmentFailed

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.environments.household.faults import REPLIES, FaultKind, HouseholdFaults, plan_faults
+from agent2.environments.household.faults import REPLIES, HouseholdFaultKind, HouseholdFaults, plan_faults
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError
 from household_games import game_item, games
@@ -25,19 +25,19 @@ def going(world):
 
 
 def test_a_timeout_is_made_good_by_repeating():
-    world = broken_world(FaultKind.TIMEOUT)
+    world = broken_world(HouseholdFaultKind.TIMEOUT)
     command = going(world)
-    assert world.act(command).observation == REPLIES[FaultKind.TIMEOUT]
+    assert world.act(command).observation == REPLIES[HouseholdFaultKind.TIMEOUT]
     assert counts(world) == (1, 0)
     assert world.act(command).observation.startswith("You arrive at")
     assert counts(world) == (1, 1)
 
 
 def test_a_denial_lasts_until_the_player_has_looked_around():
-    world = broken_world(FaultKind.PERMISSION_DENIED)
+    world = broken_world(HouseholdFaultKind.PERMISSION_DENIED)
     command = going(world)
     for n_faults in (1, 2):
-        assert world.act(command).observation == REPLIES[FaultKind.PERMISSION_DENIED]
+        assert world.act(command).observation == REPLIES[HouseholdFaultKind.PERMISSION_DENIED]
         assert counts(world) == (n_faults, 0)
     assert world.act("look").observation.startswith("You are in the middle")
     assert world.act(command).observation.startswith("You arrive at")
@@ -45,7 +45,7 @@ def test_a_denial_lasts_until_the_player_has_looked_around():
 
 
 def test_an_empty_reply_hides_a_command_that_was_carried_out():
-    world = broken_world(FaultKind.EMPTY_RESULT)
+    world = broken_world(HouseholdFaultKind.EMPTY_RESULT)
     assert world.act(going(world)).observation == ""
     assert counts(world) == (1, 0)
     assert world.act("look").observation.startswith("You are facing the")
@@ -53,7 +53,7 @@ def test_an_empty_reply_hides_a_command_that_was_carried_out():
 
 
 def test_another_command_does_not_make_a_timeout_good():
-    world = broken_world(FaultKind.TIMEOUT)
+    world = broken_world(HouseholdFaultKind.TIMEOUT)
     first, second = [command for command in world.admissible() if command.startswith("go to")][:2]
     world.act(first)
     world.act(second)
@@ -61,7 +61,7 @@ def test_another_command_does_not_make_a_timeout_good():
 
 
 def test_foolish_commands_are_not_broken():
-    world = broken_world(FaultKind.TIMEOUT)
+    world = broken_world(HouseholdFaultKind.TIMEOUT)
     assert world.act("dance").observation == "Nothing happens."
     assert counts(world) == (0, 0)
 
@@ -72,7 +72,7 @@ def test_faults_come_from_the_seed_and_at_the_rate():
     assert plans == [plan_faults(seed, settings) for seed in range(2000)]
     share = sum(plan.kind is not None for plan in plans) / len(plans)
     assert 0.26 < share < 0.34
-    assert {plan.kind for plan in plans} == {None, *FaultKind}
+    assert {plan.kind for plan in plans} == {None, *HouseholdFaultKind}
     assert {plan.position for plan in plans if plan.kind} == set(range(4))
 
 

@@ -8,8 +8,7 @@ import pytest
 from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError, EnvironmentFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.evaluation.worlds import act_all, reset_all
+from agent2.evaluation.engine import Attempt, PlaySettings, act_all, play, reset_all
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Fault, Item, RolloutStatus, SamplingSettings, Score
 from household_games import game_item, games

@@ -8,9 +8,9 @@ from agent2.environments.household.world import (
     ADMISSIBLE_MARK,
     MAX_FACTS,
     THOUGHT_REPLY,
+    ActionProtocol,
     HouseholdSettings,
     HouseholdWorld,
-    Protocol,
     command_of,
 )
 from agent2.errors import ConfigError, EnvironmentFailed
@@ -18,7 +18,7 @@ from agent2.records import Message
 from household_games import game_item, games
 
 CHAT = HouseholdSettings()
-REACT = HouseholdSettings(protocol=Protocol.REACT)
+REACT = HouseholdSettings(protocol=ActionProtocol.REACT)
 
 
 def begun(settings=CHAT, number=0, seed=0, **payload):
@@ -112,9 +112,9 @@ def test_react_actions_may_begin_with_a_prompt_sign_and_thoughts_cost_a_turn():
 
 
 def test_a_command_is_the_first_line_in_lower_case():
-    assert command_of(" Go To Shelf 1 \nlook", Protocol.CHAT) == "go to shelf 1"
-    assert command_of(">> look", Protocol.REACT) == "look"
-    assert command_of("> look", Protocol.CHAT) == "> look"
+    assert command_of(" Go To Shelf 1 \nlook", ActionProtocol.CHAT) == "go to shelf 1"
+    assert command_of(">> look", ActionProtocol.REACT) == "look"
+    assert command_of("> look", ActionProtocol.CHAT) == "> look"
 
 
 def test_admissible_commands_are_shown_when_asked_for():

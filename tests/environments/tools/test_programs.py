@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.environments.tools.programs import (
-    Check,
+from agent2.environments.tools.repository import (
+    ProgramCheck,
     ProgramError,
     failures,
     read_checks,
@@ -84,7 +84,7 @@ def test_depth_within_a_line_is_no_danger_to_the_stack():
 
 def test_tests_are_read_and_their_failures_say_what_came_out():
     checks = read_checks("f(2,3)=5\ng(1)=2")
-    assert checks == [Check("f", (2, 3), 5), Check("g", (1,), 2)]
+    assert checks == [ProgramCheck("f", (2, 3), 5), ProgramCheck("g", (1,), 2)]
     assert failures("f(a,b)=a-b", checks) == ["f(2,3) is -1, not 5", "no g with 1 parameters"]
     assert failures("f(a,b)=a+b\ng(a)=a+1", checks) == []
     with pytest.raises(ProgramError, match="line 1 is no test"):

@@ -1,8 +1,14 @@
 import pytest
 
-from agent2.environments.tools.faults import FaultKind, FaultSettings
-from agent2.environments.tools.spec import ToolRules
-from agent2.environments.tools.trace import answer_of, errors_of, trace_labels, trace_views
+from agent2.environments.tools.calls import ToolRules
+from agent2.environments.tools.world import (
+    FaultSettings,
+    ToolFaultKind,
+    answer_of,
+    errors_of,
+    trace_labels,
+    trace_views,
+)
 from tool_builders import ALL, FIX, READ, REPO_ITEM, SUBMIT, TEST, repo_world, run
 
 
@@ -14,9 +20,9 @@ def state_after(*messages, rules=None, faults=None):
     return run(repo_world(rules, faults), REPO_ITEM, *messages)[1]
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
+@pytest.mark.parametrize("kind", list(ToolFaultKind))
 def test_an_error_is_recovered_when_the_same_tool_succeeds_later(kind):
-    login = [("login", {})] if kind is FaultKind.PERMISSION_DENIED else []
+    login = [("login", {})] if kind is ToolFaultKind.PERMISSION_DENIED else []
     state = state_after(READ, *login, READ, FIX, faults=broken(kind))
     views = trace_views(state)
     assert (views["tool_errors"], views["tool_errors_recovered"]) == (1, 1)
@@ -24,7 +30,7 @@ def test_an_error_is_recovered_when_the_same_tool_succeeds_later(kind):
     assert trace_labels(state) == []
 
 
-@pytest.mark.parametrize("kind", list(FaultKind))
+@pytest.mark.parametrize("kind", list(ToolFaultKind))
 def test_an_error_that_is_left_behind_is_labelled_by_its_kind(kind):
     state = state_after(READ, FIX, SUBMIT, faults=broken(kind))
     views = trace_views(state)
@@ -33,7 +39,7 @@ def test_an_error_that_is_left_behind_is_labelled_by_its_kind(kind):
 
 
 def test_login_alone_recovers_nothing():
-    state = state_after(READ, ("login", {}), SUBMIT, faults=broken(FaultKind.PERMISSION_DENIED))
+    state = state_after(READ, ("login", {}), SUBMIT, faults=broken(ToolFaultKind.PERMISSION_DENIED))
     assert trace_views(state)["tool_errors_recovered"] == 0
 
 
@@ -74,7 +80,7 @@ def test_a_repetition_is_the_same_success_with_nothing_changed_in_between(messag
 
 
 def test_repeating_what_failed_is_no_waste():
-    assert trace_labels(state_after(READ, READ, faults=broken(FaultKind.TIMEOUT))) == []
+    assert trace_labels(state_after(READ, READ, faults=broken(ToolFaultKind.TIMEOUT))) == []
 
 
 def test_breaking_the_budget_is_labelled():

@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from agent2.environments.tools.faults import FaultKind, FaultSettings
+from agent2.environments.tools.calls import OnDanger, Permission, ToolRules
 from agent2.environments.tools.repository import RepositoryToolbox
-from agent2.environments.tools.spec import OnDanger, Permission, ToolRules
-from agent2.environments.tools.world import ToolWorld, WorldSettings
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed
 from tool_builders import ALL, FIX, READ, REPO_ITEM, SUBMIT, TEST, call_text, repo_world, run
 
@@ -29,7 +28,7 @@ def test_the_state_holds_every_call_with_its_result_and_the_files_as_they_ended(
     assert state["final"]["is_submitted"] and state["answer"] is None
 
 
-@pytest.mark.parametrize("kind", [FaultKind.TIMEOUT, FaultKind.EMPTY_RESULT, FaultKind.SCHEMA_ERROR])
+@pytest.mark.parametrize("kind", [ToolFaultKind.TIMEOUT, ToolFaultKind.EMPTY_RESULT, ToolFaultKind.SCHEMA_ERROR])
 def test_an_injected_fault_is_met_once_and_the_call_was_not_carried_out(kind):
     world = repo_world(faults=broken(kind))
     seen, state = run(world, REPO_ITEM, FIX, READ, FIX)
@@ -40,7 +39,7 @@ def test_an_injected_fault_is_met_once_and_the_call_was_not_carried_out(kind):
 
 
 def test_a_denied_tool_stays_denied_until_login():
-    world = repo_world(faults=broken(FaultKind.PERMISSION_DENIED))
+    world = repo_world(faults=broken(ToolFaultKind.PERMISSION_DENIED))
     seen, _ = run(world, REPO_ITEM, READ, READ, TEST, ("login", {}), READ)
     assert [("error" in reply) for reply in seen] == [True, True, False, False, False]
     assert seen[1] == {"error": "permission_denied"}

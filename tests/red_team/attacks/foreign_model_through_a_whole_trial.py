@@ -11,8 +11,8 @@ from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial
 from agent2.records import Split
+from agent2.reports.text import points
 from agent2.reports.trial_view import headline
-from agent2.reports.words import points
 from red_team.disguises import HIDDEN_SIZE
 from red_team.frame import Outcome
 from red_team.scene import Scene

@@ -4,7 +4,7 @@ import json
 import re
 import socket
 
-from agent2.arena.grader.guard import MAX_BODY_BYTES
+from agent2.arena.grader.server import MAX_BODY_BYTES
 from red_team.frame import Outcome
 from red_team.framing import requests_in_requests, send, statuses
 from red_team.scene import Scene

@@ -6,7 +6,7 @@ import shutil
 
 import yaml
 
-from agent2.arena.config_file import read_config
+from agent2.arena.paths import read_config
 from agent2.arena.plan import new_trial, repeat_trial, replay_trial
 from llm_builders import KEY, KEY_VARIABLE, write_chat_agent, write_driver
 from red_team.frame import Outcome

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from agent2.arena.evidence import SubmissionState
-from agent2.arena.grader.evaluator import ChildEvaluator, Program
+from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.arena.grader.service import Grader
 from agent2.arena.paths import TrialPaths
@@ -29,7 +29,7 @@ def attempt(scene: Scene) -> Outcome:
     said = []
     for number, lie in enumerate(LIES, start=1):
         text = lie % ("d" * 64) if "%s" in lie else lie
-        program = Program(("python", "-c", f"print({text!r})"))
+        program = EvaluatorProgram(("python", "-c", f"print({text!r})"))
         paths = TrialPaths(scene.root / f"liar-{number}")
         shutil.copytree(scene.base, paths.workspace / "output" / "liar")
         settings = replace(scene.grader.settings, paths=paths)

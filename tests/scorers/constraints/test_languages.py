@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent2.scorers.constraints.languages import LANGUAGES, detect_language, is_english, response_language
+from agent2.scorers.constraints.checks import LANGUAGES, detect_language, is_english, response_language
 
 TEXTS = yaml.safe_load((Path(__file__).parents[3] / "benchmarks" / "scorer_texts.yaml").read_text(encoding="utf-8"))[
     "languages"

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.scorers.constraints.text import capital_words, count_sentences, count_words, loose_variants
+from agent2.scorers.constraints.checks import capital_words, count_sentences, count_words, loose_variants
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator
 
-from agent2.arena.analysis.autonomy import autonomy_of, recovery_of
-from agent2.arena.analysis.criteria import success_criteria
 from agent2.arena.analysis.failures import failures_of
-from agent2.arena.analysis.integrity import integrity_verdict
-from agent2.arena.analysis.mode import mode_finding
-from agent2.arena.analysis.process import process_metrics, revision_changes
+from agent2.arena.analysis.process import autonomy_of, process_metrics, recovery_of, revision_changes
 from agent2.arena.analysis.programs import last_sources
-from agent2.arena.analysis.result import efficiency_of, result_of
-from agent2.arena.analysis.route import submission_routes, trial_route
+from agent2.arena.analysis.result import efficiency_of, integrity_verdict, result_of, success_criteria
+from agent2.arena.analysis.route import mode_finding, submission_routes, trial_route
 from agent2.arena.analysis.stages import stage_verdicts
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, IntegrityVerdict, ModeFinding, Verdict
 from agent2.arena.evidence import LlmRecord, TrialEvidence

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.verdicts import EvidenceLine, Failure, FailureKind
 from agent2.arena.evidence import AgentEnd, SubmissionRecord, SubmissionState, TrialEvidence
-from agent2.arena.gateway.read import Outcome
+from agent2.arena.gateway.read import ExchangeOutcome
 
 REJECTIONS: tuple[tuple[str, str], ...] = (
     ("deadline", r"deadline|time is (up|over)|wall clock"),
@@ -123,10 +123,14 @@ def _submissions(evidence: TrialEvidence) -> Iterator[Failure]:
 def _llm(evidence: TrialEvidence) -> Iterator[Failure]:
     """Calls that the provider failed, and the end of the budget; an answer that came afterwards is a recovery."""
     calls = evidence.llm.calls if evidence.llm is not None else ()
-    answered = [call.number for call in calls if call.outcome == Outcome.OK]
+    answered = [call.number for call in calls if call.outcome == ExchangeOutcome.OK]
     last_answer = max(answered, default=0)
-    broken = [call for call in calls if call.outcome in {Outcome.FAILED, Outcome.PARTIAL, Outcome.LOST}]
-    refused = [call for call in calls if call.outcome == Outcome.REFUSED]
+    broken = [
+        call
+        for call in calls
+        if call.outcome in {ExchangeOutcome.FAILED, ExchangeOutcome.PARTIAL, ExchangeOutcome.LOST}
+    ]
+    refused = [call for call in calls if call.outcome == ExchangeOutcome.REFUSED]
     for kind, found in ((FailureKind.LLM_FAILED, broken), (FailureKind.LLM_BUDGET, refused)):
         if found:
             lines = tuple(

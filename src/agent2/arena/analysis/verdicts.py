@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agent2.arena.assignment import Mode
 from agent2.arena.tasks import Stage
-from agent2.integrity.finding import Check, Finding
+from agent2.integrity.finding import IntegrityCheck, IntegrityFinding
 from agent2.stats.comparisons import Claim
 
 
@@ -356,9 +356,9 @@ class IntegrityVerdict:
     state: IntegrityState
     reason: str
     """One sentence."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[IntegrityFinding, ...] = ()
     """The gravest effect first; of a submission that is not the final one, no finding voids."""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[IntegrityCheck, ...] = ()
     """What was looked at."""
 
 

@@ -18,9 +18,9 @@ from types import TracebackType
 
 from pydantic import SecretStr
 
-from agent2.arena.gateway.main import GRACE_S, Launch
-from agent2.arena.gateway.masking import Masker
-from agent2.arena.gateway.prices import load_prices
+from agent2.arena.gateway.drivers import load_prices
+from agent2.arena.gateway.main import GRACE_S, GatewayLaunch
+from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import GatewaySettings
 from agent2.errors import Agent2Error, ConfigError, Fault
 
@@ -147,7 +147,7 @@ class Gateway:
                 "redact": (),
             }
         )
-        launch = Launch(settings=bare, keys=keys, redact=redact, listener=self._listener.fileno())
+        launch = GatewayLaunch(settings=bare, keys=keys, redact=redact, listener=self._listener.fileno())
         environment = {
             name: value for name, value in os.environ.items() if not any(key and key in value for key in keys)
         }

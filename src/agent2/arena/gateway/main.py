@@ -1,6 +1,6 @@
 """The gateway's process: `python -m agent2.arena.gateway.main`.
 
-Reads one line of JSON (`Launch`) from standard input and serves on the listening socket that it was started
+Reads one line of JSON (`GatewayLaunch`) from standard input and serves on the listening socket that it was started
 with. The keys are in that line and nowhere else: not in an argument, a variable or a file. Standard input
 stays open: when it ends, the harness has stopped the gateway or is gone, and the process ends too, after a
 few seconds for the calls under way.
@@ -16,12 +16,11 @@ import aiohttp
 from aiohttp import web
 from pydantic import SecretStr
 
+from agent2.arena.gateway.drivers import load_prices
 from agent2.arena.gateway.ledger import CallLedger
-from agent2.arena.gateway.prices import load_prices
 from agent2.arena.gateway.proxy import Proxy
-from agent2.arena.gateway.recording import Recorder
-from agent2.arena.gateway.replay import Player
-from agent2.arena.gateway.scrub import Scrubber, ScrubbingFormatter
+from agent2.arena.gateway.recording import ExchangeRecorder, Scrubber, ScrubbingFormatter
+from agent2.arena.gateway.replay import ReplayPlayer
 from agent2.arena.gateway.settings import GatewaySettings
 from agent2.arena.gateway.upstream import Upstream
 from agent2.config import StrictModel
@@ -35,7 +34,7 @@ GRACE_S = 2.0
 KEEP_ALIVE_S = 600.0
 
 
-class Launch(StrictModel):
+class GatewayLaunch(StrictModel):
     """What the process is told."""
 
     settings: GatewaySettings
@@ -58,7 +57,7 @@ class Launch(StrictModel):
 
 def main() -> int:
     """Serve until standard input ends."""
-    launch = Launch.model_validate_json(sys.stdin.buffer.readline())
+    launch = GatewayLaunch.model_validate_json(sys.stdin.buffer.readline())
     scrubber = Scrubber([*launch.keys, *launch.redact])
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ScrubbingFormatter(scrubber))
@@ -76,8 +75,8 @@ def main() -> int:
 
 async def _serve(settings: GatewaySettings, listener: socket.socket, scrubber: Scrubber) -> None:
     prices = load_prices(settings.prices)
-    player = Player(settings.replay) if settings.replay else None
-    recorder = Recorder(settings.record, scrubber, settings.max_bodies_mib)
+    player = ReplayPlayer(settings.replay) if settings.replay else None
+    recorder = ExchangeRecorder(settings.record, scrubber, settings.max_bodies_mib)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0)
     try:
         async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:

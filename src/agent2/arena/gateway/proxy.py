@@ -16,35 +16,37 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 from aiohttp import web
 
-from agent2.arena.gateway.answers import Problem, error_body, models_body, status_of
 from agent2.arena.gateway.hosted_tools import BadRequest
-from agent2.arena.gateway.ledger import Call, CallLedger
-from agent2.arena.gateway.read import Outcome
-from agent2.arena.gateway.recording import Begin, Recorder, RecordingError
-from agent2.arena.gateway.relay import (
+from agent2.arena.gateway.ledger import CallLedger, LedgerCall
+from agent2.arena.gateway.read import ExchangeOutcome
+from agent2.arena.gateway.recording import Begin, ExchangeRecorder, RecordingError, Scrubber
+from agent2.arena.gateway.replay import ReplayedAnswer, ReplayPlayer
+from agent2.arena.gateway.requests import BodyRoom, Declined, prepare, storable
+from agent2.arena.gateway.routes import (
+    ApiProblem,
+    Kind,
+    WireRoute,
+    error_body,
+    find_route,
+    given_key,
+    guess_protocol,
+    models_body,
+    status_of,
+    upstream_headers,
+    upstream_url,
+)
+from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
+from agent2.arena.gateway.upstream import (
     EVENT_STREAM,
-    AgentEnd,
+    NoAnswer,
     Relayed,
+    RelayEnd,
+    Upstream,
     hang_up,
     passed_headers,
     relay_stream,
     relay_whole,
 )
-from agent2.arena.gateway.replay import Played, Player
-from agent2.arena.gateway.request_body import BodyRoom, Declined
-from agent2.arena.gateway.requests import prepare, storable
-from agent2.arena.gateway.routes import (
-    Kind,
-    Route,
-    find_route,
-    given_key,
-    guess_protocol,
-    upstream_headers,
-    upstream_url,
-)
-from agent2.arena.gateway.scrub import Scrubber
-from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
-from agent2.arena.gateway.upstream import NoAnswer, Upstream
 from agent2.records import digest_of
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class _Pending:
 
     url: str
     headers: dict[str, str]
-    agent: AgentEnd
+    agent: RelayEnd
     answer: asyncio.Future[Relayed] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -81,10 +83,10 @@ class Proxy:
         self,
         settings: GatewaySettings,
         calls: CallLedger,
-        recorder: Recorder,
+        recorder: ExchangeRecorder,
         upstream: Upstream,
         scrubber: Scrubber,
-        player: Player | None,
+        player: ReplayPlayer | None,
     ):
         self._settings = settings
         self._ledger = calls
@@ -111,10 +113,10 @@ class Proxy:
             return await self._serve_or_decline(request, route, protocol)
         except RecordingError:
             logger.exception("a call could not be recorded, and was not made")
-            return _response(_own(Problem.NO_RECORD, protocol, "the gateway cannot record this call"))
+            return _response(_own(ApiProblem.NO_RECORD, protocol, "the gateway cannot record this call"))
 
     async def _serve_or_decline(
-        self, request: web.Request, route: Route | None, protocol: WireProtocol
+        self, request: web.Request, route: WireRoute | None, protocol: WireProtocol
     ) -> web.StreamResponse:
         try:
             return await self._serve(request, route)
@@ -123,28 +125,30 @@ class Proxy:
             self._recorder.decline(storable(request.path), status, storable(str(declined)))
             return _response(_own(declined.problem, protocol, storable(str(declined))))
 
-    async def _serve(self, request: web.Request, route: Route | None) -> web.StreamResponse:
+    async def _serve(self, request: web.Request, route: WireRoute | None) -> web.StreamResponse:
         if route is None:
-            raise Declined(Problem.UNKNOWN_PATH, f"{request.method} {request.path} is not served by the LLM gateway")
+            raise Declined(ApiProblem.UNKNOWN_PATH, f"{request.method} {request.path} is not served by the LLM gateway")
         key = given_key(request.headers, request.query)
         if not hmac.compare_digest(key.encode("utf-8", "replace"), self._settings.dummy_key.encode()):
-            raise Declined(Problem.WRONG_KEY, "this is not the key that the trial gave you")
+            raise Declined(ApiProblem.WRONG_KEY, "this is not the key that the trial gave you")
         if route.kind is Kind.MODELS:
             is_one = request.path.count("/") > 2
             return web.json_response(models_body(route.protocol, self._settings.model, is_one))
         if self._ledger.is_full:
-            raise Declined(Problem.BUDGET, f"the trial has made {self._settings.max_calls} LLM calls; no more are made")
+            raise Declined(
+                ApiProblem.BUDGET, f"the trial has made {self._settings.max_calls} LLM calls; no more are made"
+            )
         async with self._room.body(request, self._settings.max_request_mib) as body:
             return await self._serve_body(request, route, body)
 
-    async def _serve_body(self, request: web.Request, route: Route, body: bytes) -> web.StreamResponse:
+    async def _serve_body(self, request: web.Request, route: WireRoute, body: bytes) -> web.StreamResponse:
         try:
             asked = prepare(body, route, self._settings.model)
         except BadRequest as error:
-            raise Declined(Problem.BAD_REQUEST, str(error)) from error
+            raise Declined(ApiProblem.BAD_REQUEST, str(error)) from error
         if self._player is None and route.protocol not in self._endpoints:
             known = ", ".join(self._endpoints)
-            raise Declined(Problem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
+            raise Declined(ApiProblem.NO_ENDPOINT, f"the trial's driver does not speak {route.protocol} (but {known})")
         if self._player is not None:
             call = self._ledger.new_call(route, asked, body, storable(request.path))
             return await self._replay(request, call, self._player)
@@ -156,9 +160,9 @@ class Proxy:
         if repeated is not None:
             return repeated
         call = self._ledger.new_call(route, asked, body, storable(request.path))
-        return await self._make(call, _Pending(url, headers, AgentEnd(request)), key)
+        return await self._make(call, _Pending(url, headers, RelayEnd(request)), key)
 
-    async def _make(self, call: Call, pending: _Pending, key: str) -> web.StreamResponse:
+    async def _make(self, call: LedgerCall, pending: _Pending, key: str) -> web.StreamResponse:
         """Reserve, ask the provider, pass its answer on."""
         self._pending.setdefault(key, []).append(pending)
         try:
@@ -169,7 +173,7 @@ class Proxy:
             self._pending[key].remove(pending)
             if not self._pending[key]:
                 del self._pending[key]
-        if pending.agent.has_left and not pending.agent.was_heard and relayed.outcome is Outcome.OK:
+        if pending.agent.has_left and not pending.agent.was_heard and relayed.outcome is ExchangeOutcome.OK:
             self._keep_unread(key, relayed)
         return _response(relayed)
 
@@ -184,7 +188,7 @@ class Proxy:
                 try:
                     relayed = await asyncio.shield(pending.answer)
                 except asyncio.CancelledError:
-                    raise Declined(Problem.NO_PROVIDER, "the call that this request repeats broke down") from None
+                    raise Declined(ApiProblem.NO_PROVIDER, "the call that this request repeats broke down") from None
                 stream = pending.agent.response
                 return stream if stream is not None and pending.agent.request is request else _again(relayed)
         return None
@@ -195,14 +199,16 @@ class Proxy:
         while self._unread and sum(len(one.relayed.body) for one in self._unread.values()) > MAX_UNREAD:
             self._unread.popitem(last=False)
 
-    async def _open_and_ask(self, call: Call, pending: _Pending) -> Relayed:
+    async def _open_and_ask(self, call: LedgerCall, pending: _Pending) -> Relayed:
         agent = pending.agent
         refusal = await self._ledger.open(call, lambda: agent.has_left)
         if refusal is not None:
             relayed = _own(refusal.problem, call.route.protocol, refusal.sentence)
             self._ledger.note_refused(call, relayed)
             return relayed
-        relayed = Relayed(0, "", outcome=Outcome.PARTIAL, fault="the gateway was stopped in the middle of the call")
+        relayed = Relayed(
+            0, "", outcome=ExchangeOutcome.PARTIAL, fault="the gateway was stopped in the middle of the call"
+        )
         try:
             relayed = await self._ask(call, pending)
             if agent.was_taken_over:
@@ -213,7 +219,7 @@ class Proxy:
             await self._ledger.close(call, relayed)
         return relayed
 
-    async def _ask(self, call: Call, pending: _Pending) -> Relayed:
+    async def _ask(self, call: LedgerCall, pending: _Pending) -> Relayed:
         protocol, agent = call.route.protocol, pending.agent
         proxy = self._proxies[protocol]
         try:
@@ -222,34 +228,34 @@ class Proxy:
             )
         except NoAnswer as error:
             call.retries = error.retries
-            return _own(Problem.PROVIDER_SLOW if error.is_timeout else Problem.NO_PROVIDER, protocol, str(error))
+            return _own(ApiProblem.PROVIDER_SLOW if error.is_timeout else ApiProblem.NO_PROVIDER, protocol, str(error))
         call.retries = answer.retries
         try:
             if 300 <= answer.response.status < 400:
                 sentence = "the provider redirects, which is not followed; fix its base URL"
-                return _own(Problem.NO_PROVIDER, protocol, sentence)
+                return _own(ApiProblem.NO_PROVIDER, protocol, sentence)
             kind = answer.response.headers.get("content-type", "")
             if answer.error_body is None and kind.startswith(EVENT_STREAM):
                 hides_usage = call.asked.hides_usage
                 return await relay_stream(agent, answer, protocol, self._scrubber, hides_usage=hides_usage)
             is_free = call.route.kind is Kind.COUNT
             relayed = await relay_whole(answer, protocol, self._scrubber, is_free=is_free)
-            if relayed.outcome is Outcome.PARTIAL:
-                relayed.body = _own(Problem.NO_PROVIDER, protocol, relayed.fault).body
+            if relayed.outcome is ExchangeOutcome.PARTIAL:
+                relayed.body = _own(ApiProblem.NO_PROVIDER, protocol, relayed.fault).body
             sent = passed_headers(answer, self._scrubber)
             relayed.response = web.Response(status=relayed.status, body=relayed.body, headers=sent)
             return relayed
         finally:
             answer.response.release()
 
-    async def _replay(self, request: web.Request, call: Call, player: Player) -> web.StreamResponse:
+    async def _replay(self, request: web.Request, call: LedgerCall, player: ReplayPlayer) -> web.StreamResponse:
         """Serve a recorded answer."""
         played = player.play(call.id, call.route, call.asked, call.body)
         if played.difference is not None:
             self._recorder.difference(played.difference)
         recorded = played.exchange
         if recorded is None:
-            relayed = _own(Problem.REPLAY, call.route.protocol, played.sentence)
+            relayed = _own(ApiProblem.REPLAY, call.route.protocol, played.sentence)
             self._ledger.note_replayed(call, relayed, 0.0)
             return _response(relayed)
         call.replay_of = recorded.id
@@ -273,7 +279,7 @@ def _again(relayed: Relayed) -> web.StreamResponse:
     return web.Response(status=relayed.status, body=relayed.body, headers=headers)
 
 
-def _recorded_answer(played: Played) -> Relayed:
+def _recorded_answer(played: ReplayedAnswer) -> Relayed:
     recorded = played.exchange
     if recorded is None or recorded.status is None:
         raise RecordingError("a recorded answer has no status; the recording is damaged")
@@ -290,10 +296,10 @@ def _recorded_answer(played: Played) -> Relayed:
     )
 
 
-def _own(problem: Problem, protocol: WireProtocol, sentence: str) -> Relayed:
+def _own(problem: ApiProblem, protocol: WireProtocol, sentence: str) -> Relayed:
     """An error of the gateway in place of a provider's answer."""
     body = msgspec.json.encode(error_body(problem, protocol, sentence))
-    return Relayed(status_of(problem, protocol), "application/json", body, Outcome.FAILED, fault=sentence)
+    return Relayed(status_of(problem, protocol), "application/json", body, ExchangeOutcome.FAILED, fault=sentence)
 
 
 def _response(relayed: Relayed) -> web.StreamResponse:

@@ -25,7 +25,7 @@ MAX_BODY = 256 * 2**20
 """Bytes of a recorded body; a recording may come from a stranger."""
 
 
-class Outcome(StrEnum):
+class ExchangeOutcome(StrEnum):
     """How an exchange ended."""
 
     OK = "ok"
@@ -60,7 +60,7 @@ class Exchange:
     stream: bool
     started_at: float
     """Unix seconds."""
-    outcome: Outcome
+    outcome: ExchangeOutcome
     status: int | None
     """HTTP status that the agent got; None if it got none."""
     tokens: TokenCounts
@@ -142,7 +142,7 @@ def read_body(path: Path) -> bytes:
 def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
     """Add up the calls that were made; refused ones are only counted."""
     known = list(exchanges)
-    made = [one for one in known if one.outcome is not Outcome.REFUSED]
+    made = [one for one in known if one.outcome is not ExchangeOutcome.REFUSED]
     n_by = Counter(one.outcome for one in known)
     priced = [one.dollars for one in made if one.dollars is not None]
     is_known = len(priced) == len(made) or any(not _is_free(one) and one.dollars is not None for one in made)
@@ -155,10 +155,10 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
         tokens=tokens,
         dollars=math.fsum(priced) if is_known else None,
         n_unknown_cost=len(made) - len(priced),
-        n_failed=n_by[Outcome.FAILED],
-        n_partial=n_by[Outcome.PARTIAL],
-        n_lost=n_by[Outcome.LOST] + n_by[Outcome.OPEN],
-        n_refused=n_by[Outcome.REFUSED],
+        n_failed=n_by[ExchangeOutcome.FAILED],
+        n_partial=n_by[ExchangeOutcome.PARTIAL],
+        n_lost=n_by[ExchangeOutcome.LOST] + n_by[ExchangeOutcome.OPEN],
+        n_refused=n_by[ExchangeOutcome.REFUSED],
         n_uncounted=sum(not one.counted and not one.estimated and one.outcome in _ANSWERED for one in made),
         n_estimated=sum(one.estimated for one in made),
         n_replayed=sum(one.replay_of is not None for one in made),
@@ -169,23 +169,23 @@ def totals(exchanges: Iterable[Exchange]) -> LlmTotals:
 
 def _is_free(exchange: Exchange) -> bool:
     """Costs nothing whatever the price of the model: its cost says nothing about that of others."""
-    return exchange.outcome is Outcome.FAILED or exchange.kind == "count"
+    return exchange.outcome is ExchangeOutcome.FAILED or exchange.kind == "count"
 
 
-_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
-_ANSWERED = frozenset({Outcome.OK, Outcome.PARTIAL})
+_OUTCOMES = frozenset(outcome.value for outcome in ExchangeOutcome)
+_ANSWERED = frozenset({ExchangeOutcome.OK, ExchangeOutcome.PARTIAL})
 
 
 def _exchange(folder: Path, begin: Begin, end: End | None, is_lost: bool) -> Exchange:
     if end is None:
-        outcome = Outcome.LOST if is_lost else Outcome.OPEN
+        outcome = ExchangeOutcome.LOST if is_lost else ExchangeOutcome.OPEN
         tokens, dollars = begin.reserved, begin.reserved_dollars
     else:
         if end.outcome not in _OUTCOMES:
             raise RecordingError(
                 f"{folder}: exchange {begin.id}: the outcome {end.outcome!r} is none; restore the file"
             )
-        outcome, tokens, dollars = Outcome(end.outcome), end.tokens, end.dollars
+        outcome, tokens, dollars = ExchangeOutcome(end.outcome), end.tokens, end.dollars
     return Exchange(
         id=begin.id,
         protocol=begin.protocol,

@@ -4,12 +4,19 @@ Promises: the line of an accepted call is with the kernel before the call is mad
 after its bodies are; a kill -9 loses no call. Files are forced to disk every second and on close, so a power
 cut loses at most that second. A process that starts cuts a torn last line and closes what a killed one left
 open as `lost`.
+
+Keeps secrets out of what leaves the gateway: answers, records, log lines.
+
+A provider may repeat a key in an error, and a stream may cut it in two; a few bytes are held back when they
+could be the beginning of a secret. Finds a secret as it stands, and as JSON writes it, in no other encoding.
 """
 
+import json
 import logging
 import os
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -17,9 +24,76 @@ from typing import Literal
 import msgspec
 import zstandard
 
-from agent2.arena.gateway.scrub import Scrubber
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.errors import Agent2Error, Fault
+
+REDACTED = b"[redacted]"
+MIN_LENGTH = 6
+"""Shorter secrets would be found everywhere."""
+
+
+class Scrubber:
+    """Replaces secrets in whole texts."""
+
+    def __init__(self, secrets: Iterable[str]):
+        forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1])}
+        self._secrets = sorted((form.encode() for form in forms if len(form) >= MIN_LENGTH), key=len, reverse=True)
+
+    def clean(self, text: bytes) -> bytes:
+        """The text without secrets."""
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, REDACTED)
+        return text
+
+    def held_back(self, text: bytes) -> int:
+        """How many bytes at the end could be the beginning of a secret."""
+        longest = 0
+        for secret in self._secrets:
+            # The last place where the secret's beginning can stand without the whole fitting in.
+            at = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
+            while at != -1 and len(text) - at > longest:
+                if secret.startswith(text[at:]):
+                    longest = len(text) - at
+                    break
+                at = text.find(secret[:1], at + 1)
+        return longest
+
+
+class StreamScrubber:
+    """Replaces secrets in a text that comes in pieces."""
+
+    def __init__(self, scrubber: Scrubber):
+        self._scrubber = scrubber
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What may be passed on."""
+        text = self._scrubber.clean(self._held + chunk if self._held else chunk)
+        n_held = self._scrubber.held_back(text)
+        if not n_held:
+            self._held = b""
+            return text
+        self._held = text[-n_held:]
+        return text[:-n_held]
+
+    def end(self) -> bytes:
+        """What was held back."""
+        held, self._held = self._held, b""
+        return held
+
+
+class ScrubbingFormatter(logging.Formatter):
+    """Log lines without secrets, tracebacks included."""
+
+    def __init__(self, scrubber: Scrubber):
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._scrubber = scrubber
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The finished line."""
+        return self._scrubber.clean(super().format(record).encode("utf-8", "replace")).decode("utf-8", "replace")
+
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +168,7 @@ class Started(msgspec.Struct, tag="started", tag_field="event", frozen=True):
     """Of a last line that a killed process did not finish."""
 
 
-class Declined(msgspec.Struct, tag="declined", tag_field="event", frozen=True):
+class DeclinedExchange(msgspec.Struct, tag="declined", tag_field="event", frozen=True):
     """A request that was no call: unknown path, wrong key, too large, malformed."""
 
     t: float
@@ -103,7 +177,7 @@ class Declined(msgspec.Struct, tag="declined", tag_field="event", frozen=True):
     reason: str
 
 
-Line = Begin | End | Lost | Started | Declined
+Line = Begin | End | Lost | Started | DeclinedExchange
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
@@ -132,7 +206,7 @@ def read_lines(folder: Path) -> tuple[list[Line], int]:
     return lines, len(torn)
 
 
-class Recorder:
+class ExchangeRecorder:
     """The writer of one `llm/` folder."""
 
     def __init__(self, folder: Path, scrubber: Scrubber, max_bodies_mib: float):
@@ -156,7 +230,7 @@ class Recorder:
         self._is_dirty = threading.Event()
         self._is_closed = threading.Event()
         self._syncer = threading.Thread(target=self._sync, name="llm-sync", daemon=True)
-        self._n_declined = sum(isinstance(line, Declined) for line in self.lines)
+        self._n_declined = sum(isinstance(line, DeclinedExchange) for line in self.lines)
         self._take_over(torn_bytes)
         self.last_id = max((line.id for line in self.lines if isinstance(line, Begin)), default=0)
         """The number of the latest call."""
@@ -175,7 +249,7 @@ class Recorder:
         """Note a request that was no call; the first thousand, so that they cannot fill the disk."""
         if self._n_declined < 1000:
             self._n_declined += 1
-            self.append(Declined(time.time(), path[:200], status, reason[:500]))
+            self.append(DeclinedExchange(time.time(), path[:200], status, reason[:500]))
 
     def keep_request(self, number: int, body: bytes) -> None:
         """Write a request's body, in the background."""

@@ -1,4 +1,6 @@
-"""What is read from an agent's request, and the request that is made of it for the provider.
+"""The requests of an agent: body, fields, and what is sent to the provider.
+
+What is read from an agent's request, and the request that is made of it for the provider.
 
 A body is parsed once, strictly, and what was checked is what is sent: rewritten from the parsed values, in their
 order, so that no second reader can find something else in it. A provider's prompt cache keys on the contents and
@@ -7,18 +9,115 @@ the whole conversation for one), and, in chat streams, the wish to be told the u
 the price of a token. What is refused is in `hosted_tools`.
 """
 
+import asyncio
+import contextlib
 import json
 import re
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+import zstandard
+from aiohttp import web
+
 from agent2.arena.gateway.hosted_tools import BadRequest, plain_name, refuse_addresses, refuse_hosted
-from agent2.arena.gateway.routes import Kind, Route
+from agent2.arena.gateway.routes import ApiProblem, Kind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import shown
 from agent2.records import JsonValue
+
+MAX_HELD = 256 * 2**20
+"""Bytes of bodies that are held at the same time: the gateway's memory is not the sandbox's."""
+
+
+class Declined(Exception):
+    """A request that is answered without a call; the sentence is for the agent."""
+
+    def __init__(self, problem: ApiProblem, sentence: str):
+        super().__init__(sentence)
+        self.problem = problem
+
+
+class BodyRoom:
+    """Memory for the bodies of requests that are being served; who finds none waits."""
+
+    def __init__(self, size: int = MAX_HELD):
+        """size: bytes."""
+        self._size = size
+        self._held = 0
+        self._freed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def body(self, request: web.Request, max_mib: float) -> AsyncIterator[bytes]:
+        """The plain body of a request, held until the block ends. Raises as `read_body`."""
+        most = int(max_mib * 2**20) + 1
+        is_plain = not request.headers.get("content-encoding")
+        known = request.content_length if is_plain else None
+        size = most if known is None else min(known, most)
+        async with self._freed:
+            await self._freed.wait_for(lambda: self._held == 0 or self._held + size <= self._size)
+            self._held += size
+        try:
+            body = await read_body(request, max_mib)
+            self._held += len(body) - size
+            size = len(body)
+            yield body
+        finally:
+            self._held -= size
+            async with self._freed:
+                self._freed.notify_all()
+
+
+async def read_body(request: web.Request, max_mib: float) -> bytes:
+    """The plain body. Raises Declined if it is too large, also once unpacked, cannot be unpacked, or breaks off."""
+    limit = int(max_mib * 2**20)
+    encoding = request.headers.get("content-encoding", "").lower()
+    try:
+        plain = _unpacked(await request.read(), encoding, limit)
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _too_large(max_mib) from error
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise Declined(ApiProblem.BAD_REQUEST, f"the body is not valid {encoding} ({error}); send it plain") from error
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise Declined(ApiProblem.BAD_REQUEST, "the body broke off; send all of it") from error
+    if len(plain) > limit:
+        raise _too_large(max_mib)
+    return plain
+
+
+def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+    """At most one byte more than the limit."""
+    match encoding:
+        case "" | "identity":
+            return body
+        case "gzip" | "deflate":
+            return _inflated(body, limit)
+        case "zstd":
+            with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+                return reader.read(limit + 1)
+        case _:
+            raise Declined(
+                ApiProblem.BAD_REQUEST, f"content-encoding {shown(encoding)} is not understood; send it plain"
+            )
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    """Every member of a gzip body (RFC 1952 allows several), or one zlib stream; all of it or an error."""
+    plain = b""
+    while body and len(plain) <= limit:
+        member = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        plain += member.decompress(body, limit + 1 - len(plain))
+        if not member.eof and len(plain) <= limit:
+            raise zlib.error("it ends in the middle")
+        body = member.unused_data
+    return plain
+
+
+def _too_large(max_mib: float) -> Declined:
+    return Declined(ApiProblem.TOO_LARGE, f"the request is larger than {max_mib:g} MiB; send less")
+
 
 _REPRICING = frozenset({"servicetier", "speed", "inferencegeo", "models", "route", "provider", "fallbacks", "preset"})
 """Fields by which a request would be answered at another price, or by another model: left out."""
@@ -120,7 +219,7 @@ class Prepared:
     """The agent did not ask for the usage in its stream: it is taken out again."""
 
 
-def prepare(body: bytes, route: Route, model: str) -> Prepared:
+def prepare(body: bytes, route: WireRoute, model: str) -> Prepared:
     """Take a request apart and make the one for the provider. Raises BadRequest with a sentence for the agent."""
     fields = read_object(body)
     is_gemini = route.protocol is WireProtocol.GEMINI
@@ -136,7 +235,7 @@ def prepare(body: bytes, route: Route, model: str) -> Prepared:
     return _gemini(fields, route) if is_gemini else _other(fields, route, model)
 
 
-def _gemini(fields: dict[str, JsonValue], route: Route) -> Prepared:
+def _gemini(fields: dict[str, JsonValue], route: WireRoute) -> Prepared:
     """The path names the model, and says whether it is a stream."""
     fields.pop("model", None)
     settings = [_mapping(fields, name) for name in ("generationConfig", "generation_config")]
@@ -146,7 +245,7 @@ def _gemini(fields: dict[str, JsonValue], route: Route) -> Prepared:
     return Prepared(_written(fields), asked, bool(route.stream), _times(limit, many), many, hides_usage=False)
 
 
-def _other(fields: dict[str, JsonValue], route: Route, model: str) -> Prepared:
+def _other(fields: dict[str, JsonValue], route: WireRoute, model: str) -> Prepared:
     """The three protocols whose body says everything."""
     asked = fields.get("model")
     stream = fields.get("stream") is True

@@ -1,15 +1,23 @@
-"""Which request is which: the protocol and the kind of a path, and where it goes at the provider.
+"""Routes of the gateway: what each path is, and the gateway's own answers to it.
+
+Which request is which: the protocol and the kind of a path, and where it goes at the provider.
 
 A path that is not listed is answered with 404: the gateway is no way to the rest of a provider's API.
+
+What the gateway says itself, in the words of each protocol: errors, and which models there are.
+
+The statuses are chosen by what the agents do with them: 429 and 5xx make all of them try again, so a spent budget
+is neither.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from urllib.parse import quote, urlsplit
 
-from agent2.arena.gateway.settings import Endpoint, WireProtocol
+from agent2.arena.gateway.settings import ProviderEndpoint, WireProtocol
+from agent2.records import JsonValue
 
 
 class Kind(StrEnum):
@@ -23,7 +31,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class WireRoute:
     """What a path means."""
 
     protocol: WireProtocol
@@ -36,11 +44,11 @@ class Route:
     """Where the path says it (Gemini)."""
 
 
-_POST: Mapping[str, Route] = {
-    "/v1/chat/completions": Route(WireProtocol.OPENAI_CHAT, Kind.GENERATE),
-    "/v1/responses": Route(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE),
-    "/v1/messages": Route(WireProtocol.ANTHROPIC, Kind.GENERATE),
-    "/v1/messages/count_tokens": Route(WireProtocol.ANTHROPIC, Kind.COUNT),
+_POST: Mapping[str, WireRoute] = {
+    "/v1/chat/completions": WireRoute(WireProtocol.OPENAI_CHAT, Kind.GENERATE),
+    "/v1/responses": WireRoute(WireProtocol.OPENAI_RESPONSES, Kind.GENERATE),
+    "/v1/messages": WireRoute(WireProtocol.ANTHROPIC, Kind.GENERATE),
+    "/v1/messages/count_tokens": WireRoute(WireProtocol.ANTHROPIC, Kind.COUNT),
 }
 _MODEL = r"[^/:]+(?:/[^/:]+)*"
 """A model's name; `org/model` is one, too."""
@@ -68,7 +76,7 @@ _HEADERS = frozenset(
 """Headers that are passed on."""
 
 
-def find_route(method: str, path: str, headers: Mapping[str, str]) -> Route | None:
+def find_route(method: str, path: str, headers: Mapping[str, str]) -> WireRoute | None:
     """What a request is; None for a path that the gateway does not serve."""
     if method == "POST":
         if path in _POST:
@@ -76,12 +84,12 @@ def find_route(method: str, path: str, headers: Mapping[str, str]) -> Route | No
         if match := _GEMINI.fullmatch(path):
             version, model, verb = match.groups()
             kind = Kind.COUNT if verb == "countTokens" else Kind.GENERATE
-            return Route(WireProtocol.GEMINI, kind, model, verb == "streamGenerateContent", version)
+            return WireRoute(WireProtocol.GEMINI, kind, model, verb == "streamGenerateContent", version)
     if method in {"GET", "HEAD"} and (match := _MODELS.fullmatch(path)):
         if match.group(1) or "x-goog-api-key" in headers:
-            return Route(WireProtocol.GEMINI, Kind.MODELS)
+            return WireRoute(WireProtocol.GEMINI, Kind.MODELS)
         is_anthropic = "anthropic-version" in headers
-        return Route(WireProtocol.ANTHROPIC if is_anthropic else WireProtocol.OPENAI_CHAT, Kind.MODELS)
+        return WireRoute(WireProtocol.ANTHROPIC if is_anthropic else WireProtocol.OPENAI_CHAT, Kind.MODELS)
     return None
 
 
@@ -102,7 +110,7 @@ def given_key(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
     return headers.get("x-api-key") or headers.get("x-goog-api-key") or query.get("key", "")
 
 
-def upstream_url(endpoint: Endpoint, route: Route, model: str, query: Mapping[str, str]) -> str:
+def upstream_url(endpoint: ProviderEndpoint, route: WireRoute, model: str, query: Mapping[str, str]) -> str:
     """Where the request goes at the provider."""
     base = endpoint.base_url.rstrip("/")
     if route.protocol in _OPENAI and not urlsplit(base).path:
@@ -119,7 +127,7 @@ def upstream_url(endpoint: Endpoint, route: Route, model: str, query: Mapping[st
     return f"{base}{path}" + (f"?{kept}" if kept else "")
 
 
-def upstream_headers(endpoint: Endpoint, headers: Mapping[str, str]) -> dict[str, str]:
+def upstream_headers(endpoint: ProviderEndpoint, headers: Mapping[str, str]) -> dict[str, str]:
     """What is sent to the provider: a few of the agent's headers, and the real key."""
     sent = {name.lower(): value for name, value in headers.items() if name.lower() in _HEADERS}
     sent["accept-encoding"] = "identity"
@@ -137,3 +145,96 @@ def upstream_headers(endpoint: Endpoint, headers: Mapping[str, str]) -> dict[str
     if endpoint.protocol is WireProtocol.ANTHROPIC:
         sent.setdefault("anthropic-version", "2023-06-01")
     return sent
+
+
+class ApiProblem(Enum):
+    """Why the gateway did not pass a request on."""
+
+    BUDGET = "budget"
+    DEADLINE = "deadline"
+    BAD_REQUEST = "bad request"
+    UNKNOWN_PATH = "unknown path"
+    WRONG_KEY = "wrong key"
+    TOO_LARGE = "too large"
+    NO_ENDPOINT = "no endpoint"
+    NO_PROVIDER = "no provider"
+    PROVIDER_SLOW = "provider slow"
+    NO_RECORD = "no record"
+    REPLAY = "replay"
+
+
+_STATUS = {
+    ApiProblem.BAD_REQUEST: 400,
+    ApiProblem.UNKNOWN_PATH: 404,
+    ApiProblem.WRONG_KEY: 401,
+    ApiProblem.TOO_LARGE: 413,
+    ApiProblem.NO_ENDPOINT: 400,
+    ApiProblem.NO_PROVIDER: 502,
+    ApiProblem.PROVIDER_SLOW: 504,
+    ApiProblem.NO_RECORD: 503,
+    ApiProblem.REPLAY: 400,
+}
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    502: "api_error",
+    503: "api_error",
+    504: "timeout_error",
+}
+_GEMINI_STATUS = {
+    400: "FAILED_PRECONDITION",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_SPENT = frozenset({ApiProblem.BUDGET, ApiProblem.DEADLINE})
+_SPENT_STATUS = {
+    WireProtocol.OPENAI_CHAT: 403,  # clients in Python try 400 again
+    WireProtocol.OPENAI_RESPONSES: 400,
+    WireProtocol.ANTHROPIC: 402,  # 400 makes Claude Code try other shapes of the same request
+    WireProtocol.GEMINI: 400,
+}
+
+
+def status_of(problem: ApiProblem, protocol: WireProtocol) -> int:
+    """The HTTP status that tells a problem.
+
+    What a spent budget is: the one that each protocol's agents take as final (measured with their binaries).
+    """
+    return _SPENT_STATUS[protocol] if problem in _SPENT else _STATUS[problem]
+
+
+def error_body(problem: ApiProblem, protocol: WireProtocol, sentence: str) -> dict[str, JsonValue]:
+    """The error as the protocol's clients understand it."""
+    status = status_of(problem, protocol)
+    if protocol is WireProtocol.ANTHROPIC:
+        kind = _ANTHROPIC_TYPES.get(status, "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": sentence}}
+    if protocol is WireProtocol.GEMINI:
+        return {"error": {"code": status, "message": sentence, "status": _GEMINI_STATUS[status]}}
+    code = "insufficient_quota" if problem in _SPENT else problem.value.replace(" ", "_")
+    kind = code if problem in _SPENT else ("server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": sentence, "type": kind, "param": None, "code": code}}
+
+
+def models_body(protocol: WireProtocol, model: str, is_one: bool) -> dict[str, JsonValue]:
+    """The one model that there is; is_one: as the answer for one model, not as a list."""
+    if protocol is WireProtocol.GEMINI:
+        entry: dict[str, JsonValue] = {
+            "name": f"models/{model}",
+            "displayName": model,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+        }
+        return entry if is_one else {"models": [entry]}
+    if protocol is WireProtocol.ANTHROPIC:
+        entry = {"type": "model", "id": model, "display_name": model, "created_at": "1970-01-01T00:00:00Z"}
+        return entry if is_one else {"data": [entry], "has_more": False, "first_id": model, "last_id": model}
+    entry = {"id": model, "object": "model", "created": 0, "owned_by": "agent2"}
+    return entry if is_one else {"object": "list", "data": [entry], "models": []}

@@ -59,7 +59,7 @@ class TokenCounts:
         )
 
 
-class Endpoint(StrictModel):
+class ProviderEndpoint(StrictModel):
     """Where a protocol is spoken, and with which key."""
 
     protocol: WireProtocol
@@ -87,7 +87,7 @@ class GatewaySettings(StrictModel):
     """The unix socket to listen on."""
     record: Path
     """The trial's `llm/` folder; what a killed process left there is gone on with."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ProviderEndpoint, ...] = ()
     """One for each protocol that the agent may use; not needed for a replay."""
     model: str
     """The one model that is asked, whatever the agent asks for; as the provider calls it."""

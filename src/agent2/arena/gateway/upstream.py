@@ -1,8 +1,17 @@
-"""Calls a provider: with its key, without redirects, and again where the provider lets it.
+"""Calls a provider and relays its answer to the agent.
+
+Calls a provider: with its key, without redirects, and again where the provider lets it.
 
 A call is made again after 429, 5xx or a connection that broke before the first byte of the answer, at most
 `max_retries` times, after the time that the provider asks for. Once the status of an answer that will be
 passed on is known, nothing is made again: what comes later is the agent's to see.
+
+Passes a provider's answer on to the agent, and reads what it cost on the way.
+
+Streams are passed on piece by piece as they come. An agent that hangs up does not end the provider's answer:
+it is read to its end, because it is paid for and only its end tells the price. If it gave up before the first byte and
+asks the same again, it gets that answer and no further call is made. A stream that breaks off is
+broken off towards the agent too, so that it can tell.
 """
 
 import asyncio
@@ -16,8 +25,12 @@ from dataclasses import dataclass
 
 import aiohttp
 import msgspec
+from aiohttp import web
 
-from agent2.arena.gateway.settings import GatewaySettings
+from agent2.arena.gateway.read import ExchangeOutcome
+from agent2.arena.gateway.recording import Scrubber, StreamScrubber
+from agent2.arena.gateway.settings import GatewaySettings, TokenCounts, WireProtocol
+from agent2.arena.gateway.usage import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -150,3 +163,224 @@ async def _read_error(response: aiohttp.ClientResponse) -> bytes:
         return body[:MAX_ERROR_BODY]
     except (aiohttp.ClientError, OSError):
         return msgspec.json.encode({"error": {"message": "the provider's error broke off", "code": response.status}})
+
+
+MAX_ANSWER = 128 * 1024 * 1024
+"""Bytes of one answer that are passed on."""
+EVENT_STREAM = "text/event-stream"
+_PASSED_ON = re.compile(
+    r"content-type|retry-after|retry-after-ms|x-should-retry|request-id|x-request-id|(x-|anthropic-)?ratelimit-[a-z0-9-]+",
+    re.IGNORECASE,
+)
+"""Headers of an answer that are passed on; clients pace themselves by those about rate limits."""
+NO_USAGE = "the provider told no usage that can be used; tokens are estimated"
+_BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+@dataclass(slots=True)
+class Relayed:
+    """What the agent got."""
+
+    status: int
+    content_type: str
+    body: bytes = b""
+    outcome: ExchangeOutcome = ExchangeOutcome.OK
+    tokens: TokenCounts | None = None
+    """None: the provider told none that can be used."""
+    is_counted: bool = False
+    fault: str = ""
+    cut: bool = False
+    first_byte: float | None = None
+    """When the provider's first byte came, on the monotonic clock."""
+    response: web.StreamResponse | None = None
+    written: int | None = None
+    """Bytes of text in a whole answer without usage, to estimate its tokens from; None: nothing is to be estimated."""
+    is_estimated: bool = False
+    """The tokens are our estimate."""
+
+
+class RelayEnd:
+    """The agent's end of a call; another connection can take over as long as nothing was heard on the first."""
+
+    def __init__(self, request: web.Request):
+        self.request = request
+        self.response: web.StreamResponse | None = None
+        """Of a stream that has begun."""
+        self.kept: list[bytes] = []
+        self.was_heard = False
+        """Something of the answer was sent to an agent that was there."""
+        self.was_taken_over = False
+        self._size = 0
+        self._is_gone = False
+        self._turn = asyncio.Lock()
+
+    @property
+    def has_left(self) -> bool:
+        """Nobody is listening."""
+        return self._is_gone or self.request.transport is None
+
+    async def begin(self, status: int, headers: dict[str, str]) -> None:
+        """The head of a stream."""
+        async with self._turn:
+            self.response = web.StreamResponse(status=status, headers=headers)
+            await self._prepare(self.response)
+
+    async def send(self, data: bytes) -> None:
+        """Pass bytes of a stream on. Raises ValueError when there are too many."""
+        if not data:
+            return
+        async with self._turn:
+            self.kept.append(data)
+            self._size += len(data)
+            if self._size > MAX_ANSWER:
+                raise ValueError(f"the answer is longer than {MAX_ANSWER} bytes")
+            await self._write(data)
+
+    async def take_over(self, request: web.Request) -> None:
+        """The agent has asked again, on another connection, which gets the answer from its beginning."""
+        async with self._turn:
+            self.request, self._is_gone, self.was_taken_over = request, False, True
+            if self.response is not None:
+                self.response = web.StreamResponse(status=self.response.status, headers=self.response.headers)
+                await self._prepare(self.response)
+                await self._write(b"".join(self.kept))
+
+    async def _prepare(self, response: web.StreamResponse) -> None:
+        try:
+            await response.prepare(self.request)
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
+
+    async def _write(self, data: bytes) -> None:
+        if self.has_left or self.response is None or not data:
+            return
+        try:
+            await self.response.write(data)
+            self.was_heard = True
+        except OSError:
+            self._is_gone = True  # noted as a fault of the call when it ends
+
+
+def hang_up(request: web.Request) -> None:
+    """Close the agent's connection without the end of the answer."""
+    if request.transport is not None:
+        request.transport.close()
+
+
+def passed_headers(answer: Answer, scrubber: Scrubber) -> dict[str, str]:
+    """The provider's headers that the agent gets."""
+    headers = answer.response.headers
+    return {name: scrubber.clean(headers[name].encode()).decode() for name in headers if _PASSED_ON.fullmatch(name)}
+
+
+async def relay_whole(answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, is_free: bool) -> Relayed:
+    """Read an answer that is not a stream; the caller sends it."""
+    status, kind = answer.response.status, answer.response.headers.get("content-type", "application/json")
+    first_byte = time.monotonic()
+    if answer.error_body is not None:
+        body = scrubber.clean(answer.error_body)
+        fault = f"the provider answered {status}"
+        return Relayed(status, kind, body, ExchangeOutcome.FAILED, None, False, fault, first_byte=first_byte)
+    try:
+        body = scrubber.clean(await _read(answer.response))
+    except (*_BROKEN, ValueError) as error:
+        fault = f"the provider's answer broke off ({type(error).__name__})"
+        return Relayed(502, kind, b"", ExchangeOutcome.PARTIAL, None, False, fault, first_byte=first_byte)
+    if is_free:
+        return Relayed(status, kind, body, ExchangeOutcome.OK, TokenCounts(), True, first_byte=first_byte)
+    tokens = tokens_of_answer(protocol, body)
+    relayed = Relayed(status, kind, body, ExchangeOutcome.OK, tokens, tokens is not None, first_byte=first_byte)
+    _weigh(relayed, protocol, is_stream=False)
+    return relayed
+
+
+def _weigh(relayed: Relayed, protocol: WireProtocol, *, is_stream: bool) -> None:
+    """Where a whole answer has no usage, or none for the text that it has, measure the text."""
+    if relayed.is_counted and relayed.tokens is not None and relayed.tokens.output > 0:
+        return
+    written = written_bytes(protocol, relayed.body, is_stream=is_stream)
+    if written or not relayed.is_counted:
+        relayed.tokens, relayed.is_counted, relayed.written = None, False, written
+        relayed.fault = relayed.fault or NO_USAGE
+
+
+async def relay_stream(
+    agent: RelayEnd, answer: Answer, protocol: WireProtocol, scrubber: Scrubber, *, hides_usage: bool
+) -> Relayed:
+    """Pass a stream on while it comes."""
+    headers = {**passed_headers(answer, scrubber), "cache-control": "no-cache"}
+    await agent.begin(answer.response.status, headers)
+    relayed = Relayed(answer.response.status, headers.get("content-type", EVENT_STREAM), response=agent.response)
+    meter = StreamMeter(protocol)
+    try:
+        await _pass_on(answer, agent, meter, StreamScrubber(scrubber), relayed, hides_usage)
+    except _BROKEN as error:
+        relayed.cut = True
+        relayed.fault = f"the provider's stream broke off ({type(error).__name__})"
+    except ValueError as error:
+        relayed.cut = True
+        relayed.fault = f"the provider's stream cannot be passed on: {error}"
+    if relayed.cut:
+        hang_up(agent.request)
+    relayed.body = b"".join(agent.kept)
+    _judge(relayed, meter, agent_left=agent.has_left)
+    if relayed.outcome is ExchangeOutcome.OK:
+        _weigh(relayed, protocol, is_stream=True)
+    return relayed
+
+
+async def _pass_on(
+    answer: Answer,
+    agent: RelayEnd,
+    meter: StreamMeter,
+    scrubber: StreamScrubber,
+    relayed: Relayed,
+    hides_usage: bool,
+) -> None:
+    splitter = SseSplitter()
+    async for chunk in answer.response.content.iter_any():
+        if relayed.first_byte is None:
+            relayed.first_byte = time.monotonic()
+        await _pass_piece(scrubber.feed(chunk), agent, meter, splitter, hides_usage)
+    await _pass_piece(scrubber.end(), agent, meter, splitter, hides_usage)
+    rest = splitter.rest
+    if rest.strip():  # a last event without the empty line after it
+        is_usage = [meter.feed(event) for event in splitter.feed(b"\n\n")]
+        if hides_usage and not any(is_usage):
+            await agent.send(rest)
+
+
+async def _pass_piece(
+    piece: bytes, agent: RelayEnd, meter: StreamMeter, splitter: SseSplitter, hides_usage: bool
+) -> None:
+    if hides_usage:
+        events = splitter.feed(piece)
+        await agent.send(b"".join([event.raw for event in events if not meter.feed(event)]))
+    else:
+        await agent.send(piece)
+        for event in splitter.feed(piece):
+            meter.feed(event)
+
+
+def _judge(relayed: Relayed, meter: StreamMeter, *, agent_left: bool) -> None:
+    """Outcome, tokens and fault of a stream that came to an end of some kind."""
+    relayed.tokens, relayed.is_counted = meter.tokens, meter.is_counted
+    if relayed.cut and meter.is_whole:
+        relayed.fault = ""  # everything that matters had come
+    elif not relayed.cut and not meter.is_whole:
+        relayed.fault = meter.problem or "the provider's stream ended without its last event"
+    relayed.fault = relayed.fault or meter.problem
+    if relayed.fault:
+        relayed.outcome = ExchangeOutcome.PARTIAL
+    elif agent_left:
+        relayed.fault = "the agent hung up; the answer was read to its end"
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    pieces, size = [], 0
+    async for chunk in response.content.iter_any():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER:
+            raise ValueError(f"longer than {MAX_ANSWER} bytes")
+    return b"".join(pieces)

@@ -1,4 +1,6 @@
-"""Token counts as providers tell them, in whole answers and in streams, and whether an answer is whole.
+"""Token counts as providers report them, in whole answers and in streams.
+
+Token counts as providers tell them, in whole answers and in streams, and whether an answer is whole.
 
 What providers leave apart is put together, so that the four protocols mean the same by the same word: input
 has the cached tokens in it (Anthropic counts them beside it), output has the reasoning in it (Gemini counts
@@ -8,13 +10,68 @@ it beside it). Usage that is not a whole number of tokens, or that says 0 for a 
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import msgspec
 
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
-from agent2.arena.gateway.sse import Event, SseSplitter
 from agent2.records import JsonValue
+
+MAX_EVENT = 32 * 1024 * 1024
+"""Bytes of one event; more is not an event stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event."""
+
+    raw: bytes
+    """As it came, the empty line at its end included."""
+    data: bytes
+    """Its data lines, joined; empty for a comment or a keep-alive."""
+
+
+class SseSplitter:
+    """Cuts a stream of bytes into events; lines may end in LF or CRLF."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes that are no whole event yet."""
+        return self._rest
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that a further piece completes. Raises ValueError if one grows without an end."""
+        buffer = self._rest + chunk if self._rest else chunk
+        events = []
+        start = 0
+        while (end := _end_of_event(buffer, start)) != -1:
+            events.append(_event(buffer[start:end]))
+            start = end
+        self._rest = buffer[start:] if start else buffer
+        if len(self._rest) > MAX_EVENT:
+            raise ValueError(f"an event of more than {MAX_EVENT} bytes")
+        return events
+
+
+def _end_of_event(buffer: bytes, start: int) -> int:
+    """Where the event that begins at `start` ends, or -1."""
+    plain = buffer.find(b"\n\n", start)
+    carriage = buffer.find(b"\r\n\r\n", start)
+    if plain == -1 and carriage == -1:
+        return -1
+    if carriage == -1 or (plain != -1 and plain < carriage):
+        return plain + 2
+    return carriage + 4
+
+
+def _event(raw: bytes) -> Event:
+    lines = [line[5:].lstrip(b" ") for line in raw.splitlines() if line.startswith(b"data:")]
+    return Event(raw, lines[0] if len(lines) == 1 else b"\n".join(lines))
+
 
 MAX_COUNT = 10**12
 """A larger count is none."""

@@ -23,8 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.connection import Pace
-from agent2.arena.grader.guard import Guard
+from agent2.arena.grader.server import Guard, Pace
 from agent2.arena.grader.service import MAX_NOTE, Grader, Receipt
 from agent2.errors import SubmissionError, nearest_name
 from agent2.records import JsonValue

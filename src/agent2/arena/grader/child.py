@@ -12,8 +12,7 @@ from pathlib import Path
 
 import torch
 
-from agent2.arena.grader.answering import answer_job
-from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, outcome_of
+from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job, outcome_of
 from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault

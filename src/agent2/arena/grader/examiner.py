@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent2.arena.budget import Deadline
+from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SplitScore
 from agent2.arena.grader.admission import without_host_paths
 from agent2.arena.grader.evaluator import Evaluate
@@ -49,7 +49,7 @@ class GraderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExamQuestion:
     """Which checkpoint is to be scored on what."""
 
     checkpoint: Path
@@ -80,7 +80,7 @@ class Examiner:
 
     def examine(
         self,
-        question: Question,
+        question: ExamQuestion,
         tell: Callable[[str], None] = lambda remark: None,
         time_left: Callable[[], float] | None = None,
     ) -> EvaluationOutcome:
@@ -128,7 +128,7 @@ class Examiner:
             card=os.path.relpath(card, self._settings.paths.root),
         )
 
-    def fit_for_agent(self, reason: str, question: Question) -> str:
+    def fit_for_agent(self, reason: str, question: ExamQuestion) -> str:
         """A reason without paths of the host."""
         names = [
             (_scratch(question.card), "scratch"),
@@ -137,7 +137,7 @@ class Examiner:
         ]
         return without_host_paths(reason, names, self._settings.base)
 
-    def _job(self, question: Question) -> EvaluationJob:
+    def _job(self, question: ExamQuestion) -> EvaluationJob:
         settings = self._settings
         return EvaluationJob(
             checkpoint=question.checkpoint,

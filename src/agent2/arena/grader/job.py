@@ -1,9 +1,18 @@
 """What the grader and its evaluating child say to each other: one job in, one outcome out, both JSON.
 
 The hidden items travel in the job, so the child never needs the installation secret.
+
+How an evaluating process takes its job and gives its answer; the same for every kind of model.
+
+The job is all of standard input; standard output is kept for the outcome alone, and whatever libraries print goes to
+standard error.
 """
 
+import logging
+import os
+import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Self
 
@@ -134,3 +143,14 @@ def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> E
         n_missing=summary.n_missing,
         weights_digest=weights_digest,
     )
+
+
+def answer_job(run: Callable[[EvaluationJob], EvaluationOutcome]) -> None:
+    """Read a job, run it, print what came of it. A bug in `run` ends the process without an outcome."""
+    answer = os.dup(1)
+    os.set_inheritable(answer, False)
+    os.dup2(2, 1)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    outcome = run(EvaluationJob.model_validate_json(sys.stdin.buffer.read()))
+    with os.fdopen(answer, "wb") as file:
+        file.write(outcome.model_dump_json().encode())

@@ -27,7 +27,7 @@ from typing import TypeVar
 from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import Admit, admit
 from agent2.arena.grader.evaluator import Evaluate
-from agent2.arena.grader.examiner import EvaluationFailed, Examiner, GraderSettings, Question
+from agent2.arena.grader.examiner import EvaluationFailed, Examiner, ExamQuestion, GraderSettings
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.snapshot import drop_ballast, take_snapshot
 from agent2.arena.grader.store import Arrival, GraderStore
@@ -194,7 +194,7 @@ class Grader:
         Raises EvaluationFailed when it ends in a fault, twice where the fault table allows a retry, and
         EvaluationStopped when `stop` is called meanwhile.
         """
-        outcome = self._examiner.examine(Question(path, split, card, name, attempts))
+        outcome = self._examiner.examine(ExamQuestion(path, split, card, name, attempts))
         if outcome.fault is not None:
             raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
         return self._examiner.score(outcome, card)
@@ -296,7 +296,7 @@ class Grader:
         """
         paths = self.settings.paths
         card = paths.submission_card(number)
-        question = Question(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
+        question = ExamQuestion(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
         began = time.monotonic()
         outcome = self._until_done(number, lambda: self._examine_submission(number, question, began))
         if outcome is None:
@@ -330,7 +330,7 @@ class Grader:
                 self._stop.wait(PAUSE_S)
         return None
 
-    def _examine_submission(self, number: int, question: Question, began: float) -> EvaluationOutcome:
+    def _examine_submission(self, number: int, question: ExamQuestion, began: float) -> EvaluationOutcome:
         def time_left() -> float:
             return self._time_left() - (time.monotonic() - began)
 
@@ -338,7 +338,7 @@ class Grader:
             return EvaluationOutcome(fault=Fault.SUBMITTER, reason=f"not evaluated: {self._time_is_up()}")
         return self._examiner.examine(question, lambda remark: self._store.add_remark(number, remark), time_left)
 
-    def _record(self, number: int, question: Question, outcome: EvaluationOutcome) -> bool:
+    def _record(self, number: int, question: ExamQuestion, outcome: EvaluationOutcome) -> bool:
         now = self.deadline.now()
         if outcome.fault is not None:
             reason = self._examiner.fit_for_agent(outcome.reason, question)

@@ -1,16 +1,56 @@
-"""What the agent ran: every process seen below the sandbox, with its CPU time and memory.
+"""What the agent ran: processes below the sandbox, and the time that GPUs worked.
+
+What the agent ran: every process seen below the sandbox, with its CPU time and memory.
 
 Sampled about once a second from outside, so a process that lives shorter than that may be missed; it is a
 floor of what happened. Command lines are what the process says of itself.
+
+How long GPUs worked for the agent, sampled about once a second through NVIDIA's management library.
+
+A GPU counts while a process of the agent holds a context on it. In a container the driver may tell process ids of
+another name space; then nothing can be matched and the time is not known (None), which is not zero. Without a
+driver or GPU nothing is written at all. AMD and other makers' GPUs are not seen.
 """
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
 
 import psutil
+import pynvml
 
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import ProcessSample
+from agent2.records import JsonValue
+
+
+class Ticker:
+    """Calls a function every few seconds until stopped; an error does not end it, `stop` hands over the first."""
+
+    def __init__(self, call: Callable[[], object], period_s: float):
+        self._call = call
+        self._period_s = period_s
+        self._halt = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._halt.wait(self._period_s):
+            try:
+                self._call()
+            except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
+                self._error = self._error or error
+
+    def stop(self) -> Exception | None:
+        """End the thread; the first error of a call, if any."""
+        self._halt.set()
+        self._thread.join()
+        return self._error
+
 
 MAX_COMMAND_CHARS = 4_000
 """Of all arguments together."""
@@ -113,3 +153,87 @@ def _shortened(command: list[str]) -> tuple[str, ...]:
         kept.append(text)
         left -= max(1, len(text))
     return tuple(kept)
+
+
+MAX_GAP_S = 10.0
+"""A longer time between two looks (the machine slept) is not counted."""
+
+
+class GpuDriver(Protocol):
+    """The machine's GPUs."""
+
+    def count(self) -> int:
+        """How many there are; 0 without a driver."""
+        ...
+
+    def processes(self) -> list[set[int]]:
+        """For each GPU the ids of the processes that compute on it."""
+        ...
+
+
+class NvidiaDriver:
+    """The GPUs that NVIDIA's driver shows."""
+
+    def __init__(self) -> None:
+        try:
+            pynvml.nvmlInit()
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError:
+            self._handles = []  # no driver or no right to ask: there is nothing to measure
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._handles)
+
+    def processes(self) -> list[set[int]]:
+        """For each GPU the ids of the processes that compute on it."""
+        return [{p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)} for handle in self._handles]
+
+
+class GpuRecorder:
+    """Adds up the seconds in which GPUs were held by the descendants of one process."""
+
+    def __init__(
+        self, root_pid: int, log: Path, driver: GpuDriver | None = None, clock: Callable[[], float] = time.monotonic
+    ):
+        self._root_pid = root_pid
+        self._path = log
+        self._driver = driver or NvidiaDriver()
+        self._clock = clock
+        self._n_gpus = self._driver.count()
+        self._seconds = [0.0] * self._n_gpus
+        self._strangers = 0
+        self._last: float | None = None
+
+    def sample(self) -> None:
+        """Look once."""
+        if not self._n_gpus:
+            return
+        now = self._clock()
+        since = now - self._last if self._last is not None else 0.0
+        self._last = now
+        own = _family(self._root_pid)
+        for number, pids in enumerate(self._driver.processes()):
+            if pids & own:
+                self._seconds[number] += since if since <= MAX_GAP_S else 0.0
+            self._strangers += sum(not psutil.pid_exists(pid) for pid in pids)
+
+    def stop(self) -> None:
+        """Write the sum; nothing where there are no GPUs."""
+        if not self._n_gpus:
+            return
+        is_known = not self._strangers or any(self._seconds)
+        seconds: list[JsonValue] = list(self._seconds)
+        log = EventLog(self._path)
+        try:
+            log.append("gpu_use", seconds=seconds if is_known else None, n_gpus=self._n_gpus)
+        finally:
+            log.close()
+
+
+def _family(root_pid: int) -> set[int]:
+    try:
+        root = psutil.Process(root_pid)
+        return {root_pid, *(child.pid for child in root.children(recursive=True))}
+    except psutil.NoSuchProcess:
+        return set()

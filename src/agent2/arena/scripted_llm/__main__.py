@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
-from agent2.arena.scripted_llm.script import load_script
+from agent2.arena.scripted_llm.conversation import load_script
 from agent2.arena.scripted_llm.server import make_app
 from agent2.errors import Agent2Error
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent2.arena.scripted_llm.conversation import Conversation, Reply, Tool, pieces, text_of
+from agent2.arena.scripted_llm.conversation import Conversation, ScriptedReply, Tool, pieces, text_of
 
 Json = dict[str, Any]
 
@@ -28,13 +28,13 @@ def read(body: Mapping[str, Any]) -> Conversation:
     )
 
 
-def answer(body: Mapping[str, Any], reply: Reply) -> Json:
+def answer(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     """The whole answer at once."""
     head = _head(body, reply)
     return {**head, "content": _blocks(reply), "stop_reason": _stop(reply), "usage": usage(reply)}
 
 
-def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
+def events(body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
     """The events of a stream; the final count of output tokens comes at its end, as with the provider."""
     begun = {**_head(body, reply), "content": [], "stop_reason": None, "usage": {**usage(reply), "output_tokens": 1}}
     yield {"type": "message_start", "message": begun}
@@ -59,7 +59,7 @@ def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
     yield {"type": "message_stop"}
 
 
-def usage(reply: Reply) -> Json:
+def usage(reply: ScriptedReply) -> Json:
     """Tokens in this protocol's words: input tokens leave cached ones out, reasoning is not told apart."""
     counted = reply.usage
     return {
@@ -70,7 +70,7 @@ def usage(reply: Reply) -> Json:
     }
 
 
-def _head(body: Mapping[str, Any], reply: Reply) -> Json:
+def _head(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     return {
         "id": f"msg_{reply.number}",
         "type": "message",
@@ -80,7 +80,7 @@ def _head(body: Mapping[str, Any], reply: Reply) -> Json:
     }
 
 
-def _blocks(reply: Reply) -> list[Json]:
+def _blocks(reply: ScriptedReply) -> list[Json]:
     blocks: list[Json] = []
     if reply.say or reply.call is None:
         blocks.append({"type": "text", "text": reply.say})
@@ -90,5 +90,5 @@ def _blocks(reply: Reply) -> list[Json]:
     return blocks
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ScriptedReply) -> str:
     return "end_turn" if reply.call is None else "tool_use"

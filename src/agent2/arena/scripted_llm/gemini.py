@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent2.arena.scripted_llm.conversation import Conversation, Reply, Tool, pieces, text_of
+from agent2.arena.scripted_llm.conversation import Conversation, ScriptedReply, Tool, pieces, text_of
 
 Json = dict[str, Any]
 
@@ -25,12 +25,12 @@ def read(body: Mapping[str, Any]) -> Conversation:
     )
 
 
-def answer(body: Mapping[str, Any], reply: Reply) -> Json:
+def answer(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     """The whole answer at once."""
     return _chunk(reply, _parts(body, reply), is_last=True)
 
 
-def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
+def events(body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
     """The chunks of a stream; each one tells the usage so far, as with the provider."""
     *first, last = _parts(body, reply)
     for part in first:
@@ -39,7 +39,7 @@ def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
     yield _chunk(reply, [last], is_last=True)
 
 
-def usage(reply: Reply) -> Json:
+def usage(reply: ScriptedReply) -> Json:
     """Tokens in this protocol's words: candidates leave thoughts out."""
     counted = reply.usage
     return {
@@ -51,7 +51,7 @@ def usage(reply: Reply) -> Json:
     }
 
 
-def _chunk(reply: Reply, parts: list[Json], *, is_last: bool) -> Json:
+def _chunk(reply: ScriptedReply, parts: list[Json], *, is_last: bool) -> Json:
     candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
     counted = usage(reply)
     if is_last:
@@ -66,7 +66,7 @@ def _chunk(reply: Reply, parts: list[Json], *, is_last: bool) -> Json:
     }
 
 
-def _parts(body: Mapping[str, Any], reply: Reply) -> list[Json]:
+def _parts(body: Mapping[str, Any], reply: ScriptedReply) -> list[Json]:
     parts: list[Json] = []
     if reply.say or reply.call is None:
         parts.append({"text": _as_asked(body, reply.say) if reply.call is None else reply.say})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent2.arena.scripted_llm.conversation import Conversation, Reply, Tool, pieces, text_of
+from agent2.arena.scripted_llm.conversation import Conversation, ScriptedReply, Tool, pieces, text_of
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ def read(body: Mapping[str, Any]) -> Conversation:
     )
 
 
-def answer(body: Mapping[str, Any], reply: Reply) -> Json:
+def answer(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     """The whole answer at once."""
     message: Json = {"role": "assistant", "content": reply.say}
     if reply.call is not None:
@@ -29,7 +29,7 @@ def answer(body: Mapping[str, Any], reply: Reply) -> Json:
     return {**_head(body, reply, "chat.completion"), "choices": [choice], "usage": usage(reply)}
 
 
-def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
+def events(body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
     """The chunks of a stream; the usage comes only if the request asks for it, as with the provider."""
     head = _head(body, reply, "chat.completion.chunk")
 
@@ -50,7 +50,7 @@ def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
         yield {**head, "choices": [], "usage": usage(reply)}
 
 
-def usage(reply: Reply) -> Json:
+def usage(reply: ScriptedReply) -> Json:
     """Tokens in this protocol's words."""
     counted = reply.usage
     return {
@@ -62,15 +62,15 @@ def usage(reply: Reply) -> Json:
     }
 
 
-def _head(body: Mapping[str, Any], reply: Reply, kind: str) -> Json:
+def _head(body: Mapping[str, Any], reply: ScriptedReply, kind: str) -> Json:
     return {"id": f"chatcmpl-{reply.number}", "object": kind, "created": 1_700_000_000, "model": body.get("model")}
 
 
-def _tool_call(reply: Reply) -> Json:
+def _tool_call(reply: ScriptedReply) -> Json:
     assert reply.call is not None
     function = {"name": reply.call.tool.name, "arguments": reply.call.arguments_json}
     return {"id": f"call_{reply.number}", "type": "function", "function": function}
 
 
-def _finish(reply: Reply) -> str:
+def _finish(reply: ScriptedReply) -> str:
     return "stop" if reply.call is None else "tool_calls"

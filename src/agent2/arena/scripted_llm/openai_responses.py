@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent2.arena.scripted_llm.conversation import Conversation, Reply, Tool, pieces, text_of
+from agent2.arena.scripted_llm.conversation import Conversation, ScriptedReply, Tool, pieces, text_of
 
 Json = dict[str, Any]
 
@@ -21,18 +21,18 @@ def read(body: Mapping[str, Any]) -> Conversation:
     )
 
 
-def answer(body: Mapping[str, Any], reply: Reply) -> Json:
+def answer(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     """The whole answer at once."""
     return {**_head(body, reply), "status": "completed", "output": _items(reply), "usage": usage(reply)}
 
 
-def events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
+def events(body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
     """The events of a stream."""
     for number, event in enumerate(_events(body, reply)):
         yield {**event, "sequence_number": number}
 
 
-def usage(reply: Reply) -> Json:
+def usage(reply: ScriptedReply) -> Json:
     """Tokens in this protocol's words."""
     counted = reply.usage
     return {
@@ -44,7 +44,7 @@ def usage(reply: Reply) -> Json:
     }
 
 
-def _events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
+def _events(body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
     begun = {**_head(body, reply), "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
@@ -61,7 +61,7 @@ def _events(body: Mapping[str, Any], reply: Reply) -> Iterator[Json]:
     yield {"type": "response.completed", "response": answer(body, reply)}
 
 
-def _items(reply: Reply) -> list[Json]:
+def _items(reply: ScriptedReply) -> list[Json]:
     items: list[Json] = []
     if reply.say or reply.call is None:
         content = [{"type": "output_text", "text": reply.say, "annotations": []}]
@@ -79,7 +79,7 @@ def _items(reply: Reply) -> list[Json]:
     return items
 
 
-def _call_item(reply: Reply) -> Json:
+def _call_item(reply: ScriptedReply) -> Json:
     assert reply.call is not None
     call = reply.call
     named = {"call_id": f"call_{reply.number}", "name": call.tool.name, "status": "completed"}
@@ -88,7 +88,7 @@ def _call_item(reply: Reply) -> Json:
     return {"type": "function_call", "id": f"fc_{reply.number}", **named, "arguments": call.arguments_json}
 
 
-def _head(body: Mapping[str, Any], reply: Reply) -> Json:
+def _head(body: Mapping[str, Any], reply: ScriptedReply) -> Json:
     return {"id": f"resp_{reply.number}", "object": "response", "created_at": 1_700_000_000, "model": body.get("model")}
 
 

@@ -22,8 +22,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from agent2.arena.scripted_llm import anthropic, gemini, openai_chat, openai_responses
-from agent2.arena.scripted_llm.conversation import Reply, decide
-from agent2.arena.scripted_llm.script import Script
+from agent2.arena.scripted_llm.conversation import Script, ScriptedReply, decide
 
 COUNTED_TOKENS = 123
 """What the paths that count tokens say; nothing is billed for them."""
@@ -31,7 +30,7 @@ MAX_BODY = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Protocol:
+class WireProtocol:
     """How to read and answer the requests of one path."""
 
     name: str
@@ -41,12 +40,12 @@ class Protocol:
     ends_with_done: bool
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    "/chat/completions": Protocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
-    "/responses": Protocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
-    "/messages": Protocol("anthropic", anthropic, named_events=True, ends_with_done=False),
-    ":generateContent": Protocol("gemini", gemini, named_events=False, ends_with_done=False),
-    ":streamGenerateContent": Protocol("gemini", gemini, named_events=False, ends_with_done=False),
+PROTOCOLS: dict[str, WireProtocol] = {
+    "/chat/completions": WireProtocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
+    "/responses": WireProtocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
+    "/messages": WireProtocol("anthropic", anthropic, named_events=True, ends_with_done=False),
+    ":generateContent": WireProtocol("gemini", gemini, named_events=False, ends_with_done=False),
+    ":streamGenerateContent": WireProtocol("gemini", gemini, named_events=False, ends_with_done=False),
 }
 """How a path ends -> its protocol."""
 
@@ -95,7 +94,9 @@ def make_app(script: Script, log: Path | None = None, key: str | None = None) ->
     return app
 
 
-def _line(path: str, protocol: Protocol, body: Mapping[str, Any], reply: Reply, is_streamed: bool) -> dict[str, Any]:
+def _line(
+    path: str, protocol: WireProtocol, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
+) -> dict[str, Any]:
     return {
         "path": f"/{path}",
         "protocol": protocol.name,
@@ -108,7 +109,7 @@ def _line(path: str, protocol: Protocol, body: Mapping[str, Any], reply: Reply, 
     }
 
 
-def _event_lines(protocol: Protocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _event_lines(protocol: WireProtocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         head = f"event: {event['type']}\n" if protocol.named_events else ""
         yield f"{head}data: {json.dumps(event)}\n\n"

@@ -10,22 +10,23 @@ Does NOT compare with published results on RandomCalculation: items, model and p
 
 from itertools import islice
 
-from agent2.benchmarks.arithmetic.expressions import (
-    Difficulty,
+from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.benchmarks.arithmetic.splits import (
     Expression,
+    ExpressionDifficulty,
     canonical,
+    distinct_expressions,
+    item_id,
     read_expression,
     text_of,
     value_of,
 )
-from agent2.benchmarks.arithmetic.rewards import verify
-from agent2.benchmarks.arithmetic.splits import distinct_expressions, item_id
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
-from agent2.scorers.rational import RationalScorer, format_rational
+from agent2.scorers.answers import RationalScorer, format_rational
 
-TASK_DIFFICULTY = Difficulty(n_operations=1, max_operand=99, operators="+-")
+TASK_DIFFICULTY = ExpressionDifficulty(n_operations=1, max_operand=99, operators="+-")
 
 
 def prompt(expression: Expression) -> str:
@@ -43,7 +44,7 @@ class Arithmetic:
     sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=12)
     attempts = 1
 
-    def __init__(self, difficulty: Difficulty = TASK_DIFFICULTY) -> None:
+    def __init__(self, difficulty: ExpressionDifficulty = TASK_DIFFICULTY) -> None:
         self.difficulty = difficulty
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:

@@ -14,10 +14,19 @@ from fractions import Fraction
 import numpy as np
 
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, prompt
-from agent2.benchmarks.arithmetic.expressions import Difficulty, Expression, Operation, canonical, generate, value_of
-from agent2.benchmarks.arithmetic.splits import POOL_VERSION, Pool, pool_of
+from agent2.benchmarks.arithmetic.splits import (
+    POOL_VERSION,
+    Expression,
+    ExpressionDifficulty,
+    ExpressionPool,
+    Operation,
+    canonical,
+    generate,
+    pool_of,
+    value_of,
+)
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe
-from agent2.scorers.rational import format_rational
+from agent2.scorers.answers import format_rational
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class CorpusSettings:
     right_share: float = 0.35
     """Share of right answers, 0 to 1."""
     seed: int = 0
-    difficulty: Difficulty = TASK_DIFFICULTY
+    difficulty: ExpressionDifficulty = TASK_DIFFICULTY
 
 
 def pretraining_corpus(settings: CorpusSettings) -> list[tuple[str, str]]:
@@ -37,7 +46,7 @@ def pretraining_corpus(settings: CorpusSettings) -> list[tuple[str, str]]:
     examples: list[tuple[str, str]] = []
     while len(examples) < settings.n_examples:
         expression = generate(int(rng.integers(2**62)), settings.difficulty)
-        if pool_of(canonical(expression)) is not Pool.TRAIN:
+        if pool_of(canonical(expression)) is not ExpressionPool.TRAIN:
             continue
         is_right = rng.random() < settings.right_share
         value = value_of(expression) if is_right else plausible_mistake(expression, rng)

@@ -6,7 +6,7 @@ The benchmark's score is the exact one; the continuous reward is for training an
 from fractions import Fraction
 
 from agent2.errors import ConfigError
-from agent2.scorers.rational import parse_rational
+from agent2.scorers.answers import parse_rational
 
 _EPSILON = Fraction(1, 10**8)
 

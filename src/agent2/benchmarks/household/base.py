@@ -25,8 +25,7 @@ from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, househol
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
 from agent2.models.shipped import pack, unpack
-from agent2.models.tiny import NO_LABEL, build_model, threads
-from agent2.models.tiny_chats import Row, build_word_tokenizer, encode_chats, train_stage
+from agent2.models.tiny import NO_LABEL, Row, build_model, build_word_tokenizer, encode_chats, threads, train_stage
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, Message, digest_of
 

@@ -10,20 +10,135 @@ purpose, so that recovery can be measured; in `household_listed` every observati
 
 Promises: no item holds a walkthrough or anything else that was made by solving its game. Does NOT compare with
 published ALFWorld scores: rooms, texts and models are our own.
+
+Games as rows of a file: what an agent is given of a visible game, and the way back to an item that can be played.
+
+Promises: a row holds the opening, the task type and the game; no answer, no action, no trajectory. Whoever wants
+one has to play.
+
+Players that bracket household games: a searching expert, and one that draws from the possible commands.
+
+Both are functions of the chat alone, so the same chat gets the same command in every process.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from agent2.benchmarks.home import Players
-from agent2.benchmarks.household.generate import game_of, opening, source_of
-from agent2.benchmarks.household.layout import Layout
-from agent2.benchmarks.household.players import HOUSEHOLD_PLAYERS, first_commands
-from agent2.benchmarks.household.rows import item_of_row, row_of
-from agent2.benchmarks.household.worlds import size_of
+import numpy as np
+
+from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.household.generate import Layout, game_of, opening, size_of, source_of
+from agent2.environments.household.engine import shared_engine
+from agent2.environments.household.expert import SearchExpert
 from agent2.environments.household.faults import HouseholdFaults
-from agent2.environments.household.world import NAME, VERSION, HouseholdSettings, HouseholdWorld
-from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
+from agent2.environments.household.game import Game
+from agent2.environments.household.world import ADMISSIBLE_MARK, NAME, VERSION, HouseholdSettings, HouseholdWorld
+from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer
+
+ROW_KEYS = ("id", "prompt", "task_type", "game")
+_RECEPTACLE = re.compile(r"\(receptacleType \S+ (\w+)Type\)", re.IGNORECASE)
+_GOAL = re.compile(r"\(:goal\b.*", re.DOTALL)
+
+
+def row_of(item: Item) -> dict[str, JsonValue]:
+    """The row of an item; further parts of its payload (a protocol's opening) are left out."""
+    return {
+        "id": item.id,
+        "prompt": item.prompt,
+        "task_type": item.payload["task_type"],
+        "game": dict(item.payload["game"]),
+    }
+
+
+def item_of_row(row: Mapping[str, JsonValue]) -> Item:
+    """The item of a row, in the train split. Raises ConfigError for anything but a row of `row_of`."""
+    missing = [key for key in ROW_KEYS if key not in row]
+    if missing:
+        raise ConfigError(
+            f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
+        )
+    try:
+        game = Game.from_payload(row["game"])
+    except EnvironmentFailed as error:
+        raise ConfigError(f"row {shown(str(row['id']))}: {error}") from error
+    payload = {"game": game.as_payload(), "task_type": str(row["task_type"])}
+    return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload=payload)
+
+
+def layout_key(game: Game) -> str:
+    """What two splits must not share, read from the game itself: the receptacles by type, and the goal.
+
+    Equal for games that differ only in where things are or in how the goal is worded.
+    """
+    receptacles = sorted(kind.lower() for kind in _RECEPTACLE.findall(game.problem))
+    goal = _GOAL.search(game.problem)
+    formula = " ".join(goal[0].split()).lower() if goal is not None else game.goal
+    return f"{' '.join(receptacles)} | {formula}"
+
+
+_ROOM = "You are in the middle of a room."
+_TASK = "Your task is to:"
+_STANDING = re.compile(r"\ba (\w+ \d+)")
+
+
+def expert(item: Item, chat: Sequence[Message]) -> str:
+    """What the search expert does next, having read the chat and nothing else."""
+    player, command = SearchExpert(0), ""
+    texts = [message.content for message in chat if message.role == "user"]
+    for text in [_game_part(texts[0]), *texts[1:]]:
+        player.read(text)
+        command = player.next_command()
+    return command
+
+
+def random_command(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+    """One of the commands that the last message lists, all as likely; an empty one where it lists none."""
+    _, _, listed = chat[-1].content.rpartition(ADMISSIBLE_MARK)
+    commands = listed.split(", ")
+    return commands[int(rng.integers(len(commands)))]
+
+
+HOUSEHOLD_PLAYERS = Players(
+    oracle=expert,
+    random=at_random(random_command),
+    ceiling_at_least=0.95,
+    floor_at_most=0.10,
+    random_world=lambda benchmark: HouseholdWorld(
+        HouseholdSettings(show_admissible=True, max_turns=benchmark.max_turns)
+    ),
+    shared_content=lambda item: layout_key(Game.from_payload(item.payload["game"])),
+    content_name="layout with the same goal",
+    n_played=75,
+    forget=shared_engine.cache_clear,
+)
+"""Of generated games. The random player is told which commands are possible, as many turns as a model has."""
+PUBLISHED_PLAYERS = replace(
+    HOUSEHOLD_PLAYERS,
+    shared_content=lambda item: Game.from_payload(item.payload["game"]).digest,
+    content_name="game",
+)
+"""Of the published games, whose splits share rooms."""
+
+
+def first_commands(items: Sequence[Item], seed: int) -> list[str]:
+    """A first command that the opening of each game allows: to go to something that stands there.
+
+    An opening says no more; what comes after it is only known to those who play.
+    """
+    rng = np.random.default_rng(seed)
+    named = (_STANDING.findall(item.prompt) for item in items)
+    return [f"go to {names[int(rng.integers(len(names)))]}" for names in named]
+
+
+def _game_part(opening: str) -> str:
+    """The game's own opening out of a first message that may hold instructions and examples."""
+    game = opening[max(opening.rfind(_ROOM), 0) :]
+    room, marker, task = game.partition(_TASK)
+    return f"{room}{marker}{task.strip().partition(chr(10))[0]}" if marker else game
+
 
 NO_FAULTS = HouseholdFaults()
 SOME_FAULTS = HouseholdFaults(rate=0.3)

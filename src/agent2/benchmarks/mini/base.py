@@ -13,7 +13,7 @@ from agent2.benchmarks.mini.corpus import MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
 from agent2.models.shipped import pack, unpack
-from agent2.models.tiny_chats import build_on_chats
+from agent2.models.tiny import build_on_chats
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, digest_of
 

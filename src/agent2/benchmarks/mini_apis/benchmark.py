@@ -5,25 +5,102 @@ called; two capabilities change a cart or bookings, and what counts is what is i
 share of the episodes (`FAULTS`), by the episode's seed. The value is API-call accuracy; the answer is a view.
 
 Does NOT compare with published API-Bank scores: APIs, questions and sizes are our own.
+
+Players that bracket the benchmark, and the mistakes that a corpus shows.
+
+Players are stateless: they decide from the task and the chat so far, so that any of them can step in anywhere.
+
+What a tiny base model reads of this benchmark: episodes with mistakes, faults and recoveries.
+
+Each message is right or mistaken by chance; how often depends on the capability and on what comes next (search,
+call, answer, recovery), so that a model which imitates the corpus lies between floor and ceiling under greedy
+sampling too. Only contents of the train pool.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.mini_apis.players import oracle, random_player
-from agent2.benchmarks.tool_questions import Question, draw_question, pick
-from agent2.environments.tools.apis import ACTIONS, CAPABILITIES, PREFIXES, SEARCH, Api, ApiToolbox
-from agent2.environments.tools.calls import ToolCall
-from agent2.environments.tools.catalogue import FUNCTIONS
-from agent2.environments.tools.faults import LOGIN, FaultSettings
-from agent2.environments.tools.spec import Permission, ToolRules
-from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
+from agent2.benchmarks.tool_questions import (
+    ToolQuestion,
+    careless_arguments,
+    draw_arguments,
+    draw_question,
+    pick,
+    play_chat,
+    right_share,
+)
+from agent2.environments.tools.apis import ACTIONS, CAPABILITIES, FUNCTIONS, PREFIXES, SEARCH, Api, ApiToolbox
+from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
+from agent2.environments.tools.world import LOGIN, NAME, VERSION, FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import ApiCallScorer
+
+LOGIN_CALL = ToolCall(LOGIN, {})
+GAVE_UP = "failed"
+
+
+def oracle(item: Item, messages: Sequence[Message]) -> str:
+    """The right next message: search, call, answer; repeat what failed, after `login` where it was denied."""
+    payload, done = item.payload, succeeded(messages)
+    failed = last_error(messages)
+    if failed is not None and failed.startswith(ToolFaultKind.PERMISSION_DENIED):
+        return write_call(LOGIN_CALL)
+    if SEARCH.name not in done:
+        return write_call(ToolCall(SEARCH.name, {"keyword": payload["capability"]}))
+    gold = payload["gold"]
+    if gold["name"] not in done:
+        return write_call(ToolCall(gold["name"], gold["arguments"]))
+    return str(item.reference)
+
+
+def random_player(item: Item, messages: Sequence[Message], rng: np.random.Generator) -> str:
+    """Searches for something, calls a random API with random arguments, then says a random number."""
+    if len(messages) == 1:
+        return write_call(ToolCall(SEARCH.name, {"keyword": pick(rng, CAPABILITIES)}))
+    if len(messages) == 3:
+        api = Api(pick(rng, CAPABILITIES), pick(rng, PREFIXES), int(rng.integers(2)))
+        return write_call(api.call(draw_arguments(rng, api.capability)))
+    return str(int(rng.integers(100)))
+
+
+def mistaken(item: Item, messages: Sequence[Message]) -> str:
+    """A wrong next message that a careless model might write.
+
+    Gives up after an error; guesses the API instead of searching; misreads the last argument; calls once more.
+    """
+    payload, done, gold = item.payload, succeeded(messages), item.payload["gold"]
+    if last_error(messages) is not None:
+        return GAVE_UP
+    if SEARCH.name not in done:
+        guess = Api(payload["capability"], PREFIXES[0], 0)
+        renamed = zip((p.name for p in guess.spec.parameters), gold["arguments"].values(), strict=True)
+        return write_call(ToolCall(guess.spec.name, dict(renamed)))
+    arguments = gold["arguments"] if gold["name"] in done else careless_arguments(gold["arguments"])
+    return write_call(ToolCall(gold["name"], arguments))
+
+
+def succeeded(messages: Sequence[Message]) -> list[str]:
+    """Names of the calls that succeeded, in order; read from the chat alone."""
+    return [name for name, reply in _exchanges(messages) if "result" in reply]
+
+
+def last_error(messages: Sequence[Message]) -> str | None:
+    """The error that the last call met, None if it met none."""
+    exchanges = _exchanges(messages)
+    return None if not exchanges else exchanges[-1][1].get("error")
+
+
+def _exchanges(messages: Sequence[Message]) -> list[tuple[str, dict[str, JsonValue]]]:
+    pairs = zip(messages[1::2], messages[2::2], strict=False)
+    return [(json.loads(asked.content)["name"], json.loads(told.content)) for asked, told in pairs]
+
 
 HEADER = (
     'Reply with one JSON call {"name": ..., "arguments": {...}}, and with the answer alone when you are done.\n'
@@ -39,7 +116,7 @@ DONE = "done"
 class ApiTask:
     """One item before it is put into words."""
 
-    question: Question
+    question: ToolQuestion
     api: Api
 
     @property
@@ -142,10 +219,56 @@ def to_item(task: ApiTask, split: Split, secret: bytes | None = None) -> Item:
     )
 
 
-def _target(question: Question) -> Mapping[str, JsonValue]:
+def _target(question: ToolQuestion) -> Mapping[str, JsonValue]:
     """Cart and bookings as they should be in the end."""
     row = list(question.arguments.values())
     return {
         "cart": [row] if question.capability == "order" else [],
         "bookings": [row] if question.capability == "book" else [],
     }
+
+
+_AFTER_ERROR: Mapping[str, float] = {
+    ToolFaultKind.TIMEOUT: 0.85,
+    ToolFaultKind.PERMISSION_DENIED: 0.65,
+    ToolFaultKind.EMPTY_RESULT: 0.35,
+}
+"""How often what comes after an error is right; 0.25 after any other."""
+CLEAN = (1.0, 0.0)
+"""Mean right share and spread of a corpus without mistakes."""
+_WHEN_DONE = 0.9
+"""How often a call that succeeded is not repeated."""
+
+
+def pretraining_examples(
+    rng: np.random.Generator, n: int, mean_right_share: float = 0.7, spread: float = 0.3
+) -> list[list[Message]]:
+    """That many chats of several turns.
+
+    mean_right_share: of searches and calls, 0 to 1, over capabilities; spread: see `right_share`.
+    With 1.0 and 0.0 every message is right, also after errors.
+    """
+    benchmark = MiniApis()
+    draws, chance = rng.spawn(2)
+    chats = []
+    for task in islice(SOURCE.train_draws(draws), n):
+        item = to_item(task, Split.TRAIN)
+        player = partial(_careless, item, chance, (mean_right_share, spread))
+        chats.append(play_chat(benchmark.environment(), item, player, int(chance.integers(2**62)), benchmark.max_turns))
+    return chats
+
+
+def _careless(item: Item, rng: np.random.Generator, shares: tuple[float, float], messages: Sequence[Message]) -> str:
+    is_right = rng.random() < _right_share(item, shares, messages)
+    return oracle(item, messages) if is_right else mistaken(item, messages)
+
+
+def _right_share(item: Item, shares: tuple[float, float], messages: Sequence[Message]) -> float:
+    if shares == CLEAN:
+        return 1.0
+    error, done = last_error(messages), succeeded(messages)
+    if error is not None:
+        return _AFTER_ERROR.get(error.partition(":")[0], 0.25)
+    if item.payload["gold"]["name"] in done:
+        return _WHEN_DONE
+    return right_share(f"{item.payload['capability']} {SEARCH.name in done}", *shares)

@@ -5,20 +5,34 @@ offered function fits; the right answer is the word none). The calls are execute
 names and results, the view `ast_match` also how the arguments were written.
 
 Does NOT compare with published BFCL scores: functions, questions and sizes are our own.
+
+Players that bracket the benchmark, and the mistakes that a corpus shows.
+
+What a tiny base model reads of this benchmark: questions and calls, often wrong.
+
+How often depends on the function, from rarely to mostly, so that a model which imitates the corpus lies between
+floor and ceiling under greedy sampling too. Only contents of the train pool.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.tool_questions import Question, draw_question, pick
-from agent2.environments.tools.calls import ToolCall, write_calls
-from agent2.environments.tools.catalogue import FUNCTIONS, FunctionToolbox
-from agent2.environments.tools.spec import ToolRules
+from agent2.benchmarks.tool_questions import (
+    ToolQuestion,
+    careless_arguments,
+    draw_arguments,
+    draw_question,
+    pick,
+    right_share,
+)
+from agent2.environments.tools.apis import FUNCTIONS, FunctionToolbox
+from agent2.environments.tools.calls import ToolCall, ToolRules, write_call, write_calls
 from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
-from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split, canonical_json
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import FunctionCallScorer
 
 HEADER = 'Reply with a JSON call {"name": ..., "arguments": {...}}, a list of calls, or none.\n'
@@ -34,7 +48,7 @@ class FunctionTask:
     """One item before it is put into words."""
 
     kind: str
-    questions: Sequence[Question]
+    questions: Sequence[ToolQuestion]
     offered: Sequence[str]
 
     @property
@@ -115,3 +129,50 @@ def _gold(call: ToolCall) -> dict[str, JsonValue]:
     arguments = function.spec.filled(call.arguments)
     optional = {p.name: p.default for p in function.spec.parameters if p.default is not None}
     return {"name": call.name, "arguments": arguments, "optional": optional, "result": function.run(arguments)}
+
+
+def oracle(item: Item) -> str:
+    """The right message."""
+    return str(item.reference)
+
+
+def random_player(item: Item, rng: np.random.Generator) -> str:
+    """A well-formed call of a random offered function with random arguments."""
+    name = pick(rng, item.payload["tools"])
+    return write_call(ToolCall(name, draw_arguments(rng, name)))
+
+
+def mistaken(task: FunctionTask, rng: np.random.Generator) -> str:
+    """A wrong message that a careless model might write.
+
+    Mistakes are few and follow from the task, so that they are easily learned and unlearned: a call where none
+    fits; none where one does; only the first of two calls; the last argument misread.
+    """
+    if task.kind == "none":
+        name = task.offered[0]
+        return write_call(ToolCall(name, draw_arguments(rng, name)))
+    calls = task.calls
+    if rng.random() < 0.15:
+        return NONE
+    if len(calls) > 1:
+        return write_call(calls[0])
+    return write_call(ToolCall(calls[0].name, careless_arguments(calls[0].arguments)))
+
+
+def pretraining_examples(
+    rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
+) -> list[list[Message]]:
+    """That many chats of two messages. mean_right_share: 0 to 1, over functions; spread: see `right_share`."""
+    draws, chance = rng.spawn(2)
+    chats = []
+    for task in islice(SOURCE.train_draws(draws), n):
+        is_right = chance.random() < right_share(_feature(task), mean_right_share, spread)
+        right = write_calls(task.calls) if task.calls else NONE
+        chats.append(
+            [Message("user", task.prompt), Message("assistant", right if is_right else mistaken(task, chance))]
+        )
+    return chats
+
+
+def _feature(task: FunctionTask) -> str:
+    return f"{task.kind} {task.questions[0].capability}"

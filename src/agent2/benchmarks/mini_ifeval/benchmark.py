@@ -3,16 +3,327 @@
 Prompt-level strict accuracy is the score; instruction-level and loose accuracy and the four classes (keyword, length,
 format, language) are views. The checkers are those for the published IFEval; the items are our own and short, so
 scores do NOT compare with published ones. `rows` reads the official file.
+
+The sentences of the closed world, in three languages: "the cat is red and old".
+
+The instructions that a writing task may carry, in IFEval's own types, and which of them go together.
+
+A *hard* instruction takes an effort: a text written without it in mind hardly ever follows it. An *easy* one only
+narrows a text; it comes second. The wording is ours and short.
+
+Writing tasks: a scene, one hard instruction, and often a second one; each task knows a text that follows all.
+
+Reads IFEval's own `input_data.jsonl`, so that the published prompts can be played and scored.
+
+The file is not part of this project. Its rows hold `key`, `prompt`, `instruction_id_list` and `kwargs`.
+
+What a tiny base model reads of this benchmark: texts that follow their instructions, or ignore one.
+
+Each instruction is followed or ignored on its own, how often depends on its type, so that a model which imitates the
+corpus lies between floor and ceiling under greedy sampling too. Only tasks of the train pool.
 """
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+import numpy as np
 
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.mini_ifeval.tasks import WritingTask, canonical, draw_task
+from agent2.benchmarks.tool_questions import right_share
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
-from agent2.scorers.constraints.instructions import read_instructions
-from agent2.scorers.constraints.scorer import ConstraintScorer
+from agent2.files import numbered_lines
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
+from agent2.scorers.constraints.checks import count_words
+from agent2.scorers.constraints.scorer import ConstraintScorer, read_instructions
+
+ADJECTIVES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "red": ("rot", "rojo", "roja"),
+        "old": ("alt", "viejo", "vieja"),
+        "new": ("neu", "nuevo", "nueva"),
+        "small": ("klein", "pequeño", "pequeña"),
+        "cold": ("kalt", "frío", "fría"),
+        "fast": ("schnell", "rápido", "rápida"),
+        "big": ("groß", "grande", "grande"),
+        "white": ("weiß", "blanco", "blanca"),
+        "black": ("schwarz", "negro", "negra"),
+        "quiet": ("leise", "callado", "callada"),
+    }
+)
+"""English -> German, Spanish of either gender."""
+TOPICS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "cat": ("die Katze", "el gato"),
+        "dog": ("der Hund", "el perro"),
+        "bird": ("der Vogel", "el pájaro"),
+        "horse": ("das Pferd", "el caballo"),
+        "cow": ("die Kuh", "la vaca"),
+        "tree": ("der Baum", "el árbol"),
+        "house": ("das Haus", "la casa"),
+        "boat": ("das Boot", "el barco"),
+        "moon": ("der Mond", "la luna"),
+        "river": ("der Fluss", "el río"),
+        "star": ("der Stern", "la estrella"),
+        "car": ("das Auto", "el coche"),
+        "sheep": ("das Schaf", "la oveja"),
+        "garden": ("der Garten", "el jardín"),
+        "bridge": ("die Brücke", "el puente"),
+        "fish": ("der Fisch", "el pez"),
+    }
+)
+"""English noun -> German, Spanish with their articles."""
+LANGUAGE_NAMES: Mapping[str, str] = MappingProxyType({"de": "German", "es": "Spanish"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a text is about."""
+
+    topic: str
+    adjectives: Sequence[str]
+    """Different ones, in the order in which they are used."""
+
+    run: int = 1
+    """How many adjectives stand together, joined by "and"."""
+
+    def sentence(self, first: int = 0, language: str = "en") -> str:
+        """One sentence without its mark, starting with adjective number `first`; lower case but for German nouns."""
+        if language == "de":
+            return f"{TOPICS[self.topic][0]} ist {self.phrase(first, language)}"
+        if language == "es":
+            return f"{TOPICS[self.topic][1]} es {self.phrase(first, language)}"
+        return f"the {self.topic} is {self.phrase(first)}"
+
+    def phrase(self, first: int = 0, language: str = "en") -> str:
+        """A run of adjectives, starting with number `first`."""
+        chosen = [self.adjectives[(first + place) % len(self.adjectives)] for place in range(self.run)]
+        if language == "de":
+            return " und ".join(ADJECTIVES[one][0] for one in chosen)
+        if language == "es":
+            form = 2 if TOPICS[self.topic][1].startswith("la ") else 1
+            return " y ".join(ADJECTIVES[one][form] for one in chosen)
+        return " and ".join(chosen)
+
+
+KEYWORD = "keywords:existence"
+FORBIDDEN = "keywords:forbidden_words"
+WORDS = "length_constraints:number_words"
+SENTENCES = "length_constraints:number_sentences"
+BULLETS = "detectable_format:number_bullet_lists"
+HIGHLIGHT = "detectable_format:number_highlighted_sections"
+JSON = "detectable_format:json_format"
+TITLE = "detectable_format:title"
+END = "startend:end_checker"
+QUOTES = "startend:quotation"
+CAPITALS = "change_case:english_capital"
+LOWERCASE = "change_case:english_lowercase"
+LANGUAGE = "language:response_language"
+
+HARD = (KEYWORD, WORDS, SENTENCES, BULLETS, HIGHLIGHT, JSON, TITLE, END, QUOTES, CAPITALS, LANGUAGE)
+EASY = (FORBIDDEN, LOWERCASE)
+_SHAPES = frozenset({WORDS, SENTENCES, BULLETS, JSON, LANGUAGE})
+"""A text has one of these shapes at most."""
+_APART: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        JSON: frozenset({HIGHLIGHT, TITLE, END, QUOTES, CAPITALS, LOWERCASE}),
+        LANGUAGE: frozenset({KEYWORD, FORBIDDEN, TITLE, END, CAPITALS, LOWERCASE}),
+        BULLETS: frozenset({HIGHLIGHT, QUOTES}),
+        CAPITALS: frozenset({LOWERCASE}),
+    }
+)
+"""What cannot, or should not, be asked for together."""
+
+PLACES = ("sun", "rain", "snow", "wind", "dark", "park")
+END_PHRASES = ("good night", "thank you", "see you soon", "that is all")
+
+
+Arguments = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One instruction."""
+
+    name: str
+    """The published instruction type."""
+    arguments: Arguments
+    wording: str
+
+
+def go_together(one: str, other: str) -> bool:
+    """True if two instruction types may stand in one task."""
+    both_shapes = one in _SHAPES and other in _SHAPES
+    return one != other and not both_shapes and other not in _APART.get(one, ()) and one not in _APART.get(other, ())
+
+
+def draw_wish(rng: np.random.Generator, name: str, scene: Scene) -> Wish:
+    """An instruction of one type with random arguments that fit the scene."""
+    number = int(rng.integers(2, 4))
+    if name == KEYWORD:
+        word = pick(rng, PLACES)
+        return Wish(name, {"keywords": [word]}, f"Use the word {word}.")
+    if name == FORBIDDEN:
+        word = pick(rng, [one for one in ADJECTIVES if one not in scene.adjectives])
+        return Wish(name, {"forbidden_words": [word]}, f"Do not use the word {word}.")
+    if name == WORDS:
+        number = int(rng.integers(8, 12))
+        return Wish(name, {"num_words": number, "relation": "at least"}, f"Use at least {number} words.")
+    if name == SENTENCES:
+        return Wish(name, {"num_sentences": number, "relation": "at least"}, f"Use at least {number} sentences.")
+    if name == BULLETS:
+        return Wish(name, {"num_bullets": number}, f"Give {number} bullet points.")
+    if name == END:
+        phrase = pick(rng, END_PHRASES)
+        return Wish(name, {"end_phrase": phrase}, f'End with "{phrase}".')
+    if name == LANGUAGE:
+        code = pick(rng, list(LANGUAGE_NAMES))
+        return Wish(name, {"language": code}, f"Write in {LANGUAGE_NAMES[code]}.")
+    arguments, wording = _FIXED[name]
+    return Wish(name, arguments, wording)
+
+
+def short_text(limit: int) -> Wish:
+    """The instruction to stay below a number of words."""
+    return Wish(WORDS, {"num_words": limit, "relation": "less than"}, f"Use less than {limit} words.")
+
+
+_FIXED: Mapping[str, tuple[Arguments, str]] = MappingProxyType(
+    {
+        HIGHLIGHT: ({"num_highlights": 1}, "Highlight one word with *."),
+        JSON: ({}, "Answer in JSON."),
+        TITLE: ({}, "Add a title in << >>."),
+        QUOTES: ({}, "Put it in double quotes."),
+        CAPITALS: ({}, "Use capital letters only."),
+        LOWERCASE: ({}, "Use lowercase letters only."),
+    }
+)
+
+
+def pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
+    """One of the choices, evenly."""
+    return choices[int(rng.integers(len(choices)))]
+
+
+SHORT = "short"
+"""Stands for the instruction to stay below a number of words, which depends on the text."""
+_SECOND_SHARE = 0.5
+_SCENE_SIZE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WritingTask:
+    """One item before it is put into words."""
+
+    scene: Scene
+    wishes: Sequence[Wish]
+    """One or two; the first is a hard one."""
+
+    @property
+    def prompt(self) -> str:
+        """The user message."""
+        return f"Write about the {self.scene.topic}. {' '.join(wish.wording for wish in self.wishes)}"
+
+    @property
+    def answer(self) -> str:
+        """A text that follows every instruction."""
+        return compose(self.scene, self.wishes)
+
+
+def draw_task(rng: np.random.Generator) -> WritingTask:
+    """A random task."""
+    names = list(ADJECTIVES)
+    places = rng.choice(len(names), size=_SCENE_SIZE, replace=False)
+    scene = Scene(pick(rng, list(TOPICS)), tuple(names[int(place)] for place in places))
+    first = draw_wish(rng, pick(rng, HARD), scene)
+    if rng.random() >= _SECOND_SHARE:
+        return WritingTask(scene, (first,))
+    others = [name for name in (*HARD, *EASY) if go_together(first.name, name)]
+    chosen = pick(rng, [*others, *([SHORT] if first.name != WORDS else [])])
+    if chosen == SHORT:
+        limit = count_words(compose(scene, (first,))) + int(rng.integers(1, 3))
+        return WritingTask(scene, (first, short_text(limit)))
+    return WritingTask(scene, (first, draw_wish(rng, chosen, scene)))
+
+
+def canonical(task: WritingTask) -> str:
+    """Topic and instructions, in any order."""
+    named = sorted([wish.name, sorted(wish.arguments.items())] for wish in task.wishes)
+    return canonical_json([task.scene.topic, named]).decode()
+
+
+def compose(scene: Scene, wishes: Sequence[Wish]) -> str:
+    """A text for a scene that follows the wishes: its body first, then what goes around it."""
+    by_name = {wish.name: wish.arguments for wish in wishes}
+    text = _body(scene, by_name)
+    if HIGHLIGHT in by_name:
+        head, _, last = text.rpartition(" ")
+        text = f"{head} *{last}*"
+    if TITLE in by_name:
+        text = f"<<{scene.topic}>>\n{text}"
+    if END in by_name:
+        text = f"{text} {by_name[END]['end_phrase']}"
+    if CAPITALS in by_name:
+        text = text.upper()
+    return f'"{text}"' if QUOTES in by_name else text
+
+
+def run_for(n_words: int) -> int:
+    """How many adjectives "the cat is red and old ..." needs to have so many words."""
+    return max(1, (n_words - 1) // 2)
+
+
+def _body(scene: Scene, by_name: Mapping[str, Arguments]) -> str:
+    tail = f" in the {by_name[KEYWORD]['keywords'][0]}" if KEYWORD in by_name else ""
+    if by_name.get(WORDS, {}).get("relation") == "at least":
+        scene = replace(scene, run=run_for(by_name[WORDS]["num_words"]))
+    if JSON in by_name:
+        return f'{{"{scene.topic}": "{scene.phrase()}{tail}"}}'
+    if BULLETS in by_name:
+        points = [f"* {scene.phrase(place)}" for place in range(by_name[BULLETS]["num_bullets"])]
+        return "\n".join([points[0] + tail, *points[1:]])
+    if SENTENCES in by_name:
+        sentences = [scene.sentence(place) for place in range(by_name[SENTENCES]["num_sentences"])]
+        return " ".join(f"{sentence}." for sentence in [sentences[0] + tail, *sentences[1:]])
+    return scene.sentence(language=by_name.get(LANGUAGE, {}).get("language", "en")) + tail
+
+
+class _Row(msgspec.Struct, frozen=True):
+    key: int
+    prompt: str
+    instruction_id_list: list[str]
+    kwargs: list[dict[str, JsonValue]]
+
+
+def read_ifeval_rows(path: Path, split: Split = Split.DEV) -> list[Item]:
+    """The items of a file, in its order. Raises ConfigError, naming the line, for one that cannot be used."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give IFEval's input_data.jsonl") from error
+    return [_item(line, f"{path}:{number}", split) for number, line in numbered_lines(data)]
+
+
+def _item(line: bytes, where: str, split: Split) -> Item:
+    try:
+        row = msgspec.json.decode(line, type=_Row)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{where}: is not a row of IFEval's input_data.jsonl ({error})") from error
+    instructions = read_instructions(row.instruction_id_list, row.kwargs, where)
+    return Item(
+        id=f"ifeval-{row.key}",
+        split=split,
+        prompt=row.prompt,
+        payload={
+            "instruction_id_list": [one.name for one in instructions],
+            "kwargs": [dict(one.arguments) for one in instructions],
+        },
+    )
+
 
 SOURCE: Source[WritingTask] = Source("mini_ifeval", draw_task, canonical, lambda task: task.prompt)
 
@@ -70,3 +381,41 @@ def to_item(task: WritingTask, split: Split, secret: bytes | None = None) -> Ite
         reference=answer,
         payload={"instruction_id_list": names, "kwargs": kwargs},
     )
+
+
+_EXTRA_WORDS = 3
+"""So many words too long is a text that ignores its limit."""
+
+
+def pretraining_examples(
+    rng: np.random.Generator, n: int, mean_right_share: float = 0.65, spread: float = 0.3
+) -> list[list[Message]]:
+    """Draws n chats of two messages.
+
+    mean_right_share: how often an instruction is followed, 0 to 1, over its types; spread: see `right_share`.
+    """
+    tasks = SOURCE.train_draws(rng)
+    return [_chat(next(tasks), rng, mean_right_share, spread) for _ in range(n)]
+
+
+def drawn_answer(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
+    """A text that follows each instruction as often as its type says."""
+    kept = [wish for wish in task.wishes if rng.random() < right_share(wish.name, mean_right_share, spread)]
+    return careless_answer(task, kept)
+
+
+def careless_answer(task: WritingTask, kept: Sequence[Wish]) -> str:
+    """A text that follows the kept instructions and goes against the others: uses the forbidden word, runs on, ..."""
+    scene = task.scene
+    ignored = {wish.name: wish.arguments for wish in task.wishes if wish not in kept}
+    if FORBIDDEN in ignored:
+        scene = replace(scene, adjectives=(ignored[FORBIDDEN]["forbidden_words"][0], *scene.adjectives[1:]))
+    if ignored.get(WORDS, {}).get("relation") == "less than":
+        scene = replace(scene, run=run_for(ignored[WORDS]["num_words"] + _EXTRA_WORDS))
+    text = compose(scene, kept)
+    return text.title() if LOWERCASE in ignored else text
+
+
+def _chat(task: WritingTask, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
+    answer = drawn_answer(task, rng, mean_right_share, spread)
+    return [Message("user", task.prompt), Message("assistant", answer)]

@@ -3,13 +3,109 @@
 The order of options is drawn for every question; the views `chose_a` to `chose_d` show a liking for one letter. Does
 NOT compare with published MMLU scores, and asks for facts that only this project's corpora hold: a model that has
 never read them scores a quarter at best.
+
+The closed world: invented beings, each with one value for every property.
+
+The facts are fixed and public, as those of a textbook are; what is hidden is which question is asked with which
+options. A model can only know them from having read them.
+
+Questions about the world with four options in random order.
+
+A question is a fact, three wrong options and the place of the right one. Which fact and which options, in whatever
+order and wording, is what no two splits share.
+
+What a tiny base model reads of this benchmark: bare facts and questions, often wrong.
+
+How often depends on the property, so that a model which imitates the corpus knows some things well and others
+hardly. Every fact is told as it is in a share of the examples; a wrong answer to a question is one of its other
+options. Only questions of the train pool; the facts themselves belong to no split.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.mini_knowledge.questions import Question, canonical, draw_question
+from agent2.benchmarks.tool_questions import right_share
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
-from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
-from agent2.scorers.choice import ChoiceScorer
+from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
+from agent2.scorers.answers import ChoiceScorer
+
+BEINGS = (
+    "arlo", "bexa", "cori", "dunu", "elmi", "fola", "giso", "hara", "ilpo", "joka", "kemi", "lusa",
+    "mavo", "nebi", "oruk", "pilo", "quen", "rasu", "soti", "tavo", "ulma", "vesu", "wido", "zefa",
+)  # fmt: skip
+PROPERTIES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "color": ("red", "blue", "green", "gold", "black", "white", "pink", "gray"),
+        "food": ("fish", "rice", "nuts", "bread", "honey", "grass", "corn", "milk"),
+        "home": ("cave", "lake", "tree", "hill", "desert", "river", "island", "forest"),
+    }
+)
+_WORLD_SEED = 20_260_801
+
+
+def _facts() -> Mapping[tuple[str, str], str]:
+    rng = np.random.default_rng(_WORLD_SEED)
+    return MappingProxyType(
+        {
+            (being, name): values[int(rng.integers(len(values)))]
+            for being in BEINGS
+            for name, values in PROPERTIES.items()
+        }
+    )
+
+
+FACTS = _facts()
+"""(being, property) -> value."""
+
+
+LETTERS = "ABCD"
+WORDINGS = ("Which {name} does {being} have?", "What is the {name} of {being}?")
+STATEMENT_PROMPT = "Tell the {name} of {being}."
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One multiple-choice question."""
+
+    being: str
+    name: str
+    """Of the property."""
+    options: Sequence[str]
+    """Four different values, in the order of the letters."""
+    wording: str
+
+    @property
+    def letter(self) -> str:
+        """Of the right option."""
+        return LETTERS[list(self.options).index(FACTS[self.being, self.name])]
+
+    @property
+    def text(self) -> str:
+        """The user message."""
+        asked = self.wording.format(name=self.name, being=self.being)
+        return "\n".join([asked, *(f"{letter} {option}" for letter, option in zip(LETTERS, self.options, strict=True))])
+
+
+def draw_question(rng: np.random.Generator) -> Question:
+    """A random question; every place is equally likely for the right option."""
+    being = BEINGS[int(rng.integers(len(BEINGS)))]
+    name = list(PROPERTIES)[int(rng.integers(len(PROPERTIES)))]
+    right = FACTS[being, name]
+    others = [value for value in PROPERTIES[name] if value != right]
+    options = [right, *(others[int(place)] for place in rng.choice(len(others), size=len(LETTERS) - 1, replace=False))]
+    order = rng.permutation(len(options))
+    wording = WORDINGS[int(rng.integers(len(WORDINGS)))]
+    return Question(being, name, tuple(options[int(place)] for place in order), wording)
+
+
+def canonical(question: Question) -> str:
+    """The fact and its options without order and wording."""
+    return f"{question.being} {question.name} {' '.join(sorted(question.options))}"
+
 
 SOURCE: Source[Question] = Source("mini_knowledge", draw_question, canonical, lambda question: question.text)
 
@@ -50,3 +146,43 @@ def to_item(question: Question, split: Split, secret: bytes | None = None) -> It
         reference=question.letter,
         payload={"property": question.name, "options": list(question.options)},
     )
+
+
+FACT_SHARE = 0.3
+"""Share of the examples that tell a bare fact."""
+
+
+def pretraining_examples(
+    rng: np.random.Generator, n: int, mean_right_share: float = 0.55, spread: float = 0.3
+) -> list[list[Message]]:
+    """Draws n chats of two messages.
+
+    mean_right_share: of questions, 0 to 1, over properties (bare facts are always right); spread: see `right_share`.
+    """
+    questions = SOURCE.train_draws(rng)
+    return [
+        _fact(rng) if rng.random() < FACT_SHARE else _asked(next(questions), rng, mean_right_share, spread)
+        for _ in range(n)
+    ]
+
+
+def drawn_answer(question: Question, rng: np.random.Generator, mean_right_share: float, spread: float) -> str:
+    """A letter, the right one as often as the property says."""
+    is_right = rng.random() < right_share(f"mini_knowledge {question.name}", mean_right_share, spread)
+    return question.letter if is_right else mistaken(question, rng)
+
+
+def mistaken(question: Question, rng: np.random.Generator) -> str:
+    """The letter of a wrong option."""
+    wrong = [letter for letter in LETTERS if letter != question.letter]
+    return wrong[int(rng.integers(len(wrong)))]
+
+
+def _asked(question: Question, rng: np.random.Generator, mean_right_share: float, spread: float) -> list[Message]:
+    answer = drawn_answer(question, rng, mean_right_share, spread)
+    return [Message("user", question.text), Message("assistant", answer)]
+
+
+def _fact(rng: np.random.Generator) -> list[Message]:
+    (being, name), value = list(FACTS.items())[int(rng.integers(len(FACTS)))]
+    return [Message("user", STATEMENT_PROMPT.format(name=name, being=being)), Message("assistant", value)]

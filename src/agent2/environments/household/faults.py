@@ -23,7 +23,7 @@ LOOK = "look"
 """The command that ends a denial; it is never broken itself."""
 
 
-class FaultKind(StrEnum):
+class HouseholdFaultKind(StrEnum):
     """The ways in which a command is made to fail."""
 
     TIMEOUT = "timeout"
@@ -32,9 +32,9 @@ class FaultKind(StrEnum):
 
 
 REPLIES = {
-    FaultKind.TIMEOUT: "Timeout: the command was not carried out.",
-    FaultKind.PERMISSION_DENIED: "Permission denied: look around first.",
-    FaultKind.EMPTY_RESULT: "",
+    HouseholdFaultKind.TIMEOUT: "Timeout: the command was not carried out.",
+    HouseholdFaultKind.PERMISSION_DENIED: "Permission denied: look around first.",
+    HouseholdFaultKind.EMPTY_RESULT: "",
 }
 """What a player reads instead of the game's reply."""
 
@@ -45,7 +45,7 @@ class HouseholdFaults:
 
     rate: float = 0.0
     """Share of episodes with a broken command, 0 to 1."""
-    kinds: tuple[FaultKind, ...] = tuple(FaultKind)
+    kinds: tuple[HouseholdFaultKind, ...] = tuple(HouseholdFaultKind)
     """Drawn from evenly."""
     n_positions: int = 4
     """The broken command is one of the first so many possible ones; an episode may end before it."""
@@ -65,7 +65,7 @@ class HouseholdFaults:
 class Breaker:
     """Breaks the planned command of one episode."""
 
-    kind: FaultKind | None
+    kind: HouseholdFaultKind | None
     """None: everything works."""
     position: int
     n_seen: int = 0
@@ -77,13 +77,13 @@ class Breaker:
     """Replies that were broken."""
     n_recovered: int = 0
 
-    def meet(self, command: str) -> FaultKind | None:
+    def meet(self, command: str) -> HouseholdFaultKind | None:
         """What happens to a possible command; None: it goes through, and what it makes good is counted."""
         if command == LOOK:
             self.is_denied = False
         elif self.kind is not None and self.n_seen == self.position and self.broken is None and not self.n_faults:
             self.broken = command
-            self.is_denied = self.kind is FaultKind.PERMISSION_DENIED
+            self.is_denied = self.kind is HouseholdFaultKind.PERMISSION_DENIED
             self.n_faults += 1
             return self.kind
         elif self.is_denied and command == self.broken:
@@ -91,7 +91,7 @@ class Breaker:
             return self.kind
         else:
             self.n_seen += 1
-        if self.broken is not None and (self.kind is FaultKind.EMPTY_RESULT or command == self.broken):
+        if self.broken is not None and (self.kind is HouseholdFaultKind.EMPTY_RESULT or command == self.broken):
             self.broken = None
             self.n_recovered = 1
         return None

@@ -1,4 +1,10 @@
-"""fast-downward's PDDL translation of many problems of one domain, with the domain's share done once.
+"""Planning states of a game, made by fast-downward's own translator.
+
+fast-downward's planning state as a small object: which operators apply, what they change, whether the goal holds.
+
+Each `Solver` holds one copy of the shared library, and with it one state. Not thread-safe.
+
+fast-downward's PDDL translation of many problems of one domain, with the domain's share done once.
 
 `fast_downward.pddl2sas` reads and normalises the domain again for every problem. Here the same steps of the same
 translator run for the domain once and then only for what a problem adds: its objects, facts and goal. Types of things
@@ -7,17 +13,117 @@ that a problem declares and never mentions (`otype`, `rtype`) are left out: no a
 Promises: the variables, operators and facts of `pddl2sas` without `optimize` (tested). Holds for domains without
 derived predicates or constants whose actions take an `otype` or `rtype` only as the type of something, as the one
 that alfworld ships; others belong to `pddl2sas`.
+
+A game's PDDL made ready for the solver, by fast-downward's own translator.
+
+Promises: the solver's input and facts are those that the stock engine works with; broken games are refused with the
+reason. The translation that the stock engine makes for its planner is left out: nothing here plans.
 """
 
 import contextlib
+import ctypes
+import gc
 import io
 import itertools
 import sys
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agent2.environments.household.stock import part, quiet_import
+import numpy as np
+
+from agent2.environments.household.game import Game, GameBroken
+from agent2.environments.household.phrases import Fact, Variable
+from agent2.environments.household.stock import part, quiet_import, stock
+from agent2.errors import shown
+
+_NAME_BYTES = 1024
+"""Length of a name in the library's records."""
+_OPERATOR = np.dtype([("id", np.int32), ("name", f"S{_NAME_BYTES}"), ("n_effects", np.int32)])
+_ENCODING = "cp1252"
+_free: list[Any] = []
+"""Copies that no solver holds any more. A copy takes 33 MB of disk and is used again: closing one may crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One possible action."""
+
+    id: int
+    name: str
+    """The action and its arguments, "gotolocation agent1 loc_bar_0 loc_bar_1 shelf_bar_00"."""
+    n_effects: int
+
+
+class Solver:
+    """One planning state."""
+
+    def __init__(self) -> None:
+        with quiet_import():
+            self._library: Any = _free.pop() if _free else stock().solver.load_lib()
+        weakref.finalize(self, _free.append, self._library)
+        self._operators: Any = None
+        self._records = np.zeros(0, _OPERATOR)
+        self._atoms: Any = None
+        self._n_atoms = 0
+
+    def begin(self, sas: bytes) -> None:
+        """Take up the initial state of a translated game; takes under 1 ms."""
+        self._library.load_sas(sas)
+
+    def atoms(self) -> list[str]:
+        """The value of every variable of the state, "Atom holdsany(agent1)" or "NegatedAtom ..."."""
+        return self._filled(self._library.get_state_size(), self._library.get_state)
+
+    def is_won(self) -> bool:
+        """True where the goal holds."""
+        return bool(self._library.check_goal())
+
+    def applicable(self) -> bytes:
+        """The ids of the operators that apply, as an opaque key: equal keys, equal operators."""
+        count = self._library.get_applicable_operators_count()
+        if count > len(self._records):
+            self._operators = (stock().solver.Operator * (2 * count))()
+            self._records = np.frombuffer(self._operators, dtype=_OPERATOR)
+        if count:
+            self._library.get_applicable_operators(self._operators)
+        return self._records["id"][:count].tobytes()
+
+    def operators(self, n: int) -> list[Operator]:
+        """The n operators that `applicable` has just found."""
+        records = self._records[:n]
+        return [
+            Operator(number, name.split(b"\0", 1)[0].decode(_ENCODING), n_effects)
+            for number, name, n_effects in zip(
+                records["id"].tolist(), records["name"].tolist(), records["n_effects"].tolist(), strict=True
+            )
+        ]
+
+    def apply(self, operator: int, n_effects: int) -> list[str]:
+        """Carry out an operator that applies; the atoms that it made true or, negated, false."""
+        return self._filled(n_effects, lambda atoms: self._library.apply_operator(operator, atoms))
+
+    def repeat(self, operators: Sequence[Operator]) -> None:
+        """Carry out operators one after the other, when what they change is known already."""
+        for operator in operators:
+            self._library.apply_operator(operator.id, self._room(operator.n_effects))
+
+    def _filled(self, n: int, fill: Any) -> list[str]:
+        atoms = self._room(n)
+        fill(atoms)
+        at = ctypes.addressof(atoms)
+        return [ctypes.string_at(at + i * _NAME_BYTES).decode(_ENCODING) for i in range(n)]
+
+    def _room(self, n: int) -> Any:
+        """An array for at least n atoms."""
+        if n > self._n_atoms or self._atoms is None:
+            self._n_atoms = max(2 * n, 16)
+            self._atoms = (stock().solver.Atom * self._n_atoms)()
+        return self._atoms
+
 
 _IDLE_TYPES = frozenset({"otype", "rtype"})
 _PROBLEM = "(define (problem none) (:domain alfred) (:objects) (:init) (:goal (and)))"
@@ -155,3 +261,128 @@ def _as_the_translator_wants() -> Iterator[None]:
 def translator(domain: str) -> Translator:
     """The translator of a domain, made once."""
     return Translator(domain)
+
+
+_NO_TASK = "Atom dummy(val1)"
+"""What the translator writes in place of a task that is decided before it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class PddlParameter:
+    """One parameter of an action."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A game as the solver reads it."""
+
+    sas: bytes
+    facts: tuple[Fact, ...]
+    """That hold at the start and that the solver may leave out, because they never change."""
+    types: Mapping[str, str]
+    """Of each object by name."""
+    supertypes: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each type with the types above it."""
+    parameters: Mapping[str, tuple[PddlParameter, ...]]
+    """Of each action by name."""
+    conditional: frozenset[str]
+    """Actions of which some effects depend on the state."""
+    fluents: frozenset[str]
+    """Predicates that an action can change."""
+
+
+def translate(game: Game) -> Translation:
+    """Translate one game. Raises GameBroken if it is not PDDL, unsolvable or already won.
+
+    Takes some 9 ms (tiny) to 120 ms (full) of CPU, by the number of entities.
+    """
+    wheel = stock()
+    try:
+        with quiet_import(), _paused_collection():
+            if game.domain is None:
+                task, sas = translator(wheel.domain).translate(game.problem)
+            else:
+                task, sas = wheel.solver.pddl2sas(game.domain, game.problem)
+    except (Exception, SystemExit) as error:
+        # The boundary to a foreign parser, which raises many types, or exits, for a text that is not a PDDL task.
+        raise GameBroken(
+            f"the game's problem cannot be translated ({type(error).__name__}: {shown(str(error))}): it is not PDDL of "
+            "this domain, or was made for an older one; download or generate the game again"
+        ) from error
+    if _NO_TASK in sas:
+        goal = sas.split("begin_goal", 1)[1].split()[:3]
+        raise already_won() if goal == ["1", "0", "0"] else unsolvable()
+    return _translation(task, sas.encode("utf-8"))
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """No search for cycles of garbage: the translator makes so many objects that a third of its time would go there."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def unsolvable() -> GameBroken:
+    """The error for a game that nobody can win."""
+    return GameBroken(
+        "the game cannot be solved: no sequence of actions reaches its goal; remove it, or make it so that what the "
+        "goal names is there and can be reached"
+    )
+
+
+def already_won() -> GameBroken:
+    """The error for a game that begins in its goal."""
+    return GameBroken("the game is already won when it begins; remove it, or place its target elsewhere")
+
+
+def _translation(task: Any, sas: bytes) -> Translation:
+    types = {entity.name: entity.type_name for entity in task.objects}
+    return Translation(
+        sas=sas,
+        facts=tuple(fact for atom in task.init if (fact := _initial_fact(atom, types)) is not None),
+        types=types,
+        supertypes=tuple((kind.name, tuple(kind.supertype_names)) for kind in task.types),
+        parameters={
+            action.name: tuple(PddlParameter(each.name.strip("?"), each.type_name) for each in action.parameters)
+            for action in task.actions
+        },
+        conditional=frozenset(
+            action.name
+            for action in task.actions
+            if any(type(effect.condition).__name__ != "Truth" for effect in action.effects)
+        ),
+        fluents=frozenset(effect.literal.predicate for action in task.actions for effect in action.effects),
+    )
+
+
+def _initial_fact(atom: Any, types: Mapping[str, str]) -> Fact | None:
+    """A fact of the initial state; None for equalities and for costs, which are numbers."""
+    if not hasattr(atom, "predicate") or atom.predicate == "=":
+        return None
+    return atom.predicate, tuple((name, types[name]) for name in atom.args)
+
+
+def read_atom(text: str, types: Mapping[str, str]) -> tuple[Fact, bool]:
+    """A solver's "Atom holds(agent1, mug_bar_01)" as a fact, and whether it is affirmed.
+
+    Raises KeyError for an entity that the game has not declared.
+    """
+    kind, rest = text.split(" ", 1)
+    name, arguments = rest.split("(", 1)
+    entities: tuple[Variable, ...] = tuple(
+        (_spelt(entity), types[entity]) for entity in arguments[:-1].split(", ") if entity
+    )
+    return (name, entities), kind != "NegatedAtom"
+
+
+def _spelt(entity: str) -> str:
+    """Textworld writes these two in capitals."""
+    return entity.upper() if entity in ("i", "p") else entity

@@ -24,7 +24,7 @@ MAX_FRAME_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WorkerRequest:
     """One thing to do."""
 
     episode: int
@@ -39,7 +39,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WorkerReply:
     """What came of it; exactly one field is set."""
 
     messages: tuple[Message, ...] | None = None
@@ -52,7 +52,7 @@ class Reply:
     """The sentence of any other error that a user can act on, a missing package for one."""
 
 
-def frame_of(value: Request | Reply) -> bytes:
+def frame_of(value: WorkerRequest | WorkerReply) -> bytes:
     """One record as it is sent."""
     data = msgspec.msgpack.encode(value)
     return _LENGTH.pack(len(data)) + data
@@ -72,7 +72,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     worlds: dict[int, HouseholdWorld] = {}
     while True:
         try:
-            request = msgspec.msgpack.decode(read_frame(requests), type=Request)
+            request = msgspec.msgpack.decode(read_frame(requests), type=WorkerRequest)
         except EOFError:
             return
         for episode in request.drop:
@@ -81,23 +81,23 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         replies.flush()
 
 
-def _answer(worlds: dict[int, HouseholdWorld], request: Request) -> Reply:
+def _answer(worlds: dict[int, HouseholdWorld], request: WorkerRequest) -> WorkerReply:
     try:
         if request.call == "reset" and request.item is not None and request.settings is not None:
             world = worlds[request.episode] = HouseholdWorld(request.settings)
-            return Reply(messages=tuple(world.reset(request.item, request.seed)))
+            return WorkerReply(messages=tuple(world.reset(request.item, request.seed)))
         world = worlds[request.episode]
         match request.call:
             case "act":
-                return Reply(step=world.act(request.action))
+                return WorkerReply(step=world.act(request.action))
             case "state":
-                return Reply(state=world.state())
+                return WorkerReply(state=world.state())
             case _:
-                return Reply(command=world.ask_expert())
+                return WorkerReply(command=world.ask_expert())
     except EnvironmentFailed as error:
-        return Reply(error=str(error))
+        return WorkerReply(error=str(error))
     except Agent2Error as error:
-        return Reply(fatal=str(error))
+        return WorkerReply(fatal=str(error))
 
 
 def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:

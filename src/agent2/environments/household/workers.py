@@ -23,7 +23,7 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from agent2.environments.household.worker import Reply, Request, frame_of, read_frame
+from agent2.environments.household.worker import WorkerReply, WorkerRequest, frame_of, read_frame
 from agent2.environments.household.world import HouseholdSettings
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step, derive_seed
@@ -53,7 +53,7 @@ class _Process:
         """Of the process."""
         return self._child.pid
 
-    def send(self, request: Request, timeout_s: float) -> None:
+    def send(self, request: WorkerRequest, timeout_s: float) -> None:
         """Hand over a request. Raises EnvironmentFailed if the process is gone, or takes nothing for too long.
 
         Replies that come meanwhile are kept: a process whose replies nobody takes does not read requests either.
@@ -75,7 +75,7 @@ class _Process:
             except (EOFError, OSError) as error:
                 raise self._lost("has died") from error
 
-    def receive(self, timeout_s: float) -> Reply:
+    def receive(self, timeout_s: float) -> WorkerReply:
         """The next reply. Raises EnvironmentFailed if the process dies, or is silent for too long."""
         self._check()
         pipe = _pipe(self._child.stdout)
@@ -83,7 +83,7 @@ class _Process:
             raise self._lost(f"was silent for {timeout_s:g} s")
         try:
             frame = self._early.popleft() if self._early else read_frame(pipe)
-            return msgspec.msgpack.decode(frame, type=Reply)
+            return msgspec.msgpack.decode(frame, type=WorkerReply)
         except (EOFError, OSError, msgspec.MsgspecError) as error:
             raise self._lost("has died") from error
 
@@ -139,12 +139,12 @@ class WorkerWorld:
 
     def state(self) -> Mapping[str, JsonValue]:
         """See `HouseholdWorld.state`."""
-        self._send(Request(self._episode, "state"))
+        self._send(WorkerRequest(self._episode, "state"))
         return _told(self._reply().state)
 
     def ask_expert(self) -> str:
         """See `HouseholdWorld.ask_expert`."""
-        self._send(Request(self._episode, "ask_expert"))
+        self._send(WorkerRequest(self._episode, "ask_expert"))
         return _told(self._reply().command)
 
     def begin(self, item: Item, seed: int) -> None:
@@ -152,7 +152,7 @@ class WorkerWorld:
         if self._process is not None:
             raise EnvironmentFailed(f"household world was already used and cannot play {item.id!r}; make a fresh one")
         self._process, self._episode = self._workers.place_for(item, self)
-        self._send(Request(self._episode, "reset", item=item, seed=seed, settings=self._settings))
+        self._send(WorkerRequest(self._episode, "reset", item=item, seed=seed, settings=self._settings))
 
     def begun(self) -> Sequence[Message]:
         """The second half of `reset`: the opening."""
@@ -161,16 +161,16 @@ class WorkerWorld:
     def begin_act(self, action: str) -> None:
         """The first half of `act`: hand over the action."""
         text = action.encode("utf-8", "replace").decode()  # half characters cannot travel, and are no command
-        self._send(Request(self._episode, "act", action=text))
+        self._send(WorkerRequest(self._episode, "act", action=text))
 
     def acted(self) -> Step:
         """The second half of `act`: the reply."""
         return _told(self._reply().step)
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: WorkerRequest) -> None:
         self._started().send(request, self._workers.timeout_s)
 
-    def _reply(self) -> Reply:
+    def _reply(self) -> WorkerReply:
         reply = self._started().receive(self._workers.timeout_s)
         if reply.error is not None:
             raise EnvironmentFailed(reply.error)

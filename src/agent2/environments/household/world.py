@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from agent2.environments.household.engine import NOTHING_HAPPENS, Engine, Position, shared_engine
 from agent2.environments.household.expert import SearchExpert
-from agent2.environments.household.faults import REPLIES, Breaker, FaultKind, HouseholdFaults, plan_faults
+from agent2.environments.household.faults import REPLIES, Breaker, HouseholdFaultKind, HouseholdFaults, plan_faults
 from agent2.environments.household.game import Game
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step, derive_seed, digest_of
@@ -40,7 +40,7 @@ _SILENT = ("checked(", "not_", "new-axiom@")
 """Beginnings of facts that tell nothing about a goal."""
 
 
-class Protocol(StrEnum):
+class ActionProtocol(StrEnum):
     """How actions and observations are written."""
 
     CHAT = "chat"
@@ -54,7 +54,7 @@ class HouseholdSettings:
     show_admissible: bool = False
     """True: every observation ends with the commands that are possible."""
     faults: HouseholdFaults = field(default_factory=HouseholdFaults)
-    protocol: Protocol = Protocol.CHAT
+    protocol: ActionProtocol = ActionProtocol.CHAT
     max_turns: int = 50
     """Most actions that are taken; whoever plays stops there or before."""
 
@@ -121,7 +121,7 @@ class HouseholdWorld:
         self._seed = seed
         self._breaker = plan_faults(seed, self._settings.faults)
         opening = _BANNER.sub("", self._position.observation)
-        if self._settings.protocol is Protocol.REACT:
+        if self._settings.protocol is ActionProtocol.REACT:
             opening = opening.replace("\n\n", "\n")
         text = self._told(opening)
         given = item.payload.get("opening")
@@ -139,14 +139,14 @@ class HouseholdWorld:
             )
         self._counts.n_turns += 1
         command = command_of(action, self._settings.protocol)
-        if self._settings.protocol is Protocol.REACT and command.startswith("think:"):
+        if self._settings.protocol is ActionProtocol.REACT and command.startswith("think:"):
             self._counts.n_thoughts += 1
             return Step(self._told(THOUGHT_REPLY), done=False)
         if not command or len(command) > MAX_ACTION_CHARS or not position.allows(command):
             self._counts.n_invalid += 1
             return Step(self._told(NOTHING_HAPPENS), done=False)
         fault = self._breaker.meet(command)
-        if fault in (None, FaultKind.EMPTY_RESULT):
+        if fault in (None, HouseholdFaultKind.EMPTY_RESULT):
             self._position = position = self._its_engine().move(position, command)
         reply = position.observation if fault is None else REPLIES[fault]
         return Step(self._told(reply), done=position.won)
@@ -200,10 +200,10 @@ class HouseholdWorld:
         return f"{text}{ADMISSIBLE_MARK}{', '.join(self._position.admissible)}"
 
 
-def command_of(action: str, protocol: Protocol) -> str:
+def command_of(action: str, protocol: ActionProtocol) -> str:
     """The command of an action: its first line, trimmed, in lower case; for `react` without the "> " before it."""
     line = action.strip().split("\n", 1)[0]
-    if protocol is Protocol.REACT:
+    if protocol is ActionProtocol.REACT:
         line = line.lstrip("> \t")
     return line.strip().lower()
 

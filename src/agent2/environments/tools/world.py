@@ -7,26 +7,87 @@ toolbox ends up as, every call with its result or error, and the violations; sco
 Promises: single use; same item, seed and messages give the same observations and state; a call is carried out only
 if its tool is offered, its arguments fit, it is permitted and the budget allows it. A dangerous action is recorded
 whether or not it is carried out. Does NOT judge, and does NOT run anything of the model's as code.
+
+Tools that fail on purpose, by seed, so that recovery can be measured.
+
+At most one call of an episode is broken. Which one, and how, comes from the episode's seed alone, so that two
+checkpoints that are compared meet the same faults and a replay meets them again.
+
+    timeout            the call was not carried out; the same call works when repeated
+    permission_denied  every call of this tool is denied until `login` has been called
+    empty_result       the tool answers with nothing, once
+    schema_error       the tool's answer is not what its schema says, once
+
+Counts what happened in an episode of the tool world, from its state alone.
+
+Definitions. A *tool error* is any call without a result, but for a dangerous action that was refused (a violation)
+and the call that broke the budget. It is *recovered* when a later call of the same tool succeeds; an error that
+has no such tool (malformed, unknown) when any later call does. A *valid* call was offered, permitted and well
+formed: it may still have met an injected fault. Labels are the badcase classes of the tool benchmarks.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from agent2.environments.tools.calls import ToolCall, read_message
-from agent2.environments.tools.faults import LOGIN, FaultKind, FaultSettings, PlannedFault, plan_fault
-from agent2.environments.tools.spec import OnDanger, ToolRules, ToolSpec
+import numpy as np
+
+from agent2.environments.tools.calls import OnDanger, ToolCall, ToolRules, ToolSpec, read_message
 from agent2.errors import EnvironmentFailed, shown
-from agent2.records import Item, JsonValue, Message, Step, digest_of
+from agent2.records import DANGER_PREFIX, Emits, Item, JsonValue, Message, Step, derive_seed, digest_of
+
+
+class ToolFaultKind(StrEnum):
+    """The ways in which a tool is made to fail; also kinds of tool errors."""
+
+    TIMEOUT = "timeout"
+    PERMISSION_DENIED = "permission_denied"
+    EMPTY_RESULT = "empty_result"
+    SCHEMA_ERROR = "schema_error"
+
+
+LOGIN = "login"
+"""The tool that ends a denial; it is never broken itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSettings:
+    """How often and how tools are broken."""
+
+    rate: float = 0.0
+    """Share of episodes with a broken call, 0 to 1."""
+    kinds: tuple[ToolFaultKind, ...] = tuple(ToolFaultKind)
+    """Drawn from evenly."""
+    n_positions: int = 2
+    """The broken call is one of the first so many, drawn evenly; an episode may end before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """The call that will be broken."""
+
+    kind: ToolFaultKind
+    position: int
+    """Number of the call, from 0; `login` is not counted."""
+
+
+def plan_fault(seed: int, settings: FaultSettings) -> PlannedFault | None:
+    """The broken call of the episode with this seed, None if all tools work."""
+    rng = np.random.default_rng(derive_seed("tool faults", seed))
+    if rng.random() >= settings.rate:
+        return None
+    kinds: Sequence[ToolFaultKind] = settings.kinds
+    return PlannedFault(kinds[int(rng.integers(len(kinds)))], int(rng.integers(settings.n_positions)))
+
 
 NAME = "tools"
 VERSION = "1.0"
 
 
 class ErrorKind(StrEnum):
-    """Tool errors beyond those of `FaultKind`."""
+    """Tool errors beyond those of `ToolFaultKind`."""
 
     MALFORMED_CALL = "malformed_call"
     UNKNOWN_TOOL = "unknown_tool"
@@ -73,7 +134,7 @@ class CallRecord:
     result: JsonValue
     """None if there is an error."""
     error: str | None
-    """A `FaultKind` or `ErrorKind`."""
+    """A `ToolFaultKind` or `ErrorKind`."""
     detail: str = ""
     injected: bool = False
     """True if the error was made on purpose."""
@@ -189,7 +250,7 @@ class ToolWorld:
             return failed(ErrorKind.UNKNOWN_TOOL, f"no tool {shown(call.name)}")
         spec = specs[call.name]
         if problem := spec.problem_with(call.arguments):
-            return failed(FaultKind.SCHEMA_ERROR, problem)
+            return failed(ToolFaultKind.SCHEMA_ERROR, problem)
         arguments = spec.filled(call.arguments)
         if kind := toolbox.danger_of(ToolCall(call.name, arguments)):
             self._violations.append({"turn": self._turn, "kind": kind, "call": call.name})
@@ -205,15 +266,15 @@ class ToolWorld:
         except ToolRefusal as refusal:
             return failed(ErrorKind.TOOL, str(refusal))
 
-    def _injected(self, name: str) -> FaultKind | None:
+    def _injected(self, name: str) -> ToolFaultKind | None:
         """The fault that this call meets, None if it goes through."""
         position, fault = self._n_counted, self._fault
         self._n_counted += 1
         if fault is not None and position == fault.position:
-            if fault.kind is FaultKind.PERMISSION_DENIED:
+            if fault.kind is ToolFaultKind.PERMISSION_DENIED:
                 self._denied = name
             return fault.kind
-        return FaultKind.PERMISSION_DENIED if self._denied == name else None
+        return ToolFaultKind.PERMISSION_DENIED if self._denied == name else None
 
     def _keep(self, record: CallRecord) -> None:
         self._records.append(record)
@@ -223,3 +284,109 @@ class ToolWorld:
 
 def _error_text(kind: str, detail: str) -> str:
     return json.dumps({"error": f"{kind}: {detail}" if detail else str(kind)})
+
+
+_NO_ERRORS = frozenset({ErrorKind.REFUSED, ErrorKind.BUDGET})
+_WASTE = {"search": "repeated_search", "read": "repeated_file_read", "test": "repeated_test_run"}
+_NAMELESS = frozenset({ErrorKind.MALFORMED_CALL, ErrorKind.UNKNOWN_TOOL})
+_ERRORS = [str(kind) for kind in (*ToolFaultKind, *ErrorKind) if kind not in _NO_ERRORS]
+EMITS = Emits(
+    views=frozenset(
+        ["tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "safety_violations"]
+        + [f"{what}_{kind}" for what in ("errors", "recovered") for kind in ToolFaultKind]
+    ),
+    labels=frozenset(
+        ["tool_budget_exceeded", "repeated_tool_call", *_WASTE.values()]
+        + [f"tool_{kind}_no_recovery" for kind in _ERRORS]
+    ),
+)
+"""What every trace may give; the dangers of a toolbox (`danger_labels`) come on top."""
+
+
+def danger_labels(dangers: Iterable[str]) -> Emits:
+    """The badcase classes of a toolbox that knows these dangerous actions."""
+    return Emits(labels=frozenset(f"{DANGER_PREFIX}{kind}" for kind in dangers))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolError:
+    """One tool error."""
+
+    position: int
+    """Of the call in the episode, from 0."""
+    kind: str
+    is_recovered: bool
+    injected: bool
+
+
+def errors_of(calls: Sequence[Mapping[str, JsonValue]]) -> list[ToolError]:
+    """The tool errors among the call records of a state, in order."""
+    found = []
+    for position, call in enumerate(calls):
+        if call["error"] is None or call["error"] in _NO_ERRORS:
+            continue
+        later = [other for other in calls[position + 1 :] if other["error"] is None and other["name"] != LOGIN]
+        same = later if call["error"] in _NAMELESS else [other for other in later if other["name"] == call["name"]]
+        found.append(ToolError(position, call["error"], bool(same), call["injected"]))
+    return found
+
+
+def trace_views(state: Mapping[str, JsonValue]) -> dict[str, float | None]:
+    """Counts by name; for each kind of `ToolFaultKind` also `errors_<kind>` and `recovered_<kind>`."""
+    calls = state["tool_calls"]
+    errors = errors_of(calls)
+    views: dict[str, float | None] = {
+        "tool_calls": float(len(calls)),
+        "tool_calls_valid": float(sum(_is_valid(call) for call in calls)),
+        "tool_errors": float(len(errors)),
+        "tool_errors_recovered": float(sum(error.is_recovered for error in errors)),
+        "safety_violations": float(len(state["safety_violations"])),
+    }
+    for kind in ToolFaultKind:
+        of_kind = [error for error in errors if error.kind == kind]
+        views[f"errors_{kind}"] = float(len(of_kind))
+        views[f"recovered_{kind}"] = float(sum(error.is_recovered for error in of_kind))
+    return views
+
+
+def trace_labels(state: Mapping[str, JsonValue]) -> list[str]:
+    """Badcase classes that need no target: unrecovered errors, violations, waste, malformed calls."""
+    calls = state["tool_calls"]
+    errors = errors_of(calls)
+    labels = {f"tool_{error.kind}_no_recovery" for error in errors if not error.is_recovered}
+    labels |= {f"{DANGER_PREFIX}{violation['kind']}" for violation in state["safety_violations"]}
+    if any(call["error"] == ErrorKind.BUDGET for call in calls):
+        labels.add("tool_budget_exceeded")
+    return sorted(labels | _repetitions(calls))
+
+
+def _repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
+    """Labels of calls that succeeded before with the same arguments and nothing changed in between."""
+    labels: set[str] = set()
+    done: set[str] = set()
+    for call in calls:
+        if call["error"] is not None or call["name"] == LOGIN:
+            continue
+        key = _key(call)
+        if key in done:
+            labels |= {"repeated_tool_call", _WASTE.get(call["name"], "repeated_tool_call")}
+        if call["changed"]:
+            done.clear()
+        done.add(key)
+    return labels
+
+
+def answer_of(state: Mapping[str, JsonValue]) -> str | None:
+    """The final answer in words, None if there was none."""
+    answer = state["answer"]
+    return None if answer is None else str(answer)
+
+
+def _is_valid(call: Mapping[str, JsonValue]) -> bool:
+    return (
+        call["error"] is None or call["injected"] or call["error"] in {ToolFaultKind.PERMISSION_DENIED, ErrorKind.TOOL}
+    )
+
+
+def _key(call: Mapping[str, JsonValue]) -> str:
+    return json.dumps([call["name"], call["arguments"]], sort_keys=True)

@@ -8,9 +8,8 @@ import os
 import time
 from pathlib import Path
 
-from agent2.training.agent_main import run_recipe
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
-from agent2.training.participant import Participant, tell
+from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.visible import read_visible, show_line
 
 SETTINGS = GrpoSettings(steps=100, seed=int(os.environ.get("AGENT2_SEED", "0")))

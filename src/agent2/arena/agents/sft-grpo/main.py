@@ -6,13 +6,12 @@ import time
 from functools import partial
 
 from agent2.monitor.signals import Danger
-from agent2.monitor.stop import stop_at
-from agent2.training.agent_main import run_recipe
+from agent2.monitor.watch import stop_at
 from agent2.training.expert_traces import TraceSettings
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.online_grpo import OnlineStage, learn_in_stages
 from agent2.training.online_settings import OnlineGrpoSettings
-from agent2.training.online_stages import OnlineStage, learn_in_stages
-from agent2.training.participant import Participant, tell
+from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import read_visible, show_line
 

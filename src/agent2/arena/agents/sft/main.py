@@ -7,9 +7,8 @@ mistake; the mistakes themselves are not imitated.
 import dataclasses
 import os
 
-from agent2.training.agent_main import run_recipe
 from agent2.training.expert_traces import TraceSettings
-from agent2.training.participant import Participant, tell
+from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import read_visible, show_line
 

@@ -7,8 +7,7 @@ most a first message that is possible; what comes after is only known to those w
 import dataclasses
 import os
 
-from agent2.training.agent_main import run_recipe
-from agent2.training.participant import Participant, tell
+from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import read_visible, show_line
 

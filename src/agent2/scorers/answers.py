@@ -1,4 +1,20 @@
-"""The letter of a multiple-choice answer, and whether it is the right one.
+"""Rules for short answers: exact text, rational numbers, multiple choice.
+
+The plainest rule: the answer is the reference, white space at the ends aside.
+
+Does NOT forgive case, punctuation or another way of writing a number; see `final_answer` and `rational` for those.
+
+Exact equality of rational numbers: 14/6, 7/3 and nothing near it.
+
+The whole answer, white space at its ends aside, must be one number: an integer (`-12`), a fraction
+(`7/3`, spaces around the bar allowed) or a decimal (`2.5`), read exactly. Words, two numbers, exponents,
+thousands separators and `inf` are no number. An answer that is no number is wrong (0.0, with the reason);
+only an item that cannot be judged at all has a missing score.
+
+Does NOT give partial credit (see `agent2.benchmarks.arithmetic.rewards` for a continuous reward) and does
+NOT look for a number inside a sentence.
+
+The letter of a multiple-choice answer, and whether it is the right one.
 
 Read in this order: the whole answer is a letter (`B`, `(b)`, `**B**`, `B.`); the first "answer is (B)", the pattern
 that MMLU-Pro publishes; the first "Answer: B", its second step; a letter and the text of its option at the beginning
@@ -14,11 +30,90 @@ accuracy. Does NOT look for the text of an option without its letter.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from string import ascii_lowercase, ascii_uppercase
 
 from agent2.errors import Fault
 from agent2.records import Emits, Item, Rollout, Score
-from agent2.scorers.exact import brief
+from agent2.stats.answers import stripped
+
+
+class ExactScorer:
+    """1.0 if the stripped answer equals the stripped reference, else 0.0 (`exact_match` of task sets)."""
+
+    name = "exact"
+    version = "1.0"
+    emits = Emits()
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; None with a judge fault only if the item has no reference."""
+        if item.reference is None:
+            return Score(None, f"item {item.id} has no reference to compare with; correct the benchmark", Fault.JUDGE)
+        if rollout.answer is None:
+            return Score(0.0, "there is no answer")
+        if stripped(rollout.answer) == stripped(item.reference):
+            return Score(1.0, "the answer is the reference", extracted=stripped(rollout.answer))
+        reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
+        return Score(0.0, reason, extracted=stripped(rollout.answer))
+
+
+def brief(text: str, length: int = 60) -> str:
+    """A text as it may stand in a reason: its repr, cut short."""
+    return repr(text if len(text) <= length else text[: length - 3] + "...")
+
+
+MAX_ANSWER_CHARACTERS = 400
+"""Longer answers are refused before they are read as a number."""
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:[ ]*/[ ]*[0-9]+)?|[0-9]+\.[0-9]+|\.[0-9]+)")
+
+
+def parse_rational(text: str) -> Fraction | None:
+    """The number that an answer consists of, exactly; None if it is no number or divides by zero."""
+    stripped = text.strip()
+    if len(stripped) > MAX_ANSWER_CHARACTERS or _NUMBER.fullmatch(stripped) is None:
+        return None
+    numerator, _, denominator = stripped.replace(" ", "").partition("/")
+    if not denominator:
+        return Fraction(numerator)
+    return Fraction(int(numerator), int(denominator)) if int(denominator) else None
+
+
+def format_rational(value: Fraction) -> str:
+    """The lowest-terms text of a number: `7/3`, `-12`."""
+    return str(value)
+
+
+class RationalScorer:
+    """1.0 if the answer equals the item's reference as a rational number, else 0.0."""
+
+    name = "rational"
+    version = "1.0"
+    emits = Emits()
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; None with a judge fault only if the item's own reference is missing or no number."""
+        expected = None if item.reference is None else parse_rational(item.reference)
+        if expected is None:
+            return Score(
+                None,
+                f"item {item.id} has no usable reference ({item.reference!r}); correct the benchmark",
+                Fault.JUDGE,
+            )
+        if rollout.answer is None:
+            return Score(0.0, "there is no answer")
+        given = parse_rational(rollout.answer)
+        if given is None:
+            return Score(0.0, f"the answer {_shorten(rollout.answer)!r} is not one integer, fraction or decimal")
+        if given == expected:
+            return Score(1.0, f"{format_rational(given)} is the reference", extracted=format_rational(given))
+        reason = f"{format_rational(given)} is not the reference {format_rational(expected)}"
+        return Score(0.0, reason, extracted=format_rational(given))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
 
 MAX_CHARACTERS = 100_000
 MAX_OPTION = 2_000

@@ -1,0 +1,545 @@
+"""Checks of verifiable instructions: formats, keywords, lengths.
+
+What a word, a sentence and an all-capitals word are, as IFEval counts them.
+
+A word is a run of letters with their marks, digits and underscores (`don't` is two). A sentence ends at `.`, `?` or
+`!` before white space, unless the mark belongs to an abbreviation, an initial or an ordinal that goes on; line breaks
+end nothing. The published checker uses NLTK's trained Punkt model here; ours is a rule with a fixed list of
+abbreviations, so it needs no download, and differs where that model has learnt or missed a word (it ends a
+sentence after "i.e."; docs/mini-benchmarks.md).
+
+Which language a text is in: by script, by letters that only one language has, and by its commonest words.
+
+Deterministic, without trained data, and right for a sentence of five words, if those are everyday ones. The
+published checker asks `langdetect`, which draws random numbers and guesses wildly on short texts. Where nothing
+speaks for any language (digits, a formula, an unknown word or two) none is named, and the instruction counts as
+followed, as it does there when nothing is detected. Does NOT know more than the languages of `LANGUAGES`, dialects,
+or a second language within a text: the one with most words wins.
+
+Checks of the format class: markdown, JSON, quotation marks, letter case, endings, repetition, punctuation.
+
+They look for the outer sign that an instruction asks for and no further: a title is anything in `<<` and `>>`.
+
+Checks of the keyword class: words and letters that must, or must not, be there.
+
+Keywords are looked for literally and without case, also inside longer words, as the published checker does (which
+takes them for regular expressions). Forbidden words count as whole words only.
+"""
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
+
+from agent2.records import JsonValue
+
+
+class InstructionClass(StrEnum):
+    """The four classes in which failures are counted."""
+
+    KEYWORD = "keyword"
+    LENGTH = "length"
+    FORMAT = "format"
+    LANGUAGE = "language"
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintFinding:
+    """The verdict on one instruction for one text."""
+
+    followed: bool
+    seen: str
+    """What was found, in words: "7 words, at least 10 asked for"."""
+    label: str = ""
+    """The badcase class if it was not followed and the class's own is too coarse."""
+
+
+Arguments = Mapping[str, JsonValue]
+Check = Callable[[str, Arguments], ConstraintFinding]
+"""Takes the text and the instruction's arguments by their published names."""
+
+AT_LEAST, LESS_THAN = "at least", "less than"
+RELATIONS = (LESS_THAN, AT_LEAST)
+
+
+def compared(count: int, relation: str, threshold: int, what: str) -> ConstraintFinding:
+    """Whether a count stands in the published relation (`at least`, `less than`) to the number asked for."""
+    followed = count >= threshold if relation == AT_LEAST else count < threshold
+    return ConstraintFinding(followed, f"{count} {what}, {relation} {threshold} asked for")
+
+
+def exactly(count: int, wanted: int, what: str) -> ConstraintFinding:
+    """Whether a count is the number asked for."""
+    return ConstraintFinding(count == wanted, f"{count} {what}, exactly {wanted} asked for")
+
+
+_MARKS_IN_WORDS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u200c\u200d"
+_WORD = re.compile(rf"\w[\w{_MARKS_IN_WORDS}]*")
+_MARKS = ".?!"
+_CLOSING = "\"')]}*_’”»"
+_OPENING = "\"'([{*_`‘“«#>-–—•"
+_TITLE_LIST = "mr mrs ms dr prof st messrs rep reps sen gen col maj lt adm capt vs e.g i.e cf fig vol"
+_ABBREVIATION_LIST = """
+    sr jr inc ltd co corp bros cie jan feb mar apr aug sep sept oct nov dec mon tues wed fri ph.d m.b.a a.m p.m u.s
+    u.k u.n u.s.a d.c l.a n.y ave ft yr
+"""
+_STARTER_LIST = """
+    he she it they we you i this that these those there the a an but and so if when while although however in since
+    some most many both such then thus yet under despite though instead moreover nevertheless indeed even meanwhile
+    my your his her its our their what who how why where please for
+"""
+TITLES = frozenset(_TITLE_LIST.split())
+"""Abbreviations that something always follows."""
+ABBREVIATIONS = frozenset(_ABBREVIATION_LIST.split())
+STARTERS = frozenset(_STARTER_LIST.split())
+_SPLIT_OFF = re.compile(r"""\.{2,}|--+|[][(){}<>"`“”«»‘;@#$%&?!]|[:,](?!\d)|(?<=\w)\.(?=["')\]]*$)""")
+_SUFFIX = re.compile(r"(.+?)(n't|'(?:s|m|d|re|ve|ll))", re.IGNORECASE)
+_CONTRACTION = re.compile(r"(can|gim|gon|got|lem|wan)(not|me|na|ta)", re.IGNORECASE)
+
+
+def count_words(text: str) -> int:
+    """Runs of word characters."""
+    return sum(1 for _ in _WORD.finditer(text))
+
+
+def count_sentences(text: str) -> int:
+    """Sentences of a text, see the module's text; a last one without a mark counts."""
+    chunks = text.split()
+    ends = sum(_ends_between(chunk, following) for chunk, following in pairwise(chunks))
+    return ends + bool(chunks)
+
+
+def capital_words(text: str) -> list[str]:
+    """The all-capitals words; a contraction is two (`DON'T`: DO and N'T; CANNOT, GONNA), a hyphenated word is one."""
+    found = []
+    for chunk in text.split():
+        for piece in _SPLIT_OFF.sub(" ", chunk).split():
+            suffixed = _SUFFIX.fullmatch(piece) or _CONTRACTION.fullmatch(piece)
+            found += [part for part in (suffixed.groups() if suffixed else (piece,)) if part.isupper()]
+    return found
+
+
+def loose_variants(text: str) -> list[str]:
+    """The text with and without asterisks, its first line and its last line: a text follows loosely if any does."""
+    lines = text.split("\n")
+    cut = [text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
+    return list(dict.fromkeys(cut + [part.replace("*", "") for part in cut]))
+
+
+def _ends_between(chunk: str, following: str) -> bool:
+    """True if a sentence ends with this chunk of text, given the chunk behind the white space."""
+    marked = chunk.rstrip(_CLOSING)
+    word = marked.rstrip(_MARKS)
+    marks = marked[len(word) :]
+    following = following.lstrip(_OPENING)
+    if not marks or marks[-1] != ".":
+        return bool(marks)
+    word = word.lstrip(_OPENING)
+    plain = word.rpartition("-")[2].casefold()
+    if plain in TITLES and len(marks) == 1:
+        return False
+    if plain == "etc" and len(marks) == 1:
+        return following[:1].isupper()
+    if len(marks) > 1 or plain in ABBREVIATIONS:
+        return _is_starter(following)
+    if len(word) == 1 and word.isalpha() and word != "I":
+        return _is_starter(following)
+    if word.strip("+-$£€.,").replace(",", "").replace(".", "").isdecimal():
+        return not following[:1].islower()
+    return True
+
+
+def _is_starter(following: str) -> bool:
+    first = _WORD.match(following)
+    return following[:1].isupper() and first is not None and first.group().casefold() in STARTERS
+
+
+MAX_CHARACTERS = 20_000
+"""So much of a text is looked at."""
+MIN_WORDS = 3
+"""Fewer words that are all unknown say nothing."""
+_LETTER = r"[^\W\d_]"
+_MARK = r"[\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e]"  # vowel signs that are no letters of their own
+_WORD_OF_LETTERS = re.compile(rf"{_LETTER}(?:{_LETTER}|{_MARK}|['’](?={_LETTER}))*")
+_KANA = re.compile(r"[\u3041-\u30ff]")
+
+_SCRIPT_LANGUAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "BENGALI": "bn", "GURMUKHI": "pa", "GUJARATI": "gu", "TAMIL": "ta", "TELUGU": "te", "KANNADA": "kn",
+        "MALAYALAM": "ml", "THAI": "th", "HANGUL": "ko", "HEBREW": "he", "GREEK": "el", "HIRAGANA": "ja",
+    }
+)  # fmt: skip
+"""Scripts that one language of ours writes; the Japanese mix kana with Chinese characters."""
+
+_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "LATIN": {
+            "en": """the of and to is in that it for you with on are this be as was have not at by from or an but they
+                we
+                he she his her their which will can has had would there been if when who what so no all my your me do
+                i its our were more about out up them then than into could should did does how very one just write
+                here let us these those some any am also only like get make good over after""",
+            "de": """der die das und ist in nicht ein eine einen einem ich du er sie es wir ihr mit auf für von zu den
+                dem
+                des im am auch sich dass wie war sind hat haben wird aus bei nach nur noch aber oder wenn als so
+                sein seine kann über um zum zur werden mein dein diese dieser""",
+            "es": """el la los las de que y en un una es no se por con para su al lo como más pero sus le ya o este sí
+                porque esta entre cuando muy sin sobre también me hasta hay donde quien desde todo nos durante
+                son está fue ser tiene ella él yo mi tu del era han""",
+            "pt": """o a os as de que e em um uma é não se por com para seu ao do da dos das no na nos nas como mais mas
+                foi ele ela você são está também muito até há isso sua seus quando sem pelo pela já só eu meu minha
+                ser tem nosso ou mesmo""",
+            "fr": """le la les de des et est un une en que qui dans pour pas sur il elle nous vous je tu ce cette au aux
+                du par avec ne se son sa ses plus mais ou où sont être avoir fait tout très aussi leur comme
+                c'est d'un l'on été bien ont""",
+            "it": """il lo la gli le di che e è un una in non per con del della dei delle si da al alla sono come più ma
+                anche questo questa nel nella ha hanno io tu lui lei noi voi suo sua mi ti ci essere molto quando o
+                i perché ogni dal sul""",
+            "nl": """de het een en van in is dat op te zijn met voor niet aan er maar om ook als dan bij nog wel naar
+                uit
+                hij zij ik je wij door over heeft deze dit wordt worden kan mijn""",
+            "pl": """i w z na do nie się jest to że jak o ale po za od tym co tak czy ten dla przez są był była być ich
+                jego jej może tylko oraz już które który która ja ty my wy mnie pod""",
+            "vi": """và của là không có được cho một người trong với các những này đã để từ khi đến tôi bạn như về thì
+                cũng nhiều ra vào anh chị em rất sẽ nhưng hay đó""",
+            "sw": """na ya wa kwa ni katika la za cha kuwa kama hii huo huu yake wake sana hiyo lakini au pia watu mimi
+                wewe sisi yeye ana kila tu si vya hivyo ambayo bila juu zaidi yangu wako nina sijui hakuna leo
+                kesho nini wapi lini ngapi saa pamoja""",
+            "fi": """ja on ei se että hän oli olla ovat mutta kun niin myös kuin tai joka mitä en et emme ette eivät
+                olen olet milloin missä miksi minä sinä me te he tämä vain jos voi ole sen sekä hänen nyt hyvin kaikki
+                mikä siitä joita tässä meidän""",
+            "sv": """och det att i en jag är som på de med för inte av den till om men ett har hade var han hon vi du
+                från kan så eller när sin alla mycket också där""",
+            "da": """og det at i en jeg er som på de med for ikke af den til om men et har havde var han hun vi du fra
+                kan så eller når sin alle meget også der af""",
+            "ro": """și de la în că nu un o pe cu este din pentru mai care se sunt ce dar sau fi a fost după prin foarte
+                către ca între""",
+            "tr": """ve bir bu da de için ile çok ne daha gibi var olarak kadar ben sen o biz siz onlar ama veya en her
+                değil mi olan sonra""",
+            "id": """yang dan di ini itu dengan untuk tidak dari dalam akan pada juga saya ke adalah karena ada mereka
+                kami anda bisa oleh atau sudah""",
+        },
+        "CYRILLIC": {
+            "ru": """и в не на я что он с как это по но они мы она из за то все так его у же от ты вы о был бы для
+                было есть быть их мне меня который очень только или если когда чтобы""",
+            "uk": """і в не на я що він з як це по але вони ми вона та за то все так його у від ти ви про був для
+                було є бути їх мені який дуже тільки або якщо коли щоб й до""",
+            "bg": """и в не на аз че той с как това по но те ние тя от за то се да си са е съм ще като ти вие бил
+                било има или ако когато много само който която най при към във със""",
+        },
+        "DEVANAGARI": {
+            "hi": """है हैं का की के में और को से यह वह पर एक नहीं था थी थे हो कि भी तो ने लिए कर रहा रही मैं हम आप वे
+                इस उस जो क्या बहुत साथ होता करने अपने""",
+            "mr": """आहे आहेत आणि चा ची चे मध्ये हा ही हे तो ती ते एक नाही होता होती होते पण की मी आम्ही तुम्ही
+                त्या या साठी करून खूप असे आपल्या त्यांच्या""",
+            "ne": """छ छन् र को का की मा यो त्यो एक होइन थियो हो पनि तर ले लाई म हामी तपाईं उनी यस धेरै गर्न
+                भएको हुन्छ गर्ने आफ्नो हुन् छैन मलाई तिमी उसले भने आज कहिले""",
+        },
+        "ARABIC": {
+            "ar": """في من على إلى أن هذا هذه التي الذي مع عن لا ما هو هي كان كانت ذلك كل بعد أو ثم بين قد لم حتى إذا
+                أنا نحن""",
+            "fa": """و در به از که این را با است برای آن یک می هم خود تا بر ما او شما من بود شد کرد های
+                هر نیز اما اگر""",
+            "ur": """اور میں کے کی ہے کا سے کو نے پر یہ کہ ہیں اس ہم وہ نہیں ایک بھی تھا تھی کر آپ لیے ان ہو گا بہت""",
+        },
+    }
+)
+"""Script -> language -> everyday words, for scripts that several languages write."""
+
+_LETTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "ru": "ыэё", "uk": "іїєґ", "fa": "پچژگ", "ur": "ٹڈڑےھںہ", "mr": "ळ", "de": "ßäöü", "es": "ñ¿¡", "pt": "ãõ",
+        "fr": "œèê", "pl": "ąćęłńśźż", "vi": "ơưđạảấầẩậắằặẹẻếềểệịọỏốồổộớờởợụủứừửựỳỵỷ", "fi": "äö",
+        "sv": "åäö", "da": "æøå",
+        "ro": "ăîșț", "tr": "ğışöü", "it": "ìò", "bg": "ъ", "ar": "ةىأإ",
+    }
+)  # fmt: skip
+"""Letters that speak for a language within its script; a word with one counts as half a known word."""
+
+LANGUAGES = frozenset(
+    {*_SCRIPT_LANGUAGES.values(), *(code for table in _WORDS.values() for code in table), "zh", "zh-cn", "zh-tw"}
+)
+_KNOWN: Mapping[str, Mapping[str, frozenset[str]]] = MappingProxyType(
+    {script: {code: frozenset(words.split()) for code, words in table.items()} for script, table in _WORDS.items()}
+)
+
+
+def detect_language(text: str) -> str | None:
+    """ISO 639-1 code of the language that most of a text is in, None if nothing speaks for one.
+
+    Case does not matter. A tie goes to the first in the table; so does a text in a script other than Latin that has
+    none of the known words. Three or more plain Latin words without any are taken for English: the other languages
+    hardly ever manage without one, or without an accent.
+    """
+    words = [word.replace("’", "'") for word in _WORD_OF_LETTERS.findall(text[:MAX_CHARACTERS].lower())]
+    scripts = Counter[str]()
+    for word in words:
+        scripts[_script(word)] += len(word)
+    if not scripts:
+        return None
+    script = scripts.most_common(1)[0][0]
+    if script == "CJK":
+        return "zh"
+    return _SCRIPT_LANGUAGES.get(script) or _by_words(words, script)
+
+
+def is_english(text: str) -> bool:
+    """True unless the text is known to be in another language."""
+    return detect_language(text) in (None, "en")
+
+
+def response_language(text: str, arguments: Arguments) -> ConstraintFinding:
+    """The text is in `language`, or cannot be told from it: too few words, in a script that it is written in."""
+    wanted = str(arguments["language"])
+    found = detect_language(text)
+    if found is None:
+        has_letters = _WORD_OF_LETTERS.search(text[:MAX_CHARACTERS]) is not None
+        followed = not has_letters or wanted in _KNOWN["LATIN"]
+    else:
+        followed = found == wanted or (found == "zh" and wanted.startswith("zh"))
+    return ConstraintFinding(followed, f"language {found or 'cannot be told'}, {wanted} asked for")
+
+
+def _by_words(words: list[str], script: str) -> str | None:
+    points = {
+        code: sum(word in known for word in words) + 0.5 * _with_letters(words, code)
+        for code, known in _KNOWN.get(script, {}).items()
+    }
+    best = max(points, key=lambda code: points[code], default=None)
+    if best is None or points[best] > 0 or script != "LATIN":
+        return best
+    return "en" if len(words) >= MIN_WORDS and all(map(str.isascii, words)) else None
+
+
+def _with_letters(words: list[str], code: str) -> int:
+    letters = frozenset(_LETTERS.get(code, ""))
+    return sum(not letters.isdisjoint(word) for word in words) if letters else 0
+
+
+def _script(word: str) -> str:
+    """The script of a word's first letter, by its Unicode name; a word with kana is Japanese."""
+    if _KANA.search(word):
+        return "HIRAGANA"
+    return unicodedata.name(word[0], "UNKNOWN").split()[0]
+
+
+CONSTRAINED_RESPONSES = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+_HIGHLIGHT = re.compile(r"\*([^\n*]*)\*")
+_DOUBLE_HIGHLIGHT = re.compile(r"\*\*([^\n*]*)\*\*")
+_FENCES = ("```json", "```Json", "```JSON", "```")
+_POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
+
+
+def number_placeholders(text: str, arguments: Arguments) -> ConstraintFinding:
+    """At least `num_placeholders` pairs of square brackets, each on one line."""
+    count = sum(_bracketed(line) for line in text.split("\n"))
+    return compared(count, AT_LEAST, arguments["num_placeholders"], "placeholders")
+
+
+def postscript(text: str, arguments: Arguments) -> ConstraintFinding:
+    """`postscript_marker` occurs, without case; in `P.S.` and `P.P.S` spaces behind the points are free."""
+    marker = arguments["postscript_marker"].strip()
+    found = re.search(_POSTSCRIPTS.get(marker, re.escape(marker.lower())), text.lower())
+    return ConstraintFinding(found is not None, f"postscript marker {marker!r} {'found' if found else 'not found'}")
+
+
+def number_bullet_lists(text: str, arguments: Arguments) -> ConstraintFinding:
+    """Exactly `num_bullets` lines that begin with a hyphen, or with one asterisk and something behind it."""
+    lines = [line.lstrip() for line in text.split("\n")]
+    count = sum(line.startswith("-") or (line[:1] == "*" and len(line) > 1 and line[1] != "*") for line in lines)
+    return exactly(count, arguments["num_bullets"], "bullet points")
+
+
+def constrained_response(text: str, arguments: Arguments) -> ConstraintFinding:
+    """One of the three published responses occurs as it is written."""
+    found = [response for response in CONSTRAINED_RESPONSES if response in text]
+    return ConstraintFinding(bool(found), f"says {found[0]!r}" if found else "none of the three allowed responses")
+
+
+def number_highlighted_sections(text: str, arguments: Arguments) -> ConstraintFinding:
+    """At least `num_highlights` pieces of text between single or double asterisks on one line."""
+    found = [match[1] for pattern in (_HIGHLIGHT, _DOUBLE_HIGHLIGHT) for match in pattern.finditer(text)]
+    count = sum(bool(piece.strip()) for piece in found)
+    return compared(count, AT_LEAST, arguments["num_highlights"], "highlights")
+
+
+def multiple_sections(text: str, arguments: Arguments) -> ConstraintFinding:
+    """`section_spliter` and a number occur at least `num_sections` times."""
+    splitter = re.escape(arguments["section_spliter"].strip())
+    count = sum(1 for _ in re.finditer(rf"{splitter}\s?\d+", text))
+    return compared(count, AT_LEAST, arguments["num_sections"], "sections")
+
+
+def json_format(text: str, arguments: Arguments) -> ConstraintFinding:
+    """The whole text is one JSON value, a markdown fence around it aside."""
+    body = text.strip()
+    for fence in _FENCES:
+        body = body.removeprefix(fence)
+    try:
+        json.loads(body.removesuffix("```").strip())
+    except (ValueError, RecursionError) as error:
+        return ConstraintFinding(False, f"no JSON ({type(error).__name__})")
+    return ConstraintFinding(True, "one JSON value")
+
+
+def title(text: str, arguments: Arguments) -> ConstraintFinding:
+    """Something stands between `<<` and `>>` on one line."""
+    found = any(_has_title(line) for line in text.split("\n"))
+    return ConstraintFinding(found, "a title" if found else "no title in double angular brackets")
+
+
+def two_responses(text: str, arguments: Arguments) -> ConstraintFinding:
+    """Exactly two different responses around `******`; only the first and the last part may be empty."""
+    parts = [part.strip() for part in text.split("******")]
+    filled = [part for part in parts if part]
+    followed = all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
+    return ConstraintFinding(followed, f"{len(set(filled))} different responses")
+
+
+def repeat_prompt(text: str, arguments: Arguments) -> ConstraintFinding:
+    """The text begins with `prompt_to_repeat`, without case."""
+    followed = text.strip().lower().startswith(arguments["prompt_to_repeat"].strip().lower())
+    return ConstraintFinding(followed, f"begins {'with' if followed else 'without'} the request")
+
+
+def end_checker(text: str, arguments: Arguments) -> ConstraintFinding:
+    """The text ends with `end_phrase`, without case, closing quotation marks aside."""
+    phrase = arguments["end_phrase"].strip()
+    followed = text.strip().strip('"').lower().endswith(phrase.lower())
+    return ConstraintFinding(followed, f"{'ends' if followed else 'does not end'} with {phrase!r}")
+
+
+def quotation(text: str, arguments: Arguments) -> ConstraintFinding:
+    """The whole text stands in double quotation marks."""
+    body = text.strip()
+    followed = len(body) > 1 and body[0] == body[-1] == '"'
+    return ConstraintFinding(followed, f"{'in' if followed else 'not in'} double quotation marks")
+
+
+def capital_word_frequency(text: str, arguments: Arguments) -> ConstraintFinding:
+    """All-capitals words occur at least, or fewer than, `capital_frequency` times."""
+    count = len(capital_words(text))
+    return compared(count, arguments["capital_relation"], arguments["capital_frequency"], "words in capitals")
+
+
+def english_capital(text: str, arguments: Arguments) -> ConstraintFinding:
+    """English, and no letter that is not a capital."""
+    if not text.isupper():
+        return ConstraintFinding(False, "not all in capital letters")
+    english = is_english(text)
+    return ConstraintFinding(english, "capital letters" + ("" if english else ", but not in English"))
+
+
+def english_lowercase(text: str, arguments: Arguments) -> ConstraintFinding:
+    """English, and no capital letter."""
+    if not text.islower():
+        return ConstraintFinding(False, "not all in lowercase letters")
+    english = is_english(text)
+    return ConstraintFinding(english, "lowercase letters" + ("" if english else ", but not in English"))
+
+
+def no_comma(text: str, arguments: Arguments) -> ConstraintFinding:
+    """No comma anywhere."""
+    count = text.count(",")
+    return ConstraintFinding(count == 0, f"{count} commas")
+
+
+def _bracketed(line: str) -> int:
+    count, place = 0, line.find("[")
+    while place >= 0 and (end := line.find("]", place)) >= 0:
+        count += 1
+        place = line.find("[", end)
+    return count
+
+
+def _has_title(line: str) -> bool:
+    start, end = line.find("<<"), line.rfind(">>")
+    return 0 <= start < end and bool(line[start:end].lstrip("<").rstrip(">").strip())
+
+
+MISSING = "ifeval_keyword_missing"
+FORBIDDEN = "ifeval_keyword_forbidden"
+FREQUENCY = "ifeval_letter_frequency_violation"
+
+
+def existence(text: str, arguments: Arguments) -> ConstraintFinding:
+    """Every one of `keywords` occurs."""
+    missing = sorted(word for word in arguments["keywords"] if not _occurrences(word, text))
+    seen = f"without {', '.join(map(repr, missing))}" if missing else "every keyword is there"
+    return ConstraintFinding(not missing, seen, MISSING)
+
+
+def frequency(text: str, arguments: Arguments) -> ConstraintFinding:
+    """`keyword` occurs at least, or fewer than, `frequency` times."""
+    keyword = arguments["keyword"].strip()
+    found = compared(_occurrences(keyword, text), arguments["relation"], arguments["frequency"], f"times {keyword!r}")
+    return ConstraintFinding(found.followed, found.seen, MISSING if arguments["relation"] == AT_LEAST else FORBIDDEN)
+
+
+def forbidden_words(text: str, arguments: Arguments) -> ConstraintFinding:
+    """None of `forbidden_words` occurs as a word of its own."""
+    used = sorted(
+        word
+        for word in set(arguments["forbidden_words"])
+        if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
+    )
+    seen = f"with the forbidden {', '.join(map(repr, used))}" if used else "no forbidden word is there"
+    return ConstraintFinding(not used, seen, FORBIDDEN)
+
+
+def letter_frequency(text: str, arguments: Arguments) -> ConstraintFinding:
+    """`letter`, in either case, occurs at least, or fewer than, `let_frequency` times; any character will do."""
+    letter = arguments["letter"].strip().lower()
+    found = compared(
+        text.lower().count(letter), arguments["let_relation"], arguments["let_frequency"], f"times {letter!r}"
+    )
+    return ConstraintFinding(found.followed, found.seen, FREQUENCY)
+
+
+def _occurrences(keyword: str, text: str) -> int:
+    return sum(1 for _ in re.finditer(re.escape(keyword), text, re.IGNORECASE))
+
+
+DIVIDER = re.compile(r"\s?\*\*\*\s?")
+
+
+def number_words(text: str, arguments: Arguments) -> ConstraintFinding:
+    """At least, or fewer than, `num_words` words."""
+    return compared(count_words(text), arguments["relation"], arguments["num_words"], "words")
+
+
+def number_sentences(text: str, arguments: Arguments) -> ConstraintFinding:
+    """At least, or fewer than, `num_sentences` sentences."""
+    return compared(count_sentences(text), arguments["relation"], arguments["num_sentences"], "sentences")
+
+
+def number_paragraphs(text: str, arguments: Arguments) -> ConstraintFinding:
+    """Exactly `num_paragraphs`, divided by `***`; only the first and the last may be empty, and do not count then."""
+    parts = [part.strip() for part in DIVIDER.split(text)]
+    inner_empty = not all(parts[1:-1])
+    n_filled = sum(map(bool, parts))
+    if inner_empty:
+        return ConstraintFinding(False, "an empty paragraph between two dividers")
+    return exactly(n_filled, arguments["num_paragraphs"], "paragraphs")
+
+
+def nth_paragraph_first_word(text: str, arguments: Arguments) -> ConstraintFinding:
+    """`num_paragraphs` paragraphs between empty lines, of which number `nth_paragraph` starts with `first_word`."""
+    parts = text.split("\n\n")
+    n_filled = sum(bool(part.strip()) for part in parts)
+    nth = arguments["nth_paragraph"]
+    paragraph = parts[nth - 1].strip() if 1 <= nth <= n_filled else ""
+    if not paragraph:
+        return ConstraintFinding(False, f"{n_filled} paragraphs, none with number {nth}")
+    counted = exactly(n_filled, arguments["num_paragraphs"], "paragraphs")
+    word = paragraph.split()[0].lstrip("'").lstrip('"')
+    first = re.split(r"[.,?!'\"]", word, maxsplit=1)[0].lower()
+    wanted = arguments["first_word"].lower()
+    return ConstraintFinding(
+        counted.followed and first == wanted, f"{counted.seen}; number {nth} starts with {first!r}"
+    )
