@@ -1,9 +1,9 @@
 """The process that looks at what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
 
 Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one a line) as soon as it is made.
-Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one take nothing
-back that another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is why this process
-has no network and no secret.
+Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one take
+nothing back that another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is
+why this process has no network and no secret.
 """
 
 import multiprocessing

@@ -1,15 +1,7 @@
-"""`agent2 cards`: the kept evidence behind every number.
+"""`agent2 cards`: the kept evidence behind every number."""
 
-Check that the report of an evaluation matches its cards, number by number.
-
-Not compared: `notes`, which also tell what the report was made from. What cards cannot hold (history, training
-signals, a spot check) is taken from the report itself, so a change there shows only in the decision that follows.
-"""
-
-import json
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,10 +10,7 @@ import typer
 
 from agent2.cli import card_scoring
 from agent2.cli.show import AsJson
-from agent2.contract.report_file import read_report
-from agent2.contract.report_write import report_dict
 from agent2.errors import ConfigError
-from agent2.evaluation.outcome import SuiteOutcome, evaluation_section, read_outcome
 
 if TYPE_CHECKING:
     from agent2.cards.card import CardSummary, ReportingRule
@@ -43,7 +32,6 @@ def replay(
     """Replay one rollout turn by turn, from the card alone."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
     from agent2.cli.show import print_path, print_scene
-    from agent2.errors import ConfigError
 
     header = read_header(card)
     if item is not None:
@@ -101,7 +89,7 @@ def import_log(
     from agent2.cards.imports.writing import write_foreign
     from agent2.cards.reader import read_header
     from agent2.cli.show import print_path
-    from agent2.errors import ConfigError, unknown_name
+    from agent2.errors import unknown_name
     from agent2.records import Split
 
     if split not in list(Split):
@@ -154,7 +142,6 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.cards.regrade import regrade as regrade_card
     from agent2.cli.show import print_path, print_table
     from agent2.contract.card_sets import is_evaluation
-    from agent2.errors import ConfigError
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
     changes = _changes({**given, "model_faults": model_faults}, attempts)
@@ -193,7 +180,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
 def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
     """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
     from agent2.cards.card import Counting
-    from agent2.errors import ConfigError, unknown_name
+    from agent2.errors import unknown_name
 
     changes: dict[str, Any] = {}
     for name, word in given.items():
@@ -213,7 +200,6 @@ def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str,
 
 
 def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
-    from dataclasses import replace
 
     from agent2.cards.reader import read_header
 
@@ -250,6 +236,8 @@ def _rule_differences(found: "Regrade") -> list[str]:
 
 def _report_differences(folder: Path) -> list[str]:
     """Fields of an evaluation's report that its cards do not give; a report that is not there has none."""
+    from agent2.cli.report_check import report_differences
+
     return [f"{folder / 'report.json'}: {place}" for place in report_differences(folder)]
 
 
@@ -295,7 +283,7 @@ def list_cards(
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header, read_totals
     from agent2.cli.show import print_json, print_table
-    from agent2.errors import CardError, ConfigError
+    from agent2.errors import CardError
 
     if not folder.is_dir():
         raise ConfigError(
@@ -331,7 +319,6 @@ def show(
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
     from agent2.cli.show import print_json, print_path, print_table
-    from agent2.errors import ConfigError
 
     if start < 0 or n < 0:
         raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
@@ -370,7 +357,6 @@ def _show_item(card: Path, item: str) -> None:
     """Every attempt at one item: what was said, and the verdict."""
     from agent2.cards.reader import find_rollouts
     from agent2.cli.show import print_path, print_table
-    from agent2.errors import ConfigError
 
     found = find_rollouts(card, item)
     if not found:
@@ -447,7 +433,6 @@ def validate(
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import validate_card
     from agent2.cli.show import print_path
-    from agent2.errors import ConfigError
 
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
@@ -469,47 +454,3 @@ def _score(value: float | None) -> str:
 def _short(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= MAX_CELL else flat[: MAX_CELL - 1] + "…"
-
-
-REPORT = "report.json"
-TOLERANCE = 1e-9
-NOT_COMPARED = "notes"
-
-
-def report_differences(folder: Path) -> list[str]:
-    """Fields of the report that the cards do not reproduce, each with both values; empty if all match.
-
-    Raises ConfigError if there is no readable report or the evaluation is not finished, CardError for a damaged card.
-    """
-    file = folder / REPORT
-    try:
-        stored = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
-    first = read_outcome(folder)
-    known = replace(read_report(file, first.suite.metrics), notes=())
-    made = json.loads(json.dumps(_report(read_outcome(folder, known))))
-    return list(_field_differences(stored, made, ""))
-
-
-def _report(outcome: SuiteOutcome) -> dict[str, Any]:
-    report = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
-    return report | {"evaluation": evaluation_section(outcome)}
-
-
-def _field_differences(stored: Any, made: Any, place: str) -> Iterator[str]:
-    if isinstance(stored, dict) and isinstance(made, dict):
-        for key in (*stored, *(key for key in made if key not in stored)):
-            if key != NOT_COMPARED:
-                yield from _field_differences(stored.get(key), made.get(key), f"{place}.{key}" if place else str(key))
-    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
-        for index, (left, right) in enumerate(zip(stored, made, strict=True)):
-            yield from _field_differences(left, right, f"{place}[{index}]")
-    elif not _is_same(stored, made):
-        yield f"{place} is {stored!r}, the cards give {made!r}"
-
-
-def _is_same(left: Any, right: Any) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    return bool(left == right)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from agent2.benchmarks import DEMO_TASK
 from agent2.cli.show import AsJson
 
 app = typer.Typer(help="List, build and check base models and checkpoints.", no_args_is_help=True)
@@ -27,7 +26,7 @@ def list_models(as_json: AsJson = False) -> None:
 @app.command("build")
 def build(
     kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` trains a small model from scratch.")],
-    task: Annotated[str, typer.Option(help="Task that the model is for.")] = DEMO_TASK,
+    task: Annotated[str, typer.Option(help="Task that the model is for.")] = "arithmetic",
 ) -> None:
     """Build the base model of a task, or find it in the cache."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
