@@ -189,3 +189,12 @@ def test_a_benchmark_may_bring_a_scorer_that_judges_in_batches(tmp_path):
     file = write_quiz(tmp_path / "p")
     file.write_text(QUIZ.replace("def score(self, item, rollout):", "def score_batch(self, batch):"))
     assert load_benchmark(f"{file}:Quiz").scorer().name == "closely"
+
+
+def test_an_installed_benchmark_can_be_named_by_its_code_too_and_another_of_its_name_cannot(tmp_path, monkeypatch):
+    write_quiz(tmp_path / "p")
+    (tmp_path / "p" / "quiz.py").rename(tmp_path / "p" / "quiz_by_code.py")
+    declare(tmp_path / "p", monkeypatch, "[agent2.benchmarks]", "quiz = quiz_by_code:Quiz")
+    assert load_benchmark("quiz_by_code:Quiz").version == load_benchmark("quiz").version
+    with pytest.raises(ConfigError, match="calls itself 'quiz', the name of a benchmark that is installed"):
+        load_benchmark(f"{write_quiz(tmp_path / 'q')}:Quiz")

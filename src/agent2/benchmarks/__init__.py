@@ -184,7 +184,8 @@ def _check_values(place: PluginPlace, found: Benchmark) -> None:
         raise ConfigError(f"{place}: environment_version() gives {version!r}; give name and version, as question-v1.0")
     if place.package and found.name != place.name:
         raise ConfigError(f"{place}: calls itself {found.name!r}; its name and that of its entry point have to agree")
-    if not place.package:
+    declared = {point.value for point in installed("benchmark").get(found.name, [])}
+    if not place.package and f"{place.module}:{place.attribute}" not in declared:  # else the same, named by its code
         _refuse_taken(found.name, str(place))
 
 
