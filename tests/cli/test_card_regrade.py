@@ -142,7 +142,7 @@ def test_cards_are_asked_in_sql_page_by_page(agent2, card, workplace):
     code, out, err = agent2("cards", "query", "select item_id from rollouts order by 1", ".", "--n", "4")
     assert code == 0
     assert "rows 0 to 4; more: --start 4" in out
-    assert "open: left out" in err
+    assert "open: skipped" in err
     _, out, _ = agent2(
         "cards", "query", "select item_id, views from rollouts order by 1", ".", "--start", "5", "--json"
     )

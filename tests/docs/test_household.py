@@ -21,11 +21,11 @@ DENIED = "Permission denied: look around first."
 def careful(chat):
     if len(chat) > 3 and chat[-3].content == DENIED:
         return chat[-4].content
-    return "look" if chat[-1].content in (DENIED, "") else expert(chat)
+    return "look" if chat[-1].content in (DENIED, "") else expert(None, chat)
 
 
 def stunned(chat):
-    return "dance" if any(m.content == "" or m.content.startswith(("Timeout", "Perm")) for m in chat) else expert(chat)
+    return "dance" if any(m.content == "" or m.content.startswith(("Timeout", "Perm")) for m in chat) else expert(None, chat)
 """
 
 

@@ -26,14 +26,15 @@ def list_models(as_json: AsJson = False) -> None:
 @app.command("build")
 def build(
     kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` trains a small model from scratch.")],
-    task: Annotated[str, typer.Option(help="Task that the model is for.")] = "arithmetic",
+    task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
 ) -> None:
     """Build the base model of a task, or find it in the cache."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+    from agent2.benchmarks import DEMO_TASK
     from agent2.cli.show import print_path, progress_bar
     from agent2.errors import unknown_name
 
-    name = f"{kind}-{task}"
+    name = f"{kind}-{task or DEMO_TASK}"
     if name not in BASE_MODELS:
         raise unknown_name("base model", name, BASE_MODELS, "agent2 models build KIND --task TASK")
     with progress_bar() as steps:
