@@ -153,7 +153,7 @@ def test_a_malformed_stream_is_passed_on_and_flagged(provider, tmp_path):
     assert b'data: {"choices": [}\n\n' in answer.content
     (exchange,) = read_exchanges(tmp_path / "llm")
     assert (exchange.outcome, exchange.counted, exchange.tokens.input) == (ExchangeOutcome.PARTIAL, True, 1000)
-    assert "no JSON" in exchange.fault
+    assert "not JSON" in exchange.fault
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": "12", "completion_tokens": -3}, {"prompt_tokens": 0}])

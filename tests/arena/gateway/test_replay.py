@@ -125,7 +125,7 @@ def test_what_an_agent_declares_volatile_may_differ(provider, tmp_path):
     with running(settings) as (_, client):
         path, body = request_of(WireProtocol.GEMINI, "my lucky number is 99")
         assert client.post(path, json=body).status_code == 200
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         Gateway.start(replay_settings(tmp_path / "other", source, volatile=("(",)))
 
 
