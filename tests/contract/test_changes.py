@@ -56,7 +56,7 @@ def test_other_ways_to_write_a_change_are_understood(text, unit, old, new):
         ("612 -> 941%", Unit.LENGTH, "is a percentage, but the metric is a length"),
         ("good -> better", Unit.RATE, "'good' is not a number"),
         ("1 -> 2 -> 3", Unit.COUNT, "more than one arrow"),
-        (True, Unit.COUNT, "no number"),
+        (True, Unit.COUNT, "is not a number"),
         ([1, 2], Unit.COUNT, "is not a change"),
         ("0.5 (lots)", Unit.RATE, "'lots' is not one"),
         (math.inf, Unit.COUNT, "not finite"),

@@ -25,7 +25,8 @@ def careful(chat):
 
 
 def stunned(chat):
-    return "dance" if any(m.content == "" or m.content.startswith(("Timeout", "Perm")) for m in chat) else expert(None, chat)
+    is_broken = any(m.content == "" or m.content.startswith(("Timeout", "Perm")) for m in chat)
+    return "dance" if is_broken else expert(None, chat)
 """
 
 

@@ -48,7 +48,7 @@ def test_a_workspace_may_not_have_the_evaluation_games(folder):
 @pytest.mark.parametrize("name", ["alfworld", "alfworld_chat"])
 def test_an_expert_wins_under_either_protocol_without_the_data_folder(folder, name):
     items = load_benchmark(name, folder).items(Split.TEST_PRIVATE, 3, SECRET)
-    results = played(load_benchmark(name), items, expert)  # an item brings its game along
+    results = played(load_benchmark(name), items, lambda chat: expert(None, chat))  # an item brings its game along
     assert [scored.score.value for scored in results] == [1.0] * 3
 
 
@@ -108,7 +108,9 @@ def test_scores_are_told_by_the_six_published_types(folder):
     items = benchmark.items(Split.TRAIN, 24, None)
     types = [item.payload["task_type"] for item in items]
     assert len(set(types)) >= 4
-    won = played(benchmark, [item for item in items if item.payload["task_type"] == types[0]], expert)
+    won = played(
+        benchmark, [item for item in items if item.payload["task_type"] == types[0]], lambda chat: expert(None, chat)
+    )
     lost = played(benchmark, [item for item in items if item.payload["task_type"] != types[0]], lambda chat: "look")
     views = [scored.score.views for scored in [*won, *lost]]
     told = {name: [sum(view[f"{what}_{name}"] for view in views) for what in ("games", "won")] for name in TASK_TYPES}

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.household.benchmark import expert, layout_key, random_player
+from agent2.benchmarks.household.benchmark import HOUSEHOLD_PLAYERS, expert, layout_key
 from agent2.contract.measures import number_of, parse_measure
 from agent2.environments.household.faults import REPLIES, HouseholdFaultKind
 from agent2.environments.household.game import TASK_TYPES, Game
@@ -58,7 +58,7 @@ def test_every_size_has_its_task_types_and_the_expert_wins_its_games(name, n_typ
     benchmark, items = load_benchmark(name), items_of(name, Split.DEV, 40)
     assert {item.payload["task_type"] for item in items} <= set(TASK_TYPES)
     assert len({item.payload["task_type"] for item in items}) == n_types
-    results = played(benchmark, items[:6], expert)
+    results = played(benchmark, items[:6], lambda chat: expert(None, chat))
     assert sum(scored.score.value for scored in results) >= 5
 
 
@@ -74,8 +74,8 @@ def test_a_row_of_the_workspace_can_be_played_and_holds_no_way_to_win():
     row = benchmark.visible_row(item)
     assert set(row) == {"id", "prompt", "task_type", "game"}
     assert "walkthrough" not in str(row)
-    (again,) = played(benchmark, [benchmark.item_of(row)], expert)
-    (first,) = played(benchmark, [item], expert)
+    (again,) = played(benchmark, [benchmark.item_of(row)], lambda chat: expert(None, chat))
+    (first,) = played(benchmark, [item], lambda chat: expert(None, chat))
     assert again.rollout == first.rollout.__class__(**{**_fields(first.rollout), "usage": again.rollout.usage})
     assert all(turn.action not in str(row).lower() for turn in first.rollout.turns)
 
@@ -107,20 +107,24 @@ def test_a_model_that_never_ends_its_turn_loses_at_the_turn_cap():
 
 def test_the_random_player_draws_from_what_is_possible_and_hardly_ever_wins():
     benchmark = load_benchmark("household")
+    items = items_of("household", Split.DEV, 30)
+    player = HOUSEHOLD_PLAYERS.random(items)
     results = played(
         benchmark,
-        items_of("household", Split.DEV, 30),
-        random_player,
+        items,
+        lambda chat: player(items[0], chat),
         lambda: HouseholdWorld(HouseholdSettings(show_admissible=True, max_turns=benchmark.max_turns)),
     )
     assert sum(scored.score.value for scored in results) <= 3
     assert all(scored.score.views["invalid_share"] == 0.0 for scored in results)
 
 
-def test_the_random_player_is_a_function_of_the_chat():
+def test_the_random_player_draws_each_listed_command_by_item_and_chat():
+    items = items_of("household", Split.DEV, 2)
+    player = HOUSEHOLD_PLAYERS.random(items)
     chat = [Message("user", f"a room{ADMISSIBLE_MARK}go to bed 1, look, inventory")]
-    assert random_player(chat) == random_player(chat)
-    drawn = {random_player([Message("user", str(n)), *chat]) for n in range(40)}
+    assert player(items[0], chat) == HOUSEHOLD_PLAYERS.random(items)(items[0], chat)
+    drawn = {player(items[0], [Message("user", str(n)), *chat]) for n in range(40)}
     assert drawn == {"go to bed 1", "look", "inventory"}
 
 
@@ -133,12 +137,12 @@ def careful(chat):
         return "look"
     if len(chat) > 3 and chat[-3].content == REPLIES[HouseholdFaultKind.PERMISSION_DENIED]:
         return chat[-4].content
-    return expert(chat)
+    return expert(None, chat)
 
 
 def stunned(chat):
     """The expert until something fails, then nothing but nonsense."""
-    return "dance" if any(message.content in REPLIES.values() for message in chat) else expert(chat)
+    return "dance" if any(message.content in REPLIES.values() for message in chat) else expert(None, chat)
 
 
 def measured(results, name):
@@ -172,7 +176,9 @@ def test_variants_play_the_same_games_under_a_protocol_of_their_own():
 
 def test_listed_games_name_the_possible_commands_after_every_observation():
     benchmark = load_benchmark("household_listed")
-    results = played(benchmark, items_of("household_listed", Split.DEV, 10), random_player)
+    items = items_of("household_listed", Split.DEV, 10)
+    player = HOUSEHOLD_PLAYERS.random(items)
+    results = played(benchmark, items, lambda chat: player(items[0], chat))
     assert all(scored.score.views["invalid_share"] == 0.0 for scored in results)
     going_on = [turn for scored in results for turn in scored.rollout.turns[:-1]]
     assert all(ADMISSIBLE_MARK in turn.observation for turn in going_on)

@@ -162,7 +162,7 @@ def mini_corpus(settings: MiniCorpusSettings) -> list[list[list[Message]]]:
 
 def _chats(part: CorpusPart, seed: int) -> list[list[Message]]:
     try:
-        corpus = importlib.import_module(f"agent2.benchmarks.{part.benchmark}.corpus")
+        corpus = importlib.import_module(f"agent2.benchmarks.{part.benchmark}.benchmark")
     except ModuleNotFoundError as error:
         raise ConfigError(f"benchmark {part.benchmark!r} has no corpus; take one of the mini benchmarks") from error
     rng = np.random.default_rng([seed, sum(part.benchmark.encode())])
