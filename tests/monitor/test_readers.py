@@ -107,7 +107,7 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path):
         ("log.jsonl", "[1]\n", "must be an object"),
         ("log.jsonl", '{"step": 1, "note": "x"}\n', "no number at any step"),
         ("trainer_state.json", "{}", "log_history"),
-        ("trainer_state.json", "{", "is no JSON"),
+        ("trainer_state.json", "{", "is not JSON"),
         ("export.csv", "a,b\n1,2\n", "no step column"),
         ("export.csv", "Step,reward\n1,high\n", "'high'"),
         ("log.txt", "x", "known shape"),

@@ -142,7 +142,7 @@ def test_other_generation_settings_are_another_protocol(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no JSON"),
+        ("{", "is not JSON"),
         ("{}", "no `eval` part"),
         ('{"eval": {"packages": {}}, "samples": []}', "contains no samples"),
     ],
