@@ -92,7 +92,7 @@ def test_the_command_lists_entries_and_says_when_the_chain_is_broken():
     log_access(access(is_granted=False, role="dev"))
     runner = CliRunner()
     shown = runner.invoke(app, ["access"])
-    assert shown.exit_code == 0 and "2 entries, the chain is whole" in shown.stdout
+    assert shown.exit_code == 0 and "2 entries, the chain is intact" in shown.stdout
     listed = json.loads(runner.invoke(app, ["access", "--json"]).stdout)
     assert [entry["role"] for entry in listed["entries"]] == ["library", "dev"]
     lines = access_log().read_bytes().splitlines(keepends=True)

@@ -287,7 +287,7 @@ def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
             "(agent2 decide)"
         )
     benchmark = request.find_benchmark(entry.source or entry.name)
-    if benchmark.name != entry.name:
+    if entry.source is not None and benchmark.name != entry.name:
         raise ConfigError(f"{where}: {entry.source} is benchmark {benchmark.name!r}; the suite calls it {entry.name!r}")
     if entry.version is not None and entry.version not in (benchmark.version, benchmark.version.partition("+")[0]):
         raise ConfigError(

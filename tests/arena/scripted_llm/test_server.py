@@ -196,7 +196,7 @@ def test_with_a_key_only_requests_that_carry_it_are_answered(headers, status):
 def test_a_body_that_is_no_object_is_refused(client, body):
     answer = client.post("/v1/chat/completions", content=body)
     assert answer.status_code == 400
-    assert "no JSON object" in answer.json()["error"]["message"]
+    assert "not a JSON object" in answer.json()["error"]["message"]
 
 
 def test_an_unknown_path_is_refused(client):
