@@ -90,7 +90,11 @@ def test_an_empty_folder_is_no_checkpoint(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "function", "words"),
-    [(SCRIPT, "number", "is not a function"), (SCRIPT, "missing", "cannot be run"), ("1 / 0", "f", "ZeroDivisionError")],
+    [
+        (SCRIPT, "number", "is not a function"),
+        (SCRIPT, "missing", "cannot be run"),
+        ("1 / 0", "f", "ZeroDivisionError"),
+    ],
 )
 def test_a_script_that_brings_no_function_is_refused(tmp_path, text, function, words):
     (tmp_path / "players.py").write_text(text)
