@@ -30,7 +30,7 @@ MAX_BODY = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class WireProtocol:
+class ScriptedProtocol:
     """How to read and answer the requests of one path."""
 
     name: str
@@ -40,12 +40,12 @@ class WireProtocol:
     ends_with_done: bool
 
 
-PROTOCOLS: dict[str, WireProtocol] = {
-    "/chat/completions": WireProtocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
-    "/responses": WireProtocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
-    "/messages": WireProtocol("anthropic", anthropic, named_events=True, ends_with_done=False),
-    ":generateContent": WireProtocol("gemini", gemini, named_events=False, ends_with_done=False),
-    ":streamGenerateContent": WireProtocol("gemini", gemini, named_events=False, ends_with_done=False),
+PROTOCOLS: dict[str, ScriptedProtocol] = {
+    "/chat/completions": ScriptedProtocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
+    "/responses": ScriptedProtocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
+    "/messages": ScriptedProtocol("anthropic", anthropic, named_events=True, ends_with_done=False),
+    ":generateContent": ScriptedProtocol("gemini", gemini, named_events=False, ends_with_done=False),
+    ":streamGenerateContent": ScriptedProtocol("gemini", gemini, named_events=False, ends_with_done=False),
 }
 """How a path ends -> its protocol."""
 
@@ -95,7 +95,7 @@ def make_app(script: Script, log: Path | None = None, key: str | None = None) ->
 
 
 def _line(
-    path: str, protocol: WireProtocol, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
+    path: str, protocol: ScriptedProtocol, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
 ) -> dict[str, Any]:
     return {
         "path": f"/{path}",
@@ -109,7 +109,7 @@ def _line(
     }
 
 
-def _event_lines(protocol: WireProtocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _event_lines(protocol: ScriptedProtocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         head = f"event: {event['type']}\n" if protocol.named_events else ""
         yield f"{head}data: {json.dumps(event)}\n\n"
