@@ -1,6 +1,6 @@
 """Base models that a recipe makes, found in the cache or built once.
 
-A model lies in `<models_dir>/<name>-<recipe digest>/` with a `manifest.json` that says how it was made and how
+A model is stored in `<models_dir>/<name>-<recipe digest>/` with a `manifest.json` that says how it was made and how
 well it does. Everything that its weights depend on is in the digest, so a changed recipe is another folder.
 
 Promises: a folder appears whole or not at all; of two builders at once the first to finish wins and both get

@@ -32,7 +32,7 @@ trials/<trial_id>/
 
 A recording made to be shared (`agent2 share`) has submissions.json in place of grader.db, cards/ and submissions/.
 
-The configuration of a trial as it lies in its folder, and machine-written JSON files in general.
+The configuration of a trial as stored in its folder, and machine-written JSON files in general.
 """
 
 import os

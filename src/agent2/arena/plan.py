@@ -80,7 +80,7 @@ def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, d
     """The world of a task as the agent is told of it, with a name by which it can load the benchmark.
 
     data: host's folder of the visible data, into which a user's own Python file, or `benchmark.yaml` without its data,
-    is copied; None: that was done before. What lies beside a Python file is not shown.
+    is copied; None: that was done before. What is beside a Python file is not shown.
     """
 
     def shown(path: Path) -> Path:

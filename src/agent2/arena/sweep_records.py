@@ -98,7 +98,7 @@ class SweepRow:
     """The stack: agent, driver and mode in one name."""
     seed: int
     trial: str
-    """Id of the trial; its folder lies below the sweep's."""
+    """Id of the trial; its folder is below the sweep's."""
     state: str
     """`finished`, or what became of it: "failed: one sentence", "not started"."""
     base: SplitScore | None = None

@@ -125,7 +125,7 @@ def store_parts(path: Path, summary: CardSummary) -> tuple[CardSummary, dict[str
 
 
 def whole_summary(path: Path, card: CardFile) -> CardSummary | None:
-    """The summary with the lists that lie beside `card.json`; None for an open card.
+    """The summary with the lists stored beside `card.json`; None for an open card.
 
     Raises CardError if one of those files is missing or is not what the card says.
     """

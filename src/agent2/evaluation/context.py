@@ -7,7 +7,7 @@ any policy.
 
 Promises: the opening (rules and goal) is sent word for word, and the last turns always stand; actions and observations
 alternate as the model learned it; nothing is sent that was not in the episode. What lies behind is shortened in steps
-of several turns, so that a sampler can mostly go on with the prompt that it has computed. Does NOT count
+of several turns, so that a sampler can mostly reuse the prompt that it has computed. Does NOT count
 tokens, since it knows no tokenizer: characters stand in for them; and does NOT summarise with a model.
 """
 

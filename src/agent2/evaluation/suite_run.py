@@ -178,4 +178,4 @@ def _write_json(path: Path, value: object) -> None:
 
 
 def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:
-    """Nobody asked."""
+    """Report progress to nobody: the default when no callback is given."""

@@ -6,7 +6,7 @@ the program becomes a host user of its own; otherwise it keeps ours, in a user n
 starter. The number of processes is then counted over everything that this user runs on the host.
 
 Limits are bubblewrap's (control group where we may make one, resource limits, watchdog), except that /tmp and the home
-folder lie on disk and are watched together with the workspace. GPUs are bound one by one, without --nv, which
+folder are on disk and are watched together with the workspace. GPUs are bound one by one, without --nv, which
 would show all of them; the driver's libraries are those in the host's /usr.
 
 Does not cover what an administrator's apptainer.conf adds or forbids; `require` tries it on a program that does

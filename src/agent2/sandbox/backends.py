@@ -35,7 +35,7 @@ class Sandbox(Protocol):
         ...
 
     def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
-        """Make the folder if needed and let the program write all that lies in it; call it after filling it.
+        """Make the folder if needed and let the program write everything in it; call it after filling it.
 
         user_of: the workspace of the program, where `path` is another folder that it may write.
         """

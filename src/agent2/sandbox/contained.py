@@ -133,7 +133,7 @@ def contained_spec(request: Contained, sandbox: Sandbox) -> SandboxSpec:
 
 
 def inside(request: Contained, sandbox: Sandbox, host: Path) -> Path:
-    """The path under which the program sees a host path that lies in its scratch folder or one of its mounts.
+    """The path under which the program sees a host path that is in its scratch folder or one of its mounts.
 
     Raises SandboxError for a path that it does not see.
     """

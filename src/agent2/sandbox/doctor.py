@@ -173,5 +173,5 @@ _ADVICE = {
     "memory": "see the memory control group above; or cap the whole harness: systemd-run --scope -p MemoryMax=... "
     "agent2 run ...; or --set sandbox=docker",
     "disk": "give --out a file system of limited size: truncate -s 50G trials.img && mkfs.ext4 -q trials.img && "
-    f"mount -o loop,nosuid,nodev trials.img trials; what lies in /tmp and {HOME} is limited anyway",
+    f"mount -o loop,nosuid,nodev trials.img trials; what is in /tmp and {HOME} is limited anyway",
 }

@@ -137,7 +137,7 @@ def make_root(folder: Path, binds: Iterable[Mount]) -> None:
     for bind in binds:
         place = folder / bind.inside.strip("/")
         if place.exists() or bind.inside.startswith(("/usr/", "/sys/", "/tmp/", f"{HOME}/")):
-            continue  # it lies in what is mounted there
+            continue  # it is inside what is mounted there
         for parent in reversed(place.relative_to(folder).parents):
             if not (folder / parent).exists():
                 _make_folder(folder / parent)

@@ -179,7 +179,7 @@ def check_spec(spec: SandboxSpec) -> None:
 
 
 def refuse_hidden(host: Path, hidden: tuple[Path, ...]) -> None:
-    """Refuse to show `host` if a hidden path lies in it.
+    """Refuse to show `host` if it contains a hidden path.
 
     Raises SandboxError.
     """
@@ -195,7 +195,7 @@ def _check_mount(mount: Mount, hidden: tuple[Path, ...]) -> None:
         raise SandboxError(f"mount {mount.host}: {mount.inside!r} is not an absolute path inside; write it as /name")
     for taken in (WORKSPACE, PRIVATE, HOME, "/proc", "/dev", "/sys", "/tmp", "/usr", "/etc"):
         if inside.is_relative_to(taken):
-            raise SandboxError(f"mount {mount.host}: {mount.inside} lies in {taken}, which is taken; choose another")
+            raise SandboxError(f"mount {mount.host}: {mount.inside} is inside {taken}, which is taken; choose another")
     if not mount.host.exists():
         raise SandboxError(f"mount {mount.inside}: {mount.host} does not exist; create it first")
     refuse_hidden(mount.host, hidden)

@@ -29,7 +29,7 @@ class AgentSpec(StrictModel):
     """Becomes part of folder names."""
     description: str
     command: list[str] = Field(min_length=1)
-    """Run in /workspace; the agent's own files lie at /agent."""
+    """Run in /workspace; the agent's own files are in /agent."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Variables set for the agent, beside those of the assignment."""
     pass_environment: list[str] = Field(default_factory=list)

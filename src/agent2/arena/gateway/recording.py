@@ -210,7 +210,7 @@ class ExchangeRecorder:
     """The writer of one `llm/` folder."""
 
     def __init__(self, folder: Path, scrubber: Scrubber, max_bodies_mib: float):
-        """Take over the folder. Raises RecordingError if what lies there is damaged or it cannot be written."""
+        """Take over the folder. Raises RecordingError if what is there is damaged or it cannot be written."""
         self._room = int(max_bodies_mib * 2**20)
         self._folder = folder
         self._scrubber = scrubber

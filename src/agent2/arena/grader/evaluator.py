@@ -59,7 +59,7 @@ def draft_of(card: Path) -> Path:
 
 
 def take_up(job: EvaluationJob) -> Path:
-    """The draft that the child goes on with: what an earlier one left, or an empty folder."""
+    """The draft that the child continues: what an earlier one left, or an empty folder."""
     draft = draft_of(job.card)
     if job.discard_card:
         _remove(job.card)

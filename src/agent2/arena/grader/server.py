@@ -1,6 +1,6 @@
 """Serves the grading API from a thread of the harness, on a unix socket or on loopback TCP.
 
-The unix socket may lie at a path longer than the kernel's 108 bytes: it is bound through its folder's
+The unix socket may have a path longer than the kernel's 108 bytes: it is bound through its folder's
 descriptor. Does NOT encrypt; TCP is bound to loopback only and wants the token of `api.make_app`.
 
 One HTTP connection of a client that nobody trusts: how many there may be, and how slow each may be.

@@ -26,7 +26,7 @@ from agent2.sandbox.spec import Mount
 MANIFEST = "manifest.json"
 TREE = "tree"
 INSIDE = "/installed"
-"""Where the tree lies in a sandbox."""
+"""Where the tree is in a sandbox."""
 
 
 class InstallManifest(StrictModel):

@@ -91,7 +91,7 @@ def launch_plan(
 ) -> LaunchPlan:
     """How this agent is started; touches no file. Call `write` on the result before the sandbox starts.
 
-    folder: where the launch's files will lie on the host; made by `write`.
+    folder: where the launch's files will be on the host; made by `write`.
     Raises ConfigError if the agent needs an LLM and there is none, if its system is not installed or was changed
     since, or for a template field that does not exist.
     """

@@ -254,7 +254,7 @@ def chat_opening() -> list[dict[str, str]]:
 
 
 def published_examples(root: Path) -> dict[str, tuple[str, str]] | None:
-    """The authors' own examples in the installed engine's words, if their file lies in the data folder.
+    """The authors' own examples in the installed engine's words, if their file is in the data folder.
 
     Raises ConfigError for a file that does not hold two examples of each task type, or with a command that the
     installed engine does not know even after translation.

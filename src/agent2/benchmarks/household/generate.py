@@ -259,7 +259,7 @@ class Thing:
     """As the engine's problem file names it."""
     type: str
     place: str = ""
-    """Id of the receptacle that an object lies in; empty for receptacles."""
+    """Id of the receptacle that contains an object; empty for receptacles."""
 
 
 @dataclass(frozen=True, slots=True)

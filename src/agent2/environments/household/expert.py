@@ -168,7 +168,7 @@ class SearchExpert:
         ]
 
     def _settled_place(self) -> str | None:
-        """Where one of two targets lies in its destination already; None for other tasks."""
+        """Where one of two targets is already at its destination; None for other tasks."""
         if self._treatment != "two":
             return None
         counts = {

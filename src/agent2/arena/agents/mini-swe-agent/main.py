@@ -1,6 +1,6 @@
 """Runs mini-swe-agent and prints the messages of its trajectory as JSON lines while it works.
 
-mini-swe-agent rewrites one file after each step. The file lies in the agent's home, which is gone at the end, so
+mini-swe-agent rewrites one file after each step. The file is in the agent's home, which is gone at the end, so
 that it is not part of the workspace; what is new in it is printed. Arguments: the command line of mini-swe-agent.
 """
 
