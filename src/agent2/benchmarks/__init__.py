@@ -66,7 +66,7 @@ DEMO_TASK = "arithmetic"
 """What is run where nobody named a task; its scripted LLM and its base model have the same name."""
 
 READS_FILES = frozenset({"alfworld", "alfworld_chat"})
-"""Benchmarks whose items come from a folder of the user's; each takes `data`, and without one looks in the usual place."""
+"""Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
 
 ATTRIBUTES = ("name", "version", "primary_metric", "max_turns", "sampling", "attempts")

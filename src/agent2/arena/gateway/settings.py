@@ -86,7 +86,7 @@ class GatewaySettings(StrictModel):
     socket: Path
     """The unix socket to listen on."""
     record: Path
-    """The trial's `llm/` folder; what a killed process left there is continued."""
+    """The trial's `llm/` folder; a killed process's work is continued."""
     endpoints: tuple[ProviderEndpoint, ...] = ()
     """One for each protocol that the agent may use; not needed for a replay."""
     model: str
