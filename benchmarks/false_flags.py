@@ -33,7 +33,7 @@ from pathlib import Path
 
 from agent2.arena import audit_child
 from agent2.arena.audit import control_items
-from agent2.arena.audit_job import AuditJob
+from agent2.arena.audit_child import AuditJob
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam
 from agent2.arena.tasks import TaskSpec

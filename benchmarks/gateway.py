@@ -35,7 +35,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from agent2.arena.gateway.control import Gateway
-from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges
+from agent2.arena.gateway.recording import ExchangeOutcome, read_body, read_exchanges
 from agent2.arena.gateway.settings import GatewaySettings, ProviderEndpoint, TokenCounts, WireProtocol
 
 GOAL_S = 0.005

@@ -34,10 +34,9 @@ from safetensors.numpy import save_file
 
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SplitScore, SubmissionState
-from agent2.arena.grader.api import MAX_LISTED, ApiFacts, make_app
-from agent2.arena.grader.examiner import GraderSettings
+from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
-from agent2.arena.grader.server import serve_on_socket
+from agent2.arena.grader.server import MAX_LISTED, ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_ATTEMPTS, Grader
 from agent2.arena.grader.store import read_submissions
 from agent2.arena.paths import TrialPaths

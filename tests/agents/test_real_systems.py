@@ -21,15 +21,14 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import Route
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
-from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges
+from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import LLM_PORT
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, replay_trial
 from agent2.arena.recording import compare_replay
 from agent2.arena.scripted_llm.conversation import load_script
-from agent2.arena.systems.install import InstallOptions, install_system
-from agent2.arena.systems.installed import find_installed
+from agent2.arena.systems.install import InstallOptions, find_installed, install_system
 from agent2.arena.trial import run_trial
 from agent2.errors import Agent2Error
 from agent2.reports.pages import write_report

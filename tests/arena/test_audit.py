@@ -11,7 +11,7 @@ from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.audit import Audited, audit_trial, control_items
-from agent2.arena.audit_job import AuditJob
+from agent2.arena.audit_child import AuditJob
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial

@@ -10,9 +10,8 @@ import pytest
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import FailureKind
-from agent2.arena.eventlog import EventLog, read_events
+from agent2.arena.eventlog import ActiveTime, EventLog, interruptions, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, SubmissionState
-from agent2.arena.interruptions import ActiveTime, interruptions, stopped_at, time_used
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import resume_trial

@@ -20,12 +20,11 @@ from agent2 import installation
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.verdicts import FailureKind
-from agent2.arena.eventlog import read_events
+from agent2.arena.eventlog import read_events, record_intervention
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.gateway.read import read_exchanges
+from agent2.arena.gateway.recording import read_exchanges
 from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import new_trial
-from agent2.arena.recorder.interventions import record_intervention
 from agent2.arena.recording import compare_replay, share_trial
 from agent2.arena.scoring import Exam
 from agent2.arena.trial import run_trial
@@ -306,7 +305,7 @@ def kill_gateways():
                     command = " ".join(process.cmdline())
                     if "/agent/main.py" in command:
                         agents.append(process.pid)
-                    if agents and "agent2.arena.gateway.main" in command:
+                    if agents and "agent2.arena.gateway.proxy" in command:
                         process.send_signal(signal.SIGKILL)
                         killed.append(process.pid)
 

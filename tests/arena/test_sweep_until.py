@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from agent2.arena.sweep import UntilDecided, decide_cells
 from agent2.arena.sweep_records import SweepRow
-from agent2.arena.sweep_until import UntilDecided, decide_cells
 from agent2.errors import ConfigError
 from agent2.stats.sequential import SequentialVerdict
 

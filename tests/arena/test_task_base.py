@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.task_base import check_base
+from agent2.arena.task_check import check_base
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError

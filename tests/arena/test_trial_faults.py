@@ -16,7 +16,7 @@ import pytest
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import AgentEnd, SubmissionState
-from agent2.arena.grader.examiner import EvaluationFailed
+from agent2.arena.grader.evaluator import EvaluationFailed
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import TrialStopped, resume_trial, run_trial

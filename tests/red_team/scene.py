@@ -29,10 +29,8 @@ from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import ContainedAdmission
-from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.evaluator import ChildEvaluator
-from agent2.arena.grader.examiner import GraderSettings
-from agent2.arena.grader.server import serve_on_socket
+from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
+from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
 from agent2.arena.paths import TrialPaths, read_config

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord
-from agent2.arena.gateway.read import LlmTotals
+from agent2.arena.gateway.recording import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
 from agent2.reports.charts import llm_svg
 from agent2.reports.pages import write_report

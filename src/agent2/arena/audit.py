@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, IntegrityRecord, failed_check
+from agent2.arena.audit_child import CHECKING_S, AuditedSubmission, AuditJob, IntegrityRecord, failed_check
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import evaluation_limits

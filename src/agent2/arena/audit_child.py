@@ -1,9 +1,9 @@
-"""The process that looks at what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
+"""The process that inspects what an agent left behind: `python -m agent2.arena.audit_child`, in a sandbox.
 
 Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one a line) as soon as it is made.
-Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one take
-nothing back that another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is
-why this process has no network and no secret.
+Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one check do
+not discard what another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is
+why this process has no network and no secret. `IntegrityRecord` is what the harness keeps: `integrity.json`.
 """
 
 import multiprocessing
@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from agent2.arena.audit_job import CHECKING_S, AuditedSubmission, AuditJob, failed_check
 from agent2.cards.reader import iter_rollouts
+from agent2.config import StrictModel
 from agent2.errors import Agent2Error
 from agent2.integrity.drift import drift_check
-from agent2.integrity.finding import IntegrityCheck
+from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Severity
 from agent2.integrity.hard_coded import HardCoded
 from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.provenance import provenance_check
@@ -32,7 +32,54 @@ from agent2.integrity.signatures import signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.records import Rollout
+from agent2.records import Item, Rollout, Split
+
+CHECKING_S = 3300.0
+"""Seconds that the child has for all checks; the harness ends it a little later."""
+
+
+class AuditedSubmission(StrictModel):
+    """One submission to be looked at."""
+
+    number: int
+    snapshot: Path
+
+
+class AuditJob(StrictModel):
+    """All that the child sees; it has no access to the installation secret."""
+
+    base: Path
+    submissions: tuple[AuditedSubmission, ...]
+    files: Path
+    """Copy of what the workspace holds, weights left out."""
+    not_copied: dict[str, int]
+    """Why -> number of files that are not in the copy."""
+    not_copied_such_as: tuple[str, ...]
+    hidden: dict[Split, tuple[Item, ...]]
+    control: tuple[Item, ...]
+    """Like the hidden items and asked of nobody; empty where there are none."""
+    familiar: tuple[str, ...]
+    """Texts that the agent was given."""
+    final: int | None = None
+    """Number of the final submission; None: the base model."""
+    final_card: Path | None = None
+    base_card: Path | None = None
+
+
+class IntegrityRecord(msgspec.Struct, frozen=True):
+    """What an audit found, as the trial keeps it."""
+
+    checks: tuple[IntegrityCheck, ...]
+    seconds: float = 0.0
+
+
+def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:
+    """A check that did not come to its end: never a pass, and no cleared result if it is about the final submission.
+
+    subject: "submission 3"; empty for the whole trial.
+    """
+    finding = IntegrityFinding(f"{name} not checked", Severity.MEDIUM, Effect.UNCLEARED, reason, (), subject)
+    return IntegrityCheck(name, reason, (finding,), is_complete=False)
 
 
 def main() -> None:

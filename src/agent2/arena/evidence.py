@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent2.arena.assignment import Mode
-from agent2.arena.audit_job import IntegrityRecord
-from agent2.arena.gateway.read import LlmTotals
+from agent2.arena.audit_child import IntegrityRecord
+from agent2.arena.eventlog import Interruption
+from agent2.arena.gateway.recording import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
-from agent2.arena.interruptions import Interruption
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import Fault
 from agent2.records import JsonValue
@@ -173,7 +173,7 @@ class LlmCall:
     model: str
     """What answered."""
     outcome: str
-    """As `gateway.read.Outcome` names it."""
+    """As `gateway.recording.ExchangeOutcome` names it."""
     status: int | None
     tokens: TokenCounts
     is_counted: bool

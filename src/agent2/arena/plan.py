@@ -41,7 +41,7 @@ from agent2.arena.gateway.drivers import load_driver
 from agent2.arena.llm import require_driver
 from agent2.arena.paths import TrialPaths, read_config, write_json
 from agent2.arena.scoring import Exam
-from agent2.arena.systems.installed import find_installed, require_installed
+from agent2.arena.systems.install import find_installed, require_installed
 from agent2.arena.systems.launch import UNCONTAINED
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside

@@ -37,7 +37,7 @@ from agent2 import installation
 from agent2.arena.assignment import TrialConfig
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import AgentEnd, SubmissionRecord
-from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges
+from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.grader.store import read_submissions
 from agent2.arena.paths import TrialPaths, read_config, write_json
 from agent2.arena.recorder.revisions import file_digests, revision_files, tree_digest

@@ -26,16 +26,13 @@ from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
-from agent2.arena.eventlog import EventLog, read_events
+from agent2.arena.eventlog import LEAST_RESTART_S, EventLog, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
 from agent2.arena.grader.admission import ContainedAdmission
-from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram
-from agent2.arena.grader.examiner import EvaluationFailed, GraderSettings
-from agent2.arena.grader.server import serve_on_socket
+from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
+from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
-from agent2.arena.interruptions import LEAST_RESTART_S, stopped_at, time_used
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
 from agent2.arena.paths import TrialPaths, read_config, write_json
 from agent2.arena.plan import clear_unstarted, create_workspace, lock_record, require_same_exam, world_told

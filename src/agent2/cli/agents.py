@@ -14,7 +14,7 @@ app = typer.Typer(help="List, install and check agents and agent systems.", no_a
 def list_agents(as_json: AsJson = False) -> None:
     """List the packaged agents, their LLM protocol, and whether their agent system is installed."""
     from agent2.arena.agents import agent_names, load_agent
-    from agent2.arena.systems.installed import find_installed
+    from agent2.arena.systems.install import find_installed
     from agent2.cli.show import print_json, print_table
 
     rows = []
@@ -61,7 +61,7 @@ def check(
 ) -> None:
     """Check that agent systems are installed at their pinned versions and unchanged since; exit 2 if one is not."""
     from agent2.arena.agents import load_agent
-    from agent2.arena.systems.installed import require_installed
+    from agent2.arena.systems.install import require_installed
     from agent2.cli.show import print_table
 
     systems = [require_installed(load_agent(name)) for name in names]

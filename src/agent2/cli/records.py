@@ -12,8 +12,8 @@ def intervene(
     by: Annotated[str, typer.Option(help="Who did it.")] = "",
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
+    from agent2.arena.eventlog import record_intervention
     from agent2.arena.paths import TrialPaths
-    from agent2.arena.recorder.interventions import record_intervention
     from agent2.cli.show import print_path
 
     paths = TrialPaths(trial)

@@ -20,6 +20,7 @@ def sweep(
     """
     from agent2.arena.sweep import (
         SweepSpec,
+        UntilDecided,
         compare_agents,
         decide_sweep,
         final_scores,
@@ -29,7 +30,6 @@ def sweep(
         sweep_rows,
     )
     from agent2.arena.sweep_records import axis_effects, pair_effects, summarise_agents
-    from agent2.arena.sweep_until import UntilDecided
     from agent2.cli.run import check_is_folder
     from agent2.cli.show import print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.config import load_yaml

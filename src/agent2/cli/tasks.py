@@ -116,7 +116,7 @@ def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "lis
         return [TaskFinding(name, None, "skipped by --model none")]
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
         return [TaskFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
-    from agent2.arena.task_base import check_base
+    from agent2.arena.task_check import check_base
     from agent2.cli.show import progress_bar
 
     folder = str(Path(model).expanduser().resolve()) if model and Path(model).expanduser().is_dir() else model

@@ -35,7 +35,7 @@ from matplotlib.text import Text
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.evidence import LlmCall, MetricPoint, SubmissionState, TrialEvidence
-from agent2.arena.gateway.read import ExchangeOutcome
+from agent2.arena.gateway.recording import ExchangeOutcome
 from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit

@@ -3,7 +3,7 @@ import pytest
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.result import integrity_verdict
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind, Verdict
-from agent2.arena.audit_job import IntegrityRecord, failed_check
+from agent2.arena.audit_child import IntegrityRecord, failed_check
 from agent2.arena.sweep_records import row_of
 from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity
 from agent2.reports.pages import report_record, write_report

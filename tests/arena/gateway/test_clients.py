@@ -12,7 +12,7 @@ from aiohttp import web
 from google import genai
 from google.genai import errors, types
 
-from agent2.arena.gateway.read import ExchangeOutcome, read_exchanges
+from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.gateway.settings import GatewaySettings
 from gateway_fakes import DUMMY, FakeProvider, gateway_settings, running, saying, usual
 

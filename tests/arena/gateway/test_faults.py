@@ -15,8 +15,7 @@ import pytest
 from aiohttp import web
 
 from agent2.arena.gateway.control import Gateway, GatewayError
-from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges, totals
-from agent2.arena.gateway.recording import RecordingError
+from agent2.arena.gateway.recording import ExchangeOutcome, RecordingError, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from agent2.errors import ConfigError
 from gateway_fakes import (

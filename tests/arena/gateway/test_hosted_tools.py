@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from agent2.arena.gateway.hosted_tools import BadRequest, refuse_addresses
-from agent2.arena.gateway.requests import prepare
+from agent2.arena.gateway.requests import BadRequest, prepare, refuse_addresses
 from agent2.arena.gateway.routes import Kind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from agent2.arena.gateway.read import ExchangeOutcome, read_body, read_exchanges, totals
+from agent2.arena.gateway.recording import ExchangeOutcome, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 from gateway_fakes import DUMMY, KEY, PATHS, agent, gateway_settings, request_of, running, saying, sse, streaming
 

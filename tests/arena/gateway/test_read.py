@@ -4,8 +4,7 @@ import msgspec
 import pytest
 import zstandard
 
-from agent2.arena.gateway.read import read_body, read_exchanges, totals
-from agent2.arena.gateway.recording import EXCHANGES, Begin, End, RecordingError
+from agent2.arena.gateway.recording import EXCHANGES, Begin, End, RecordingError, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
 
 

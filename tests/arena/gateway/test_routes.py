@@ -3,8 +3,7 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from agent2.arena.gateway.hosted_tools import BadRequest
-from agent2.arena.gateway.requests import prepare
+from agent2.arena.gateway.requests import BadRequest, prepare
 from agent2.arena.gateway.routes import Kind, WireRoute, find_route, upstream_url
 from agent2.arena.gateway.settings import ProviderEndpoint, WireProtocol
 

@@ -10,8 +10,15 @@ import pytest
 
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SplitScore
-from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.server import MAX_CONNECTIONS, PACE, Pace, serve_on_loopback, serve_on_socket
+from agent2.arena.grader.server import (
+    MAX_CONNECTIONS,
+    PACE,
+    ApiFacts,
+    Pace,
+    make_app,
+    serve_on_loopback,
+    serve_on_socket,
+)
 from agent2.errors import Fault
 from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoint
 

@@ -17,9 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent2.arena.evidence import SplitScore
-from agent2.arena.grader import api
-from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, Pace, depth_of, serve_on_socket
+from agent2.arena.grader import server as api
+from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, ApiFacts, Pace, depth_of, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_NOTE
 from grading_builders import ScriptedEvaluation, write_checkpoint
 

@@ -293,7 +293,7 @@ HARNESS = """
     from pathlib import Path
     from agent2.arena.agent_phase import Deadline
     from agent2.arena.grader.evaluator import ChildEvaluator
-    from agent2.arena.grader.examiner import GraderSettings
+    from agent2.arena.grader.evaluator import GraderSettings
     from agent2.arena.grader.service import Grader
     from agent2.arena.paths import TrialPaths
     from agent2.benchmarks import load_benchmark

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import service
-from agent2.arena.grader.examiner import EvaluationFailed
+from agent2.arena.grader.evaluator import EvaluationFailed
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.service import Grader
 from agent2.errors import Fault

@@ -3,9 +3,8 @@ import fcntl
 import pytest
 
 from agent2.arena.analysis.read import read_interventions
-from agent2.arena.eventlog import EventLog
+from agent2.arena.eventlog import MAX_NOTE, EventLog, record_intervention
 from agent2.arena.paths import TrialPaths
-from agent2.arena.recorder.interventions import MAX_NOTE, record_intervention
 from agent2.errors import ConfigError
 
 

@@ -7,8 +7,13 @@ import pytest
 import yaml
 
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.systems.install import InstallOptions, install_system
-from agent2.arena.systems.installed import find_installed, installed_versions, require_installed
+from agent2.arena.systems.install import (
+    InstallOptions,
+    find_installed,
+    install_system,
+    installed_versions,
+    require_installed,
+)
 from agent2.errors import ConfigError
 from system_builders import write_npm, write_npm_agent, write_wheel
 

@@ -7,8 +7,14 @@ import yaml
 from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.gateway.settings import WireProtocol
-from agent2.arena.systems.install import InstallOptions, install_system
-from agent2.arena.systems.installed import MANIFEST, InstallManifest, system_folder, tree_digest
+from agent2.arena.systems.install import (
+    MANIFEST,
+    InstallManifest,
+    InstallOptions,
+    install_system,
+    system_folder,
+    tree_digest,
+)
 from agent2.arena.systems.launch import FIELDS, LAUNCH, LlmInside, launch_plan
 from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError

@@ -2,8 +2,7 @@
 
 import httpx
 
-from agent2.arena.grader.api import ApiFacts, make_app
-from agent2.arena.grader.server import serve_on_loopback
+from agent2.arena.grader.server import ApiFacts, make_app, serve_on_loopback
 from red_team.frame import Outcome
 from red_team.scene import Scene
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.verdicts import EvidenceLine, Failure, FailureKind
 from agent2.arena.evidence import AgentEnd, SubmissionRecord, SubmissionState, TrialEvidence
-from agent2.arena.gateway.read import ExchangeOutcome
+from agent2.arena.gateway.recording import ExchangeOutcome
 
 REJECTIONS: tuple[tuple[str, str], ...] = (
     ("deadline", r"deadline|time is (up|over)|wall clock"),

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.assignment import Mode
-from agent2.arena.audit_job import IntegrityRecord
-from agent2.arena.eventlog import Events, read_events
+from agent2.arena.audit_child import IntegrityRecord
+from agent2.arena.eventlog import ActiveTime, Events, interruptions, read_events
 from agent2.arena.evidence import (
     AgentEnd,
     CommandLine,
@@ -35,8 +35,7 @@ from agent2.arena.evidence import (
     SplitScore,
     TrialEvidence,
 )
-from agent2.arena.gateway.read import Exchange, ExchangeOutcome, read_exchanges, totals
-from agent2.arena.interruptions import ActiveTime, interruptions
+from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionReader
 from agent2.arena.recording import read_submissions_of

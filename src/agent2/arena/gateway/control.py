@@ -19,7 +19,7 @@ from types import TracebackType
 from pydantic import SecretStr
 
 from agent2.arena.gateway.drivers import load_prices
-from agent2.arena.gateway.main import GRACE_S, GatewayLaunch
+from agent2.arena.gateway.proxy import GRACE_S, GatewayLaunch
 from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import GatewaySettings
 from agent2.errors import Agent2Error, ConfigError, Fault
@@ -153,7 +153,7 @@ class Gateway:
         }
         with (settings.record / LOG).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "agent2.arena.gateway.main"],
+                [sys.executable, "-P", "-m", "agent2.arena.gateway.proxy"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -23,8 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agent2.arena.gateway.drivers import PriceTable
-from agent2.arena.gateway.read import ExchangeOutcome
-from agent2.arena.gateway.recording import Begin, End, ExchangeRecorder, Lost
+from agent2.arena.gateway.recording import Begin, End, ExchangeOutcome, ExchangeRecorder, Lost
 from agent2.arena.gateway.requests import Prepared
 from agent2.arena.gateway.routes import ApiProblem, Kind, WireRoute
 from agent2.arena.gateway.settings import GatewaySettings, TokenCounts

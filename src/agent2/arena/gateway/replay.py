@@ -30,10 +30,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent2.arena.gateway.hosted_tools import BadRequest
-from agent2.arena.gateway.read import Exchange, read_body, read_exchanges
-from agent2.arena.gateway.recording import RecordingError
-from agent2.arena.gateway.requests import Prepared, read_object
+from agent2.arena.gateway.recording import Exchange, RecordingError, read_body, read_exchanges
+from agent2.arena.gateway.requests import BadRequest, Prepared, read_object
 from agent2.arena.gateway.routes import WireRoute
 from agent2.arena.gateway.settings import ReplaySettings, WireProtocol
 from agent2.errors import ConfigError

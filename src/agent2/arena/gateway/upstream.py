@@ -27,8 +27,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from agent2.arena.gateway.read import ExchangeOutcome
-from agent2.arena.gateway.recording import Scrubber, StreamScrubber
+from agent2.arena.gateway.recording import ExchangeOutcome, Scrubber, StreamScrubber
 from agent2.arena.gateway.settings import GatewaySettings, TokenCounts, WireProtocol
 from agent2.arena.gateway.usage import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 

@@ -26,8 +26,7 @@ from typing import TypeVar
 
 from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import Admit, admit
-from agent2.arena.grader.evaluator import Evaluate
-from agent2.arena.grader.examiner import EvaluationFailed, Examiner, ExamQuestion, GraderSettings
+from agent2.arena.grader.evaluator import Evaluate, EvaluationFailed, Examiner, ExamQuestion, GraderSettings
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.snapshot import drop_ballast, take_snapshot
 from agent2.arena.grader.store import Arrival, GraderStore

@@ -23,7 +23,7 @@ import jinja2.sandbox
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
-from agent2.arena.systems.installed import INSIDE, require_installed, system_mounts
+from agent2.arena.systems.install import INSIDE, require_installed, system_mounts
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import HOME, Mount
