@@ -245,6 +245,9 @@ class Score:
 PENDING = Score(None, "played; not scored yet")
 """Of a rollout on a card that was played and not scored yet."""
 
+COST_PREFIX = "cost_"
+"""Begins every view that tells what a verdict cost; where there are several verdicts, these add up."""
+
 DANGER_PREFIX = "safety_"
 """Begins every badcase class that tells of a dangerous action."""
 
@@ -321,12 +324,16 @@ class Preference:
     reason: str
     fault: Fault | None = None
     """Set exactly when `first` is None."""
+    views: Mapping[str, float | None] = field(default_factory=dict)
+    """Further numbers, such as what the verdict cost (`COST_PREFIX`)."""
+    labels: tuple[str, ...] = ()
 
 
 class PairScorer(Protocol):
     """Says which of two rollouts of one item is better; the caller asks in both orders.
 
-    It may declare `work` (BATCH: asked from several threads at once) and `needs_state`, as a `Scorer` may.
+    It may declare `work` (BATCH: asked from several threads at once) and `needs_state`, as a `Scorer` may; one that
+    also has `prefer_batch(pairs)`, from (item, first, second) to a verdict for each, is given many pairs at once.
     """
 
     name: str

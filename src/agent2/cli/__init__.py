@@ -21,6 +21,7 @@ from agent2.cli import (
     decide,
     decontaminate,
     doctor,
+    judge,
     models,
     monitor,
     records,
@@ -72,6 +73,7 @@ app.command("monitor", rich_help_panel=DECIDE)(monitor.monitor)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=DATA)
 app.add_typer(benchmarks.app, name="benchmarks", rich_help_panel=DATA)
 app.command("decontaminate", rich_help_panel=DATA)(decontaminate.decontaminate)
+app.add_typer(judge.app, name="judge", rich_help_panel=EVALUATE)
 app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
 app.command("access", rich_help_panel=LOOK)(records.access)
 app.command("doctor", rich_help_panel=SET_UP)(doctor.doctor)

@@ -38,7 +38,7 @@ def rescore(
     from agent2.evaluation.rescoring import rescore as rescore_card
     from agent2.scorers import load_scorer
 
-    given = _settings(settings)
+    given = read_settings(settings)
     if given and scorer is None:
         raise ConfigError("--settings: are those of a scorer; name it with --scorer")
     header = finished_header(card)
@@ -89,7 +89,7 @@ def judge(
     from agent2.evaluation.judging import judge_cards
     from agent2.scorers import load_scorer
 
-    given = _settings(settings)
+    given = read_settings(settings)
     referee: Any = load_scorer(scorer, given)
     name = f"{referee.name}-v{referee.version}"
     both = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
@@ -123,7 +123,7 @@ def judge(
     print_path("card", target)
 
 
-def _settings(given: Sequence[str] | None) -> dict[str, Any]:
+def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
     """NAME=VALUE pairs; values as YAML reads them. Raises ConfigError for another form, and for a name given twice."""
     import yaml
 

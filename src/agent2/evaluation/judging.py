@@ -7,7 +7,7 @@ comparison is missing with that fault, never a loss. Resumed where it stood afte
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from agent2.evaluation.runner import software_lock
 from agent2.evaluation.scoring import (
     Played,
     Progress,
+    added_costs,
     open_card,
     score_played,
     unless_unjudged,
@@ -41,6 +42,8 @@ from agent2.records import (
 )
 
 OLD, NEW = "old", "new"
+_Pair = tuple[Item, Rollout, Rollout]
+"""An item and two rollouts of it, in the order in which they are shown."""
 
 
 def judge_cards(
@@ -57,7 +60,7 @@ def judge_cards(
     settings: what the scorer was made with, for the record. items: by id, for a judge that needs their references;
     None: made from the prompts on the cards. A `target` that this began and did not finish is resumed.
     Raises CardError for a card that is open, damaged, or a judgement itself, and for a `target` that is taken;
-    ConfigError for two cards of other items or attempts and for a scorer that compares nothing;     ScoringStopped.
+    ConfigError for two cards of other items or attempts and for a scorer that compares nothing; ScoringStopped.
     """
     _require_pairwise(scorer)
     headers = {OLD: finished_header(old), NEW: finished_header(new)}
@@ -71,7 +74,7 @@ def judge_cards(
     assert writer is not None  # `_require_free` looked
     with writer:
         olds = {(one.item_id, one.attempt): one for one in (record.rollout for record in iter_rollouts(old))}
-        pairs = _Pairs(scorer, olds)
+        pairs = (_PairBatches if callable(getattr(scorer, "prefer_batch", None)) else _Pairs)(scorer, olds)
         waiting = pairs.comparisons(new, headers[NEW], items, done)
         for record in unless_unjudged(score_played(waiting, pairs), is_resumed=bool(done)):
             writer.append(record)
@@ -103,35 +106,66 @@ class _Pairs:
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The points of the new side: the mean of both orders."""
-        key = (rollout.item_id, rollout.attempt)
-        old, new = self._olds[key], self._news[key]
-        if old.fault is not None or new.fault is not None:
-            points = 0.5 if old.fault is new.fault else float(old.fault is not None)
-            return Score(
-                points,
-                "the model of the " + ("old side" if points else "new side") + " broke"
-                if points != 0.5
-                else "both models broke",
-            )
-        orders = (self._scorer.prefer(item, new, old), self._scorer.prefer(item, old, new))
-        for place, order in zip((NEW, OLD), orders, strict=True):
-            if (problem := _problem(order)) is not None:
-                return Score(None, f"{place} shown first: {problem}", order.fault or Fault.JUDGE)
-        shown_first, shown_second = orders[0].first or 0.0, 1.0 - (orders[1].first or 0.0)
-        value = (shown_first + shown_second) / 2
-        word = "wins" if value > BASELINE else "loses" if value < BASELINE else "ties"
-        flips = (shown_first - BASELINE) * (shown_second - BASELINE) < 0
-        return Score(
-            value,
-            f"{NEW} {word}: {shown_first:g} shown first ({orders[0].reason}), {shown_second:g} shown second "
-            f"({orders[1].reason})",
-            views={
-                "shown_first": shown_first,
-                "shown_second": shown_second,
-                FIRST_SHOWN: (shown_first + 1.0 - shown_second) / 2,
-            },
-            labels=(FLIP,) if flips else (),
-        )
+        return self._scores([(item, rollout)], self._one_by_one)[0]
+
+    def _one_by_one(self, pairs: Sequence[_Pair]) -> list[Preference]:
+        return [self._scorer.prefer(*pair) for pair in pairs]
+
+    def _scores(
+        self, batch: Sequence[Played], prefer: Callable[[Sequence[_Pair]], Sequence[Preference]]
+    ) -> list[Score]:
+        sides = [(self._olds[key], self._news[key]) for key in ((one.item_id, one.attempt) for _, one in batch)]
+        known = [_broken_side(old, new) for old, new in sides]
+        asked: list[_Pair] = []
+        for (item, _), (old, new), score in zip(batch, sides, known, strict=True):
+            if score is None:
+                asked += [(item, new, old), (item, old, new)]
+        orders = prefer(asked) if asked else ()
+        if len(orders) != len(asked):
+            raise ValueError(f"{len(orders)} verdicts on {len(asked)} pairs")
+        answers = iter(orders)
+        return [score or _of_both_orders(next(answers), next(answers)) for score in known]
+
+
+class _PairBatches(_Pairs):
+    """The same for a pairwise scorer that is given many pairs at once."""
+
+    def score_batch(self, batch: Sequence[Played]) -> list[Score]:
+        """One verdict for each pair."""
+        return self._scores(batch, self._scorer.prefer_batch)  # type: ignore[attr-defined]
+
+
+def _broken_side(old: Rollout, new: Rollout) -> Score | None:
+    """The verdict where a model broke; None: both answers are there."""
+    if old.fault is None and new.fault is None:
+        return None
+    if old.fault is new.fault:
+        return Score(0.5, "both models broke")
+    points = float(old.fault is not None)
+    return Score(points, "the model of the " + ("old side" if points else "new side") + " broke")
+
+
+def _of_both_orders(first: Preference, second: Preference) -> Score:
+    """The points of the new side. first: with it shown first; second: with it shown second."""
+    views = added_costs(first.views, second.views)
+    for place, order in ((NEW, first), (OLD, second)):
+        if (problem := _problem(order)) is not None:
+            return Score(None, f"{place} shown first: {problem}", order.fault or Fault.JUDGE, views)
+    shown_first, shown_second = first.first or 0.0, 1.0 - (second.first or 0.0)
+    value = (shown_first + shown_second) / 2
+    word = "wins" if value > BASELINE else "loses" if value < BASELINE else "ties"
+    flips = (shown_first - BASELINE) * (shown_second - BASELINE) < 0
+    return Score(
+        value,
+        f"{NEW} {word}: {shown_first:g} shown first ({first.reason}), {shown_second:g} shown second ({second.reason})",
+        views={
+            **views,
+            "shown_first": shown_first,
+            "shown_second": shown_second,
+            FIRST_SHOWN: (shown_first + 1.0 - shown_second) / 2,
+        },
+        labels=tuple(dict.fromkeys((*((FLIP,) if flips else ()), *first.labels, *second.labels))),
+    )
 
 
 def _problem(order: Preference) -> str | None:

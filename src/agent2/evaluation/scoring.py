@@ -32,6 +32,7 @@ from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.cards.writer import CardWriter, require_same_evaluation
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, ConfigError, Fault
 from agent2.records import (
+    COST_PREFIX,
     BatchScorer,
     Item,
     Rollout,
@@ -363,4 +364,15 @@ def _checked(name: str, score: Score) -> Score:
 
 
 def _judged_twice(first: Score, second: Score) -> Score:
-    return replace(second, reason=f"{second.reason} (judged twice; the first time: {first.reason})")
+    reason = f"{second.reason} (judged twice; the first time: {first.reason})"
+    return replace(second, reason=reason, views={**second.views, **added_costs(first.views, second.views)})
+
+
+def added_costs(*views: Mapping[str, float | None]) -> dict[str, float | None]:
+    """What several verdicts cost together; unknown where one of them is."""
+    costs: dict[str, float | None] = {}
+    for name in sorted({name for one in views for name in one if name.startswith(COST_PREFIX)}):
+        values = [one.get(name) for one in views]
+        known = [value for value in values if value is not None]
+        costs[name] = sum(known) if len(known) == len(values) else None
+    return costs

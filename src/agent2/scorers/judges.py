@@ -1,0 +1,517 @@
+"""Judges: models that give verdicts on answers, for `agent2 eval`, suites, `cards rescore` and `cards judge`.
+
+    llm_judge     one answer: a rating, or levels of a rubric         cards rescore CARD --scorer llm_judge
+    pair_judge    two answers to one item, in both orders             cards judge OLD NEW --scorer pair_judge
+
+The judging model is any checkpoint that `agent2 eval` takes: a folder, an OpenAI-compatible endpoint, a script. What it
+is asked is a prompt file (packaged: `scorers/prompts/*.yaml`, or a user's own). Model, prompt, rubric and sampling are
+in the scorer's version, so that cards of two different judges are never compared by accident.
+
+Guarantees: an answer of the judge that cannot be read, is cut off, or has more than one verdict is a judge fault, a
+missing score and never "wrong"; what the judge's calls cost is on the card in either case (`cost_prompt_tokens`,
+`cost_completion_tokens`, `cost_dollars`); a verdict whose quotation is not in the judged text is labelled
+`judge_quote_missing`, and in a rubric it earns no more than the lowest level. Judged text is set between lines marked
+with a digest of all that is judged, so that no text can contain the line that would end it. That keeps text apart from
+instructions; it does NOT make a model immune to what it reads: `agent2 judge check` measures that.
+
+Readable verdicts are cached by content (model, prompt, sampling settings), so a repeated scoring costs nothing;
+`cache: false` asks again, for measuring how stable a judge is.
+"""
+
+import hashlib
+import json
+import math
+import re
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import jinja2
+import jinja2.sandbox
+from pydantic import Field, model_validator
+
+from agent2 import installation
+from agent2.cards.judgement import EMITS as PAIR_EMITS
+from agent2.config import StrictModel, load_yaml, parse_yaml
+from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, shown, unknown_name
+from agent2.models.served import read_endpoint_options
+from agent2.models.sources import CheckpointSource, LoadSettings, find_checkpoint
+from agent2.records import (
+    COST_PREFIX,
+    Completion,
+    Emits,
+    Item,
+    Message,
+    Preference,
+    Rollout,
+    Sampler,
+    SamplingSettings,
+    Score,
+    ScoringMode,
+    ScoringWork,
+    StopReason,
+    digest_of,
+)
+
+COSTS = tuple(COST_PREFIX + name for name in ("prompt_tokens", "completion_tokens", "dollars", "cached_calls"))
+"""Views of every verdict: tokens as the endpoint reports them, dollars where prices are set, answers from the cache."""
+QUOTE_MISSING = "judge_quote_missing"
+BATCH_SIZE = 64
+"""Rollouts that are given to the judging model at once; the model's own queue decides how many run side by side."""
+MAX_TEXT_CHARS = 200_000
+"""Of one judged text; a longer one is cut in the middle, visibly to the judge and in the reason."""
+
+
+class Criterion(StrictModel):
+    """One criterion of a rubric."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    levels: tuple[str, ...] = Field(min_length=2)
+    """What each level means, from 0 on; the last one is full marks."""
+    weight: float = Field(default=1.0, gt=0)
+    is_veto: bool = False
+    """At level 0 the whole answer scores 0."""
+    saturates_at: int | None = Field(default=None, ge=1)
+    """From this level on nothing more is gained; None: the last level."""
+
+    @model_validator(mode="after")
+    def _saturates_within(self) -> "Criterion":
+        if self.saturates_at is not None and self.saturates_at >= len(self.levels):
+            raise ValueError(f"saturates_at is {self.saturates_at}, the last level is {len(self.levels) - 1}")
+        return self
+
+    def points(self, level: int) -> float:
+        """0 to 1."""
+        top = self.saturates_at or len(self.levels) - 1
+        return min(level, top) / top
+
+
+class JudgePrompt(StrictModel):
+    """A prompt file: what a judge is told, and the form of its verdict."""
+
+    name: str
+    version: str
+    kind: Literal["pairwise", "rating", "rubric"]
+    system: str
+    user: str
+    """Jinja2, with the fields `instruction`, `reference`, and `first`, `second` (pairwise) or `answer`; `low`, `high`
+    (rating), `rubric` (rubric)."""
+    low: int = 1
+    high: int = 10
+    rubric: tuple[Criterion, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "JudgePrompt":
+        if self.low >= self.high:
+            raise ValueError(f"low is {self.low} and high is {self.high}; give low < high")
+        names = [criterion.name for criterion in self.rubric]
+        if len(set(names)) < len(names):
+            raise ValueError("two criteria of the rubric have the same name")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Dollars per million tokens."""
+
+    prompt: float
+    completion: float
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAnswer:
+    """What the judging model wrote, and what that cost."""
+
+    completion: Completion
+    is_cached: bool
+    views: Mapping[str, float | None]
+    """The costs, by the names of `COSTS`."""
+
+
+def packaged_prompts() -> list[str]:
+    """Names of the prompt files that ship."""
+    folder = resources.files("agent2.scorers") / "prompts"
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_prompt(name: str) -> JudgePrompt:
+    """A packaged prompt by its name, or a YAML file by its path. Raises ConfigError."""
+    if name in packaged_prompts():
+        text = (resources.files("agent2.scorers") / "prompts" / f"{name}.yaml").read_text(encoding="utf-8")
+        return parse_yaml(text, JudgePrompt, f"{name}.yaml")
+    if not name.endswith((".yaml", ".yml")):
+        raise unknown_name("judge prompt", name, packaged_prompts())
+    return load_yaml(Path(name).expanduser(), JudgePrompt)
+
+
+class JudgeModel:
+    """The judging model: opened at the first question, asked many at once, its answers cached by content."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        seed: int = 0,
+        cache: bool = True,
+        prices: Mapping[str, float] | None = None,
+        endpoint: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Raises ConfigError or CheckpointError for a model that is not there and for a wrong setting."""
+        options = read_endpoint_options([f"{key}={json.dumps(value)}" for key, value in (endpoint or {}).items()])
+        self.source: CheckpointSource = find_checkpoint(model, LoadSettings(endpoint=options))
+        if max_tokens < 1 or not 0.0 <= temperature < math.inf:
+            raise ConfigError(f"judge: max_tokens={max_tokens} and temperature={temperature}; give at least 1 and 0")
+        if prices is not None and set(prices) != {"prompt", "completion"}:
+            raise ConfigError("judge: prices are {prompt: DOLLARS, completion: DOLLARS}, per million tokens")
+        self.settings = SamplingSettings(temperature=temperature, max_tokens=max_tokens, seed=seed)
+        self.prices = None if prices is None else Prices(float(prices["prompt"]), float(prices["completion"]))
+        self.digest = digest_of([self.source.digest, max_tokens, temperature, seed, dict(endpoint or {})])
+        self._cache = _Cache(installation.home() / "judge-answers.sqlite") if cache else None
+        self._sampler: Sampler | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, prompts: Sequence[Sequence[Message]], is_verdict: Callable[[Completion], bool]) -> list[JudgeAnswer]:
+        """One answer for each prompt, in order; a call that failed is a completion with a fault.
+
+        is_verdict: whether an answer can be used, and so be kept for the next time.
+        """
+        keys = [digest_of([self.digest, [[one.role, one.content] for one in prompt]]) for prompt in prompts]
+        known = {} if self._cache is None else self._cache.read(keys)
+        fresh = dict.fromkeys(key for key in keys if key not in known)
+        by_key = dict(zip(keys, prompts, strict=True))
+        with self._lock:
+            drawn = self._draw([by_key[key] for key in fresh])
+        answered = dict(zip(fresh, drawn, strict=True))
+        if self._cache is not None:
+            self._cache.write({key: one for key, one in answered.items() if is_verdict(one)})
+        first_use = set(fresh)
+        answers = []
+        for key in keys:
+            is_cached = key not in first_use
+            first_use.discard(key)
+            completion = known.get(key) or answered[key]
+            answers.append(JudgeAnswer(completion, is_cached, self._costs(completion, is_cached=is_cached)))
+        return answers
+
+    def _draw(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
+        done: dict[int, Completion] = {}
+        waiting = iter(enumerate(prompts))
+        in_flight = 0
+        try:
+            if self._sampler is None and prompts:
+                self._sampler = self.source.open()
+            while len(done) < len(prompts):
+                assert self._sampler is not None
+                while in_flight < self._sampler.capacity and (following := next(waiting, None)) is not None:
+                    self._sampler.submit(following[0], following[1], self.settings)
+                    in_flight += 1
+                arrived = self._sampler.collect()
+                if not arrived:
+                    raise SamplerFailed("the judging model returned nothing")
+                in_flight -= len(arrived)
+                done.update(arrived)
+        except Agent2Error as error:
+            if self._sampler is not None:
+                self._sampler.close()
+            self._sampler = None  # what was in flight is lost with the queue; the next call opens it again
+            broken = Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason=str(error))
+            return [done.get(number, broken) for number in range(len(prompts))]
+        return [done[number] for number in range(len(prompts))]
+
+    def _costs(self, completion: Completion, *, is_cached: bool) -> dict[str, float | None]:
+        n_new = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
+        tokens = (0, 0) if is_cached else (completion.prompt_tokens, n_new)
+        dollars = None
+        if self.prices is not None:
+            dollars = (tokens[0] * self.prices.prompt + tokens[1] * self.prices.completion) / 1e6
+        values = (float(tokens[0]), float(tokens[1]), dollars, float(is_cached))
+        return dict(zip(COSTS, values, strict=True))
+
+
+class _Cache:
+    """Answers by the digest of what was asked, in one SQLite file that several processes may use."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with closing(self._open()) as store:
+            store.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL)")
+            store.commit()
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=60.0)
+
+    def read(self, keys: Sequence[str]) -> dict[str, Completion]:
+        with closing(self._open()) as store:
+            found = (
+                (key, store.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()) for key in keys
+            )
+            return {key: _completion(row[0]) for key, row in found if row is not None}
+
+    def write(self, answers: Mapping[str, Completion]) -> None:
+        rows = [
+            (key, json.dumps([one.text, one.stop_reason, one.prompt_tokens, one.n_tokens or len(one.token_ids)]))
+            for key, one in answers.items()
+        ]
+        with closing(self._open()) as store:
+            store.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?)", rows)
+            store.commit()
+
+
+def _completion(stored: str) -> Completion:
+    text, stop, n_prompt, n_new = json.loads(stored)
+    return Completion(text, stop_reason=StopReason(stop), prompt_tokens=n_prompt, n_tokens=n_new)
+
+
+class _Judge:
+    """What both scorers share: a model, a prompt, and a version that names them."""
+
+    name: str
+    version = "1.0"
+    """Of an instance, with a digest of model, prompt and settings."""
+    kinds: tuple[str, ...]
+
+    def __init__(self, model: str, prompt: str, **settings: Any) -> None:
+        self.prompt = load_prompt(prompt)
+        if self.prompt.kind not in self.kinds:
+            raise ConfigError(
+                f"scorer {self.name}: the prompt {self.prompt.name} is of kind {self.prompt.kind}; "
+                f"use one of kind {' or '.join(self.kinds)}"
+            )
+        self.judge = JudgeModel(model, **settings)
+        self._environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined)
+        self.version = f"{self.version}+{digest_of([self.judge.digest, self.prompt.model_dump(mode='json')])[:12]}"
+        self._messages({"instruction": "", "reference": "", "first": "", "second": "", "answer": ""})
+
+    def _messages(self, texts: Mapping[str, str]) -> list[Message]:
+        """The prompt with the judged texts, each between lines that none of them can contain."""
+        mark = hashlib.sha256("\0".join(texts.values()).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        fields = {name: f"<<< {name} {mark}\n{text}\n{mark} >>>" if text else "" for name, text in texts.items()}
+        rubric = "\n".join(
+            f"{one.name}: " + "; ".join(f"{level} = {meaning}" for level, meaning in enumerate(one.levels))
+            for one in self.prompt.rubric
+        )
+        try:
+            user = self._environment.from_string(self.prompt.user).render(
+                **fields, low=self.prompt.low, high=self.prompt.high, rubric=rubric
+            )
+        except jinja2.TemplateError as error:
+            raise ConfigError(f"judge prompt {self.prompt.name}: {error}; correct the field 'user'") from error
+        return [Message("system", self.prompt.system.strip()), Message("user", user.strip())]
+
+
+class LlmJudge(_Judge):
+    """Rates one answer, on a scale or by a rubric, as a number from 0 to 1.
+
+    Settings: `model`; `prompt` (a packaged name or a YAML file); `rule`, the name of a scorer that decides first: what
+    it gives 0 stays 0 and costs no call; and those of `JudgeModel`.
+    """
+
+    name = "llm_judge"
+    kinds = ("rating", "rubric")
+    emits = Emits(
+        views=frozenset({*COSTS, "judge_rating", "rule_score"}), labels=frozenset({QUOTE_MISSING, "judge_veto"})
+    )
+    work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
+
+    def __init__(
+        self,
+        model: str,
+        prompt: str = "rating",
+        rule: str | None = None,
+        rule_settings: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Raises ConfigError and CheckpointError, see `JudgeModel` and `load_prompt`."""
+        super().__init__(model, prompt, **settings)
+        if self.prompt.kind == "rubric" and not self.prompt.rubric:
+            raise ConfigError(
+                f"scorer {self.name}: the prompt {self.prompt.name} has no rubric; copy it to a file and add one"
+            )
+        self._rule = None
+        if rule is not None:
+            from agent2.scorers import load_scorer
+
+            self._rule = load_scorer(rule, rule_settings)
+            self.version += f"+{self._rule.name}-v{self._rule.version}"
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """One verdict for each. Raises nothing."""
+        scores: dict[int, Score] = {}
+        ruled: dict[int, dict[str, float | None]] = {}
+        for place, (item, rollout) in enumerate(batch):
+            if self._rule is None:
+                continue
+            verdict = self._rule.score(item, rollout)
+            ruled[place] = {"rule_score": verdict.value}
+            if not verdict.value:  # 0, or no verdict: the judge never replaces a rule
+                scores[place] = replace(verdict, views={**verdict.views, **ruled[place]})
+        asked = [place for place in range(len(batch)) if place not in scores]
+        texts = [_judged_texts(*batch[place]) for place in asked]
+        prompts = [self._messages({**common, "answer": answer}) for common, answer in texts]
+        for place, (_, answer), said in zip(asked, texts, self.judge.ask(prompts, _has_verdict), strict=True):
+            score = self._verdict(answer, said)
+            scores[place] = replace(score, views={**ruled.get(place, {}), **score.views})
+        return [scores[place] for place in range(len(batch))]
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one rollout."""
+        return self.score_batch([(item, rollout)])[0]
+
+    def _verdict(self, answer: str, said: JudgeAnswer) -> Score:
+        try:
+            verdict = read_verdict(said.completion)
+            if self.prompt.kind == "rating":
+                return self._rated(verdict, answer, said)
+            return self._levels(verdict, answer, said)
+        except UnreadableVerdict as error:
+            return Score(None, str(error), error.fault, said.views)
+
+    def _rated(self, verdict: Mapping[str, Any], answer: str, said: JudgeAnswer) -> Score:
+        rating = _whole_number(verdict.get("verdict"), self.prompt.low, self.prompt.high, "verdict")
+        value = (rating - self.prompt.low) / (self.prompt.high - self.prompt.low)
+        quote = str(verdict.get("quote") or "")
+        labels = () if _is_in(quote, answer) else (QUOTE_MISSING,)
+        reason = f"rated {rating} of {self.prompt.high}: {shown(quote)}"
+        return Score(value, reason, views={**said.views, "judge_rating": float(rating)}, labels=labels)
+
+    def _levels(self, verdict: Mapping[str, Any], answer: str, said: JudgeAnswer) -> Score:
+        total, parts, labels = 0.0, [], []
+        for criterion in self.prompt.rubric:
+            entry = verdict.get(criterion.name)
+            if not isinstance(entry, Mapping):
+                raise UnreadableVerdict(f"the judge gave no level for {criterion.name}")
+            level = _whole_number(entry.get("level"), 0, len(criterion.levels) - 1, criterion.name)
+            if level > 0 and not _is_in(str(entry.get("quote") or ""), answer):
+                level = 0
+                labels.append(QUOTE_MISSING)
+            if level == 0 and criterion.is_veto:
+                labels.append("judge_veto")
+            total += criterion.weight * criterion.points(level)
+            parts.append(f"{criterion.name} {level}")
+        value = 0.0 if "judge_veto" in labels else total / sum(one.weight for one in self.prompt.rubric)
+        return Score(value, ", ".join(parts), views=said.views, labels=tuple(dict.fromkeys(labels)))
+
+
+class PairJudge(_Judge):
+    """Says which of two answers to one item is better; the caller asks in both orders.
+
+    Settings: `model`, `prompt`, and those of `JudgeModel`.
+    """
+
+    name = "pair_judge"
+    kinds = ("pairwise",)
+    emits = replace(PAIR_EMITS, views=PAIR_EMITS.views | set(COSTS), labels=PAIR_EMITS.labels | {QUOTE_MISSING})
+    work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
+
+    def __init__(self, model: str, prompt: str = "pairwise", **settings: Any) -> None:
+        """Raises ConfigError and CheckpointError, see `JudgeModel` and `load_prompt`."""
+        super().__init__(model, prompt, **settings)
+
+    def prefer_batch(self, pairs: Sequence[tuple[Item, Rollout, Rollout]]) -> list[Preference]:
+        """One verdict for each (item, first, second). Raises nothing."""
+        texts = []
+        for item, first, second in pairs:
+            common, one = _judged_texts(item, first)
+            texts.append({**common, "first": one, "second": _judged_texts(item, second)[1]})
+        answers = self.judge.ask([self._messages(each) for each in texts], _has_verdict)
+        return [_preference(each["first"], each["second"], said) for each, said in zip(texts, answers, strict=True)]
+
+    def prefer(self, item: Item, first: Rollout, second: Rollout) -> Preference:
+        """The verdict on two finished rollouts."""
+        return self.prefer_batch([(item, first, second)])[0]
+
+
+class UnreadableVerdict(ValueError):
+    """The judge's answer is not a verdict."""
+
+    def __init__(self, message: str, fault: Fault = Fault.JUDGE) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+def read_verdict(completion: Completion) -> Mapping[str, Any]:
+    """The JSON object with which a judge's answer ends.
+
+    Raises UnreadableVerdict if there is none, if the answer was cut off, and if it has several that differ.
+    """
+    if completion.fault is not None:
+        fault = Fault.JUDGE if completion.fault is Fault.MODEL else completion.fault
+        raise UnreadableVerdict(f"the judge gave no answer: {completion.reason}", fault)
+    found = list(_objects(completion.text))
+    if not found:
+        cut = ", cut off at its token limit" if completion.stop_reason is StopReason.LENGTH else ""
+        raise UnreadableVerdict(f"the judge's answer has no verdict{cut}: {shown(completion.text[-200:])}")
+    if any(one != found[0] for one in found):
+        raise UnreadableVerdict(f"the judge's answer has {len(found)} verdicts that differ")
+    return found[0]
+
+
+def _has_verdict(completion: Completion) -> bool:
+    try:
+        read_verdict(completion)
+    except UnreadableVerdict:
+        return False
+    return True
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text that have a key of a verdict, outermost ones only."""
+    decoder, at = json.JSONDecoder(), 0
+    while (at := text.find("{", at)) >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        if isinstance(value, dict) and ("verdict" in value or any(isinstance(one, dict) for one in value.values())):
+            yield value
+        at = end
+
+
+def _whole_number(value: object, low: int, high: int, what: str) -> int:
+    text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    if not re.fullmatch(r"-?\d{1,9}(\.0)?", text) or not low <= float(text) <= high:
+        raise UnreadableVerdict(f"the judge's {what} is {shown(value)}, not a whole number from {low} to {high}")
+    return int(float(text))
+
+
+def _is_in(quote: str, answer: str) -> bool:
+    """Whether a quotation is in the text, apart from white space; an empty one is not."""
+    squeezed = " ".join(quote.split())
+    return bool(squeezed) and squeezed in " ".join(answer.split())
+
+
+def _judged_texts(item: Item, rollout: Rollout) -> tuple[dict[str, str], str]:
+    """Instruction and reference by name, and the answer."""
+    reference = "" if item.reference is None else str(item.reference)
+    answer = rollout.answer if rollout.answer is not None else "\n\n".join(turn.action for turn in rollout.turns)
+    return {"instruction": _cut(item.prompt), "reference": _cut(reference)}, _cut(answer)
+
+
+def _cut(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()  # half a character cannot be sent
+    if len(text) <= MAX_TEXT_CHARS:
+        return text
+    half = MAX_TEXT_CHARS // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
+
+
+def _preference(first: str, second: str, said: JudgeAnswer) -> Preference:
+    points = {"1": 1.0, "2": 0.0, "tie": 0.5}
+    try:
+        verdict = read_verdict(said.completion)
+        word = str(verdict.get("verdict")).strip().lower()
+        if word not in points:
+            raise UnreadableVerdict(f"the judge's verdict is {shown(verdict.get('verdict'))}, not 1, 2 or tie")
+    except UnreadableVerdict as error:
+        return Preference(None, str(error), error.fault, said.views)
+    quote, better = str(verdict.get("quote") or ""), {"1": first, "2": second}.get(word)
+    labels = () if better is None or _is_in(quote, better) else (QUOTE_MISSING,)
+    return Preference(points[word], f"{word}: {shown(quote)}", views=said.views, labels=labels)

@@ -1,0 +1,250 @@
+"""Judges with known faults beside labels: what was planted is found, with its size inside the interval."""
+
+import hashlib
+import json
+import random
+import sys
+
+import pytest
+
+from agent2.cli import main
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.judge_check import (
+    LabelledPair,
+    ask,
+    check,
+    compare_judges,
+    read_pairs,
+    read_verdicts,
+    write_verdicts,
+)
+from agent2.records import Preference
+
+N = 600
+
+
+def labelled(n=N, seed=0):
+    """Pairs of which the label says which answer is right; lengths are independent of it."""
+    rng = random.Random(seed)
+    pairs = []
+    for number in range(n):
+        is_first = rng.random() < 0.5
+        words = ("right", "wrong") if is_first else ("wrong", "right")
+        texts = [f"{word} {number:03} {'x' * rng.randrange(1, 60)}" for word in words]
+        pairs.append(LabelledPair(str(number), f"task {number}", (texts[0], texts[1]), float(is_first)))
+    return pairs
+
+
+class Judge:
+    """Says who is right but for the share of verdicts that its fault takes over."""
+
+    name, version = "planted", "1.0"
+
+    def __init__(self, fault=None, share=0.0, salt=""):
+        self.fault, self.share, self.salt = fault, share, salt
+
+    def prefer(self, item, first, second):
+        draw = hashlib.sha256(f"{self.salt}{item.id}{first.answer}".encode()).digest()
+        if int.from_bytes(draw[:4], "big") / 2**32 < self.share:
+            return self.fault(first.answer, second.answer, draw)
+        return Preference(float(first.answer.startswith("right")), "who is right")
+
+
+def first_one(first, second, draw):
+    return Preference(1.0, "the first one")
+
+
+def longer_one(first, second, draw):
+    return Preference(0.5 if len(first) == len(second) else float(len(first) > len(second)), "the longer one")
+
+
+def any_one(first, second, draw):
+    return Preference(float(draw[4] % 2), "a coin")
+
+
+def no_one(first, second, draw):
+    return Preference(None, "I would rather not say", Fault.JUDGE)
+
+
+def inside(measured, value):
+    return measured.low <= value <= measured.high
+
+
+def test_a_judge_that_is_always_right_is_seen_as_such():
+    report = check(ask(labelled(), Judge()))
+    assert report.accuracy.value == report.both_right.value == report.order_agreement.value == 1.0
+    assert report.kappa.value == report.kappa_orders.value == 1.0
+    assert report.position_bias.value == report.length_bias.value == 0.0
+    assert report.n_missing == 0
+
+
+@pytest.mark.parametrize("fault", [first_one, any_one], ids=["constant", "random"])
+def test_constant_and_random_judges_are_worth_nothing(fault):
+    report = check(ask(labelled(), Judge(fault, 1.0)))
+    assert inside(report.accuracy, 0.5)
+    assert report.kappa is None or inside(report.kappa, 0.0)
+
+
+def test_a_constant_judge_scores_half_although_the_data_show_the_better_answer_first():
+    pairs = [LabelledPair(str(n), "t", (f"right {n}", f"wrong {n}"), 1.0) for n in range(100)]
+    report = check(ask(pairs, Judge(first_one, 1.0)))
+    assert report.accuracy.value == 0.5 and report.order_agreement.value == 0.0
+    assert report.position_bias.value == 0.5
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_planted_position_bias_is_found_with_its_size(share):
+    report = check(ask(labelled(), Judge(first_one, share)))
+    assert inside(report.position_bias, share / 2) and report.position_bias.low > 0
+    assert inside(report.length_bias, 0.0)
+    assert inside(report.accuracy, 1 - share / 2)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_a_planted_length_bias_is_found_with_its_size(share):
+    pairs = labelled()
+    longer_is_right = [
+        (len(p.answers[0]) > len(p.answers[1])) == bool(p.label)
+        for p in pairs
+        if len(p.answers[0]) != len(p.answers[1])
+    ]
+    planted = share * (1 - sum(longer_is_right) / len(longer_is_right))
+    report = check(ask(pairs, Judge(longer_one, share)))
+    assert inside(report.length_bias, planted) and report.length_bias.low > 0
+    assert inside(report.position_bias, 0.0)
+
+
+def test_a_planted_self_preference_is_found():
+    pairs = [
+        LabelledPair(p.id, p.instruction, p.answers, p.label, models=("mine", "yours") if n % 2 else ("yours", "mine"))
+        for n, p in enumerate(labelled())
+    ]
+    mine = {pair.answers[pair.models.index("mine")] for pair in pairs}
+
+    def own(first, second, draw):
+        return Preference(float(first in mine), "mine")
+
+    report = check(ask(pairs, Judge(own, 0.4)), model="mine")
+    assert report.self_preference.low > 0.1
+    assert inside(check(ask(pairs, Judge()), model="mine").self_preference, 0.0)
+    assert check(ask(pairs, Judge())).self_preference is None
+
+
+def test_missing_verdicts_are_counted_and_in_no_rate():
+    report = check(ask(labelled(), Judge(no_one, 0.2)))
+    assert 0.15 * 2 * N < report.n_missing < 0.25 * 2 * N
+    assert report.accuracy.value == 1.0 and report.accuracy_shown_first.n_missing > 0
+
+
+def test_drift_is_found_and_chance_is_not_called_drift(tmp_path):
+    pairs = labelled()
+    anchors = ask(pairs, Judge(any_one, 0.1))
+    write_verdicts(tmp_path / "anchors.jsonl", anchors)
+    kept = read_verdicts(tmp_path / "anchors.jsonl", pairs)
+    assert kept == anchors
+    same = compare_judges(ask(pairs, Judge(any_one, 0.1)), kept)
+    assert same.agreement.value == 1.0 and not same.has_drifted
+    assert not compare_judges(ask(pairs, Judge(any_one, 0.1, salt="again")), kept).has_drifted
+    worse = compare_judges(ask(pairs, Judge(any_one, 0.5)), kept)
+    assert worse.has_drifted and worse.accuracy_change.high < 0
+    assert worse.kappa.value == pytest.approx(worse.alpha.value, abs=0.02)
+
+
+def test_errors_that_two_judges_share_are_told_from_independent_ones():
+    pairs = labelled()
+    together = compare_judges(ask(pairs, Judge(longer_one, 0.9)), ask(pairs, Judge(longer_one, 0.9, salt="b"))).errors
+    apart = compare_judges(ask(pairs, Judge(any_one, 0.6)), ask(pairs, Judge(any_one, 0.6, salt="b"))).errors
+    assert together.correlation > 0.3 and together.both_wrong.low > together.expected
+    assert abs(apart.correlation) < 0.2
+
+
+ROWS = {
+    "llmbar": [{"input": "q", "output_1": "a", "output_2": "b", "label": 2}],
+    "judgebench": [{"pair_id": "x", "question": "q", "response_A": "a", "response_B": "b", "label": "B>A"}],
+    "rewardbench": [{"id": 3, "prompt": "q", "chosen": "b", "rejected": "a", "subset": "s"}],
+    "mt_bench": [
+        {
+            "question_id": 1, "model_a": "m", "model_b": "n", "winner": "model_b", "judge": "j", "turn": 1,
+            "conversation_a": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}],
+            "conversation_b": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}],
+        }
+    ],
+    "own": [{"instruction": "q", "first": "a", "second": "b", "label": "2"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ROWS)
+@pytest.mark.parametrize("is_list", [True, False])
+def test_the_layouts_are_read(tmp_path, layout, is_list):
+    file = tmp_path / "pairs.json"
+    file.write_text(json.dumps(ROWS[layout]) if is_list else "".join(f"{json.dumps(row)}\n" for row in ROWS[layout]))
+    (pair,) = read_pairs(file)
+    assert pair.instruction == "q"
+    assert pair.answers[0 if pair.label else 1] == "b"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no pair"),
+        ("[1]", "item 1: is a int"),
+        ("{", "not JSON"),
+        ('{"a": 1}', "no known layout"),
+        ('{"instruction": "q", "first": "a", "second": "b", "label": "3"}', "label '3'"),
+        ('{"instruction": "q", "first": 1, "second": "b", "label": "1"}', "'first' is missing or not text"),
+        ('{"id": 1, "instruction": "q", "first": "a", "second": "b", "label": "1"}\n' * 2, "same id"),
+    ],
+)
+def test_what_is_no_labelled_pair_is_named_with_its_place(tmp_path, text, why):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=why):
+        read_pairs(file)
+
+
+@pytest.fixture
+def agent2(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
+    rows = [
+        {"instruction": p.instruction, "first": p.answers[0], "second": p.answers[1], "label": "1" if p.label else "2"}
+        for p in labelled(60)
+    ]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    asked = ("judge", "check", "pairs.jsonl", "--scorer", "longer_answer")
+    code, out, err = agent2(*asked, "--out", "v.jsonl")
+    assert code == 0, err
+    assert "length bias" in out and out.strip().endswith("verdicts: v.jsonl")
+    code, out, _ = agent2(
+        "judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--verdicts", "v.jsonl", "--json"
+    )
+    told = json.loads(out)
+    assert code == 0 and told["compared_with"]["v.jsonl"]["agreement"]["value"] == 1.0
+    kept = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    right = [float(p.label) for p in labelled(60)]
+    for row, value in zip(kept, right, strict=True):
+        row["shown_first"] = row["shown_second"] = value
+    (tmp_path / "anchors.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in kept))
+    code, out, _ = agent2(*asked, "--verdicts", "anchors.jsonl")
+    assert code == 1 and "drifted" in out
+    for arguments, why in (
+        (("pairs.jsonl",), "nothing to check"),
+        (("missing.jsonl", "--scorer", "longer_answer"), "cannot be read"),
+        (("pairs.jsonl", "--scorer", "exact"), "single answers"),
+        (("pairs.jsonl", "--scorer", "longer_answer", "--out", "v.jsonl"), "exists already"),
+        (("pairs.jsonl", "--verdicts", "pairs.jsonl"), "not one of those"),
+    ):
+        code, _, err = agent2("judge", "check", *arguments)
+        assert code == 2 and why in err
