@@ -28,8 +28,7 @@ from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
 from agent2.training.expert_traces import TraceSettings, collect_traces
-from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
-from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.running import LogLine
 from agent2.training.sft import SftSettings, train_sft
 

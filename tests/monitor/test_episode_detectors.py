@@ -11,8 +11,7 @@ from agent2.monitor.series import Reading, Watched, assemble
 from agent2.monitor.signals import ACTIONS, Danger, MonitorSettings
 from agent2.monitor.watch import LiveMonitor, watch
 from agent2.records import Step
-from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
-from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from episode_builders import Hunt, make_items, make_player
 from monitor.test_verdict import RULES
 

@@ -1,8 +1,10 @@
 import pytest
 
-from agent2.training.episode_rewards import Excluded, judge, won
-from agent2.training.episodes import Ending, Episode, Start
-from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.errors import Fault
+from agent2.records import Rollout, RolloutStatus, StopReason, Turn, Usage
+from agent2.training.episodes import Ending, Episode
+from agent2.training.online_grpo import OnlineGrpoSettings, judge, won
+from agent2.training.trl_adapter import Excluded
 from episode_builders import make_items
 
 ITEM = make_items(1)[0]
@@ -11,18 +13,25 @@ WIN, LOSS = {"won": True, "n_invalid": 0}, {"won": False, "n_invalid": 2}
 
 def episode(state=WIN, turns=2, ending=Ending.COMPLETED, unterminated=0, actions=None, last_is_cut=False):
     n = 3 * turns
-    return Episode(
-        Start(ITEM, 0, 0),
+    said = actions or [f"go {i}" for i in range(turns)]
+    cut = range(len(said) - unterminated, len(said)) if last_is_cut else range(unterminated)
+    stops = [StopReason.LENGTH if i in cut else StopReason.END for i in range(len(said))]
+    status = RolloutStatus.COMPLETED if ending is Ending.COMPLETED else RolloutStatus.TURN_CAP
+    found = Episode(
+        ITEM,
+        rollout([Turn(action, None, stop, 0, 3) for action, stop in zip(said, stops, strict=True)], status, state),
         prompt_ids=[1] * 10,
         completion_ids=[2] * n,
         is_drawn=[True] * n,
         logprobs=[-0.5] * n,
-        actions=actions or [f"go {i}" for i in range(turns)],
-        ending=ending,
-        n_unterminated=unterminated,
-        last_is_unterminated=last_is_cut,
-        state=state,
+        is_full=ending is Ending.CONTEXT,
     )
+    assert (found.ending, found.n_unterminated, found.last_is_unterminated) == (ending, unterminated, last_is_cut)
+    return found
+
+
+def rollout(turns, status, state, fault=None, retries=0):
+    return Rollout(ITEM.id, 0, 0, status, [], turns, None, state, Usage(), fault, retries=retries)
 
 
 def capped(**more):
@@ -30,7 +39,8 @@ def capped(**more):
 
 
 def broken():
-    return Episode(Start(ITEM, 0, 0), [1], [1], [False], [0.0], ending=Ending.FAILED, retries=1)
+    failed = rollout([], RolloutStatus.FAILED, {}, Fault.ENVIRONMENT, retries=1)
+    return Episode(ITEM, failed, [1], [1], [False], [0.0])
 
 
 def judged(*episodes, **settings):

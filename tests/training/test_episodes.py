@@ -3,13 +3,18 @@ from typing import ClassVar
 import pytest
 
 from agent2.errors import EnvironmentFailed, Fault, SamplerFailed
+from agent2.evaluation.engine import Attempt, PlaySettings
 from agent2.models.hf import HfSampler
 from agent2.models.loading import load_model, load_tokenizer
-from agent2.records import Completion, Message, Step, StopReason
-from agent2.training.episodes import ChatTokens, Ending, PlayLimits, Start, play_episodes
+from agent2.records import Completion, Message, SamplingSettings, Step, StopReason
+from agent2.training.episodes import ChatTokens, Ending, play_episodes
 from episode_builders import Hunt, make_items, make_player
 
-LIMITS = PlayLimits(max_turns=3, max_tokens=6, temperature=1.0, context=256)
+CONTEXT = 256
+
+
+def settings(max_turns=3, in_flight=None):
+    return PlaySettings(SamplingSettings(temperature=1.0, max_tokens=6), max_turns, in_flight, needs_sampler=True)
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +25,12 @@ def player(tmp_path_factory):
 
 def starts(n=24):
     items = make_items()
-    return [Start(items[i % 12], world_seed=0, draw_seed=i) for i in range(n)]
+    return [Attempt(items[i % 12], i, seed=i, world_seed=0) for i in range(n)]
 
 
-def played_by(player, n=24, make=Hunt, limits=LIMITS, max_batch=64, in_flight=64):
+def played_by(player, n=24, make=Hunt, max_turns=3, context=CONTEXT, max_batch=64, in_flight=64):
     sampler = HfSampler.from_model(*player, max_batch=max_batch)
-    return play_episodes(starts(n), sampler, ChatTokens(player[1]), make, limits, in_flight)
+    return play_episodes(starts(n), sampler, ChatTokens(player[1]), make, settings(max_turns, in_flight), context)
 
 
 class Scripted:
@@ -53,7 +58,7 @@ def said(tokenizer, text, *, ended=True):
 def test_every_episode_comes_back_in_order_and_its_tokens_are_the_conversation(player):
     tokenizer = player[1]
     played = played_by(player)
-    assert [e.start.draw_seed for e in played.episodes] == list(range(24))
+    assert [e.rollout.seed for e in played.episodes] == list(range(24))
     assert {e.ending for e in played.episodes} == {Ending.COMPLETED, Ending.TURN_CAP}
     for episode in played.episodes:
         assert len(episode.completion_ids) == len(episode.is_drawn) == len(episode.logprobs)
@@ -61,7 +66,7 @@ def test_every_episode_comes_back_in_order_and_its_tokens_are_the_conversation(p
         assert tokenizer.decode(drawn, skip_special_tokens=True) == "".join(episode.actions)
         assert all(p == 0.0 for p, own in zip(episode.logprobs, episode.is_drawn, strict=True) if not own)
         text = tokenizer.decode([*episode.prompt_ids, *episode.completion_ids])
-        assert text.startswith(f"<|user|>{episode.start.item.prompt}<|assistant|>{episode.actions[0]}")
+        assert text.startswith(f"<|user|>{episode.item.prompt}<|assistant|>{episode.actions[0]}")
         assert 1 <= len(episode.actions) <= 3
     assert played.environment_s > 0 and played.generation_s > 0
 
@@ -76,7 +81,7 @@ def test_a_message_cut_off_is_told_to_the_world_and_ended_by_us_not_by_the_model
     tokenizer = player[1]
     sampler = Scripted(tokenizer, said(tokenizer, "go", ended=False), said(tokenizer, "go box"))
     item = next(i for i in make_items() if i.payload["place"] == "box")
-    played = play_episodes([Start(item, 0, 0)], sampler, ChatTokens(tokenizer), Hunt, LIMITS)
+    played = play_episodes([Attempt(item, 0, 0)], sampler, ChatTokens(tokenizer), Hunt, settings(), CONTEXT)
     episode = played.episodes[0]
     assert episode.actions == ["go", "go box"] and episode.ending is Ending.COMPLETED
     assert episode.n_unterminated == 1 and not episode.last_is_unterminated
@@ -97,7 +102,7 @@ def sampler_ids(episode):
 
 
 def test_an_episode_ends_where_the_context_has_no_room(player):
-    played = played_by(player, limits=PlayLimits(3, 6, 1.0, context=22))
+    played = played_by(player, context=22)
     ended = {e.ending for e in played.episodes}
     assert Ending.CONTEXT in ended
     assert all(e.n_tokens <= 22 + 20 for e in played.episodes)
@@ -105,7 +110,7 @@ def test_an_episode_ends_where_the_context_has_no_room(player):
 
 def test_an_opening_that_fills_the_context_is_refused(player):
     with pytest.raises(SamplerFailed, match="leaves no room for a message of 6"):
-        played_by(player, limits=PlayLimits(3, 6, 1.0, context=8))
+        played_by(player, context=8)
 
 
 class Fragile(Hunt):
@@ -123,16 +128,16 @@ class Fragile(Hunt):
 def test_a_world_that_breaks_once_is_begun_anew_and_says_so(player):
     Fragile.breaks = 1
     episodes = played_by(player, n=4, make=Fragile).episodes
-    retried = [e for e in episodes if e.retries]
+    retried = [e for e in episodes if e.rollout.retries]
     assert len(retried) == 1 and retried[0].ending is not Ending.FAILED
-    assert retried[0].reason == "the floor gave way"
+    assert retried[0].rollout.reason == "restarted after this environment fault: the floor gave way"
     assert len(retried[0].completion_ids) == len(retried[0].is_drawn)
 
 
 def test_a_world_that_breaks_twice_is_an_episode_without_a_reward(player):
     Fragile.breaks = 2
     episode = played_by(player, n=1, make=Fragile).episodes[0]
-    assert episode.ending is Ending.FAILED and episode.retries == 1
+    assert episode.ending is Ending.FAILED and episode.rollout.retries == 1
     assert not any(episode.is_drawn) and episode.completion_ids
 
 
@@ -140,13 +145,13 @@ def test_a_policy_without_numbers_stops_the_run(player):
     broken = Completion("", stop_reason=StopReason.FAULT, fault=Fault.MODEL, reason="the logits are not numbers")
     sampler = Scripted(player[1], broken)
     with pytest.raises(SamplerFailed, match="not numbers; the policy cannot be drawn from any more"):
-        play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, LIMITS)
+        play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, settings(), CONTEXT)
 
 
 def test_a_sampler_without_log_probabilities_is_refused(player):
     sampler = Scripted(player[1], Completion("go box"))
     with pytest.raises(SamplerFailed, match="needs the drawn tokens and their log-probabilities"):
-        play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, LIMITS)
+        play_episodes(starts(1), sampler, ChatTokens(player[1]), Hunt, settings(), CONTEXT)
 
 
 class Capped(Hunt):
@@ -167,9 +172,9 @@ class Capped(Hunt):
 
 def test_a_world_with_a_lower_cap_than_the_settings_loses_no_losses(player):
     episodes = played_by(player, make=Capped).episodes
-    same = played_by(player, limits=PlayLimits(2, 6, 1.0, 256)).episodes
+    same = played_by(player, max_turns=2).episodes
     assert {e.ending for e in episodes} == {Ending.COMPLETED, Ending.TURN_CAP}
-    assert [(e.actions, e.ending, e.retries) for e in episodes] == [(e.actions, e.ending, 0) for e in same]
+    assert [(e.actions, e.ending, e.rollout.retries) for e in episodes] == [(e.actions, e.ending, 0) for e in same]
 
 
 class Elsewhere(Hunt):
@@ -211,7 +216,7 @@ class Silent(Hunt):
 
 def test_a_world_that_goes_on_without_a_word_has_failed(player):
     episode = played_by(player, n=1, make=Silent).episodes[0]
-    assert episode.ending is Ending.FAILED and "without an observation" in episode.reason
+    assert episode.ending is Ending.FAILED and "without an observation" in episode.rollout.reason
 
 
 def test_the_opening_of_a_world_is_what_the_model_reads(player):

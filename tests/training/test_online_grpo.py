@@ -6,8 +6,7 @@ from transformers import TrainerCallback
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.training.online_grpo import OnlineGrpoHooks, train_online_grpo
-from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.running import EPISODE_FIELDS
 from episode_builders import BreaksAtFirst, Hunt, make_items, make_player
 

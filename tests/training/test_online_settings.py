@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.training.online_settings import OnlineGrpoSettings, require_sense
+from agent2.training.online_grpo import OnlineGrpoSettings, require_sense
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent2.records import SamplingSettings
-from agent2.training import online_grpo
-from agent2.training.online_grpo import OnlineStage, learn_in_stages
-from agent2.training.online_settings import OnlineGrpoSettings
+from agent2.training import visible
+from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant
 from agent2.training.running import TrainReport
+from agent2.training.visible import OnlineStage, learn_in_stages
 
 LINES = [{"phase": "grpo", "step": step, "success": 0.5} for step in (2, 4, 6)]
 STAGES = (
@@ -58,7 +58,7 @@ def runs(monkeypatch):
                 return TrainReport(out_dir, line["step"], 1.0, out_dir, reason)
         return TrainReport(out_dir, LINES[-1]["step"], 1.0, out_dir)
 
-    monkeypatch.setattr(online_grpo, "train_online_grpo", train)
+    monkeypatch.setattr(visible, "train_online_grpo", train)
     return seen
 
 

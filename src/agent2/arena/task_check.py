@@ -28,12 +28,11 @@ from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.home import Player, Players, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.evaluation.scoring import Progress
+from agent2.evaluation.scoring import Progress, score_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.models.hf import HfSampler
-from agent2.models.scripted import ScriptedSampler
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, ScoredRollout, Split, digest_of
 from agent2.stats.comparisons import ITEMS
 
@@ -146,18 +145,14 @@ class _Check:
         return limit, f"at most {limit:.2f}: guessing among {min(n_options)} options gives {chance:.2f}"
 
     def _play(self, player: Player, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
-        benchmark = self.benchmark
-        settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns, max_in_flight=1)
-        playing: list[Item] = []
-
-        def attempts() -> Iterator[Attempt]:
-            for item in self.played:
-                playing[:] = [item]  # one is in flight at a time and attempts are pulled lazily
-                yield Attempt(item, 0, 0)
-
-        sampler = ScriptedSampler(lambda chat: player(playing[0], chat), capacity=1)
-        rollouts = play(attempts(), sampler, make_world or benchmark.environment, benchmark.scorer(), settings)
-        return sorted(rollouts, key=lambda scored: scored.rollout.item_id)
+        settings = PlaySettings(sampling=self.benchmark.sampling, max_turns=self.benchmark.max_turns)
+        played = play_by(
+            lambda attempt, world, chat: player(attempt.item, chat),
+            [Attempt(item, 0, 0) for item in self.played],
+            make_world or self.benchmark.environment,
+            settings,
+        )
+        return sorted(score_played(played, self.benchmark.scorer()), key=lambda scored: scored.rollout.item_id)
 
     def _replayed(self) -> TaskFinding:
         """The oracle's own actions again, n times, each time with an environment that remembers nothing."""

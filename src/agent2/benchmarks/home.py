@@ -7,8 +7,6 @@ A home says more about itself by further methods of its benchmark, none of which
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
 - `static_answers(items, seed)`: what can be imitated without playing, for items that are episodes.
-
-`score_messages` is the benchmark's own scorer as a reward on visible items.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,22 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from agent2.errors import ConfigError
-from agent2.records import (
-    BatchScorer,
-    Benchmark,
-    Environment,
-    Item,
-    JsonValue,
-    Message,
-    Rollout,
-    RolloutStatus,
-    Score,
-    Split,
-    StopReason,
-    Turn,
-    Usage,
-    derive_seed,
-)
+from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Split, derive_seed
 
 Player = Callable[[Item, Sequence[Message]], str]
 """The next message of somebody who may know the item, from the chat so far."""
@@ -181,50 +164,3 @@ def question_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
         reference=None if answer is None else str(answer),
         payload=dict(row.get("payload") or {}),
     )
-
-
-def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], seed: int = 0) -> Score:
-    """The verdict on a visible item in which the model says these messages, by the scorer that judges hidden items.
-
-    seed: of the world. What is said after the end of an episode counts for nothing. Raises EnvironmentFailed when the
-    world breaks.
-    """
-    world = benchmark.environment()
-    opening = world.reset(item, seed)
-    turns: list[Turn] = []
-    status = RolloutStatus.TURN_CAP
-    for message in messages[: benchmark.max_turns]:
-        step = world.act(message)
-        turns.append(Turn(message, step.observation, StopReason.END, 0, 0))
-        if step.done:
-            status = RolloutStatus.COMPLETED
-            break
-    return score_played(benchmark, item, opening, turns, status, world.state())
-
-
-def score_played(
-    benchmark: Benchmark,
-    item: Item,
-    opening: Sequence[Message],
-    turns: Sequence[Turn],
-    status: RolloutStatus,
-    state: Mapping[str, JsonValue],
-) -> Score:
-    """The verdict on an episode that was played by somebody else than an evaluation.
-
-    state: of the world at the end.
-    """
-    answer = state.get("answer")
-    rollout = Rollout(
-        item_id=item.id,
-        attempt=0,
-        seed=0,
-        status=status,
-        prompt=opening,
-        turns=turns,
-        answer=None if answer is None else str(answer),
-        state=dict(state),
-        usage=Usage(),
-    )
-    scorer = benchmark.scorer()
-    return scorer.score_batch([(item, rollout)])[0] if isinstance(scorer, BatchScorer) else scorer.score(item, rollout)

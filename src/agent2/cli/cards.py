@@ -28,8 +28,12 @@ def replay(
     attempt: Annotated[int, typer.Option(help="Which attempt at the item.")] = 0,
     n: Annotated[int, typer.Option("--n", help="Number of the rollout on the card, from 0.")] = 0,
     step: Annotated[bool, typer.Option("--step", help="Wait for Enter after each turn.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Give its actions to the world again; exit code 1 if it differs."),
+    ] = False,
 ) -> None:
-    """Replay one rollout turn by turn, from the card alone."""
+    """Replay one rollout turn by turn, from the card alone; with --check, in the world as well."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
     from agent2.cli.show import print_path, print_scene
 
@@ -45,6 +49,14 @@ def replay(
         print_scene(scene.title, scene.text)
         if step:
             typer.prompt("press Enter to continue", default="", show_default=False, prompt_suffix="")
+    if check:
+        from agent2.evaluation.rescoring import benchmark_of, items_of, play_again
+
+        source, rollout = benchmark_of(card, header), found[0].rollout
+        difference = play_again(items_of(card, header, source)[rollout.item_id], rollout, source.environment)
+        typer.echo(f"played again: {difference or 'the same opening, observations and final state'}")
+        if difference:
+            raise typer.Exit(1)
     print_path("card", card)
 
 

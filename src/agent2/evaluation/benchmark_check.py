@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.scoring import score_played
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, ScoredRollout, Split
 
 MOST_ITEMS = 100
@@ -100,14 +100,13 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[It
         why = "items are episodes, or have no reference answers; agent2 tasks check plays them"
         yield BenchmarkFinding("reference answers score 1.0", None, why)
     else:
-        references = {item.prompt: item.reference or "" for item in every}
-        right = _play(benchmark, every, lambda prompt: references[prompt])
+        right = _play(benchmark, every, lambda item: item.reference or "")
         wrong = [one for one in right if one.score.value != 1.0]
         detail = f"{len(right) - len(wrong)} of {len(right)}"
         if wrong:
             detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
         yield BenchmarkFinding("reference answers score 1.0", not wrong, detail)
-    empty = [one.score.value for one in _play(benchmark, every, lambda prompt: "")]
+    empty = [one.score.value for one in _play(benchmark, every, lambda item: "")]
     known = [value for value in empty if value is not None]
     mean = sum(known) / len(known) if known else None
     words = f"mean {mean:.2f} of {len(known)}" if mean is not None else "no score at all"
@@ -136,8 +135,8 @@ def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFi
     return BenchmarkFinding(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
 
 
-def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[str], str]) -> list[ScoredRollout]:
+def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[Item], str]) -> list[ScoredRollout]:
     settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns)
     attempts = [Attempt(item, 0, 0) for item in items[:MAX_PLAYED]]
-    sampler = ScriptedSampler(lambda chat: answer(chat[-1].content), capacity=1)
-    return list(play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings))
+    played = play_by(lambda attempt, world, chat: answer(attempt.item), attempts, benchmark.environment, settings)
+    return list(score_played(played, benchmark.scorer()))

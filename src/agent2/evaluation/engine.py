@@ -1,26 +1,23 @@
-"""The rollout engine: plays many attempts at once through one sampler.
+"""The loop that plays episodes: many at once, through one sampler, for evaluation, training, experts and replay.
 
-It holds each attempt as a small state machine and only ever does three things: fill the sampler's queue,
-collect, advance. Single-turn and fifty-turn items run through the same loop; a slow episode never holds up
-the others. Worlds that work in other processes do so side by side (`worlds`).
+An attempt is a small state machine, and the loop does three things: it fills the sampler's queue, collects, and
+advances. Single-turn and fifty-turn items go through it alike; a slow episode never holds up the others. What differs
+between its callers is small:
 
-Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the
-batch; whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (restarted once where the
-table allows it, and the rollout says so), so an attempt that was pulled is never lost. Verdicts are given behind it,
-by `evaluation.scoring`.
+    what is sent and kept of each step   a `Dialogue`: messages under a context policy here, growing token ids with
+                                         their log-probabilities in `training.episodes`
+    who answers                          a `Sampler`, or a player that knows what it plays (`play_by`)
+    when a sampler's fault is an error   `PlaySettings.needs_sampler`
 
-Does NOT cover: time limits inside an environment, a scorer or one completion (a rollout's limit is looked at
-between messages; what arrives late is kept and marked), and code errors in an environment (anything
-but `EnvironmentFailed`), which stop the evaluation.
+Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the batch;
+whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (restarted once where the table allows it,
+and the rollout says so), so an attempt that was pulled is never lost. Worlds in other processes (`RemoteEnvironment`)
+work side by side: each is told what to do before any is asked for its answer, and answers come in the order of the
+calls. Verdicts are given afterwards, by `evaluation.scoring`.
 
-Calls to the worlds of many episodes at once.
-
-A world of this process is called and answers. One that works elsewhere (`RemoteEnvironment`: a worker process, a
-server) is told what to do, and asked for the answer only after others have been told as well, so that they work side
-by side. Where a call fails, its EnvironmentFailed stands in the place of the answer.
-
-Promises: answers in the order of the calls; every world that was told is asked before anything else is told, so worlds
-may share a channel whose answers come in order. Does NOT catch anything but EnvironmentFailed.
+Does NOT cover: time limits inside an environment or of one completion (a rollout's limit is checked between messages;
+what arrives late is kept and marked), and code errors in an environment (anything but `EnvironmentFailed`), which stop
+the caller.
 """
 
 import logging
@@ -32,18 +29,22 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar, cast
 
 from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
-from agent2.evaluation.context import context_policy
+from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import Played, score_played
+from agent2.models.scripted import ScriptedSampler
 from agent2.records import (
+    Benchmark,
     Completion,
     Environment,
     Item,
     JsonValue,
     Message,
+    Prompt,
     Rollout,
     RolloutStatus,
     Sampler,
     SamplingSettings,
+    Score,
     ScoredRollout,
     Scorer,
     Step,
@@ -54,10 +55,411 @@ from agent2.records import (
     derive_seed,
 )
 
+logger = logging.getLogger(__name__)
+
 AHEAD = 32
 """Worlds that are told before the first of them is asked; a channel that they share has to keep so many answers."""
 
 AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One play of one item that is still to be made."""
+
+    item: Item
+    attempt: int
+    """Number of the attempt at this item, from 0."""
+    seed: int
+    """Seeds each request, together with the turn."""
+    world_seed: int | None = None
+    """Seeds the environment; None: `seed` does. Episodes that are compared within a group share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaySettings:
+    """How attempts are played."""
+
+    sampling: SamplingSettings
+    """Its seed is replaced for each request."""
+    max_turns: int
+    """Where a world's own `max_turns` is lower, that one counts."""
+    max_in_flight: int | None = None
+    """Most rollouts held at once; None: as many as the sampler has capacity for."""
+    retries: int = 1
+    """How often an attempt is restarted after a fault that the fault table allows to retry."""
+    max_wall_time_s: float | None = None
+    """For one rollout, tries that were given up included; checked after each message. None: no limit."""
+    context: str = "full"
+    """What of an episode is sent: a name for `context.context_policy`."""
+    max_episode_tokens: int | None = None
+    """Most tokens that the model may write in all turns of one try together; None: no limit."""
+    needs_sampler: bool = False
+    """True: a sampler that fails, and a model that cannot be drawn from, raise SamplerFailed. False: they are faults of
+    the rollouts that they cost."""
+
+
+class Dialogue(Protocol):
+    """One try of an episode, as its sampler reads it."""
+
+    def prompt(self) -> Prompt | None:
+        """What to send for the next message; None: there is no room for another one, which ends the episode."""
+
+    def add(self, completion: Completion, observation: str | None) -> None:
+        """Take in a message and the world's reply to it; None: the episode is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An attempt that is over."""
+
+    attempt: Attempt
+    rollout: Rollout
+    dialogue: Dialogue | None
+    """Of its last try; None: it failed."""
+
+
+Player = Callable[[Attempt, Environment, Sequence[Message]], str]
+"""The next message of somebody who may know the item and see the world, from the chat so far."""
+
+
+def play(
+    attempts: Iterable[Attempt],
+    sampler: Sampler,
+    make_environment: Callable[[], Environment],
+    scorer: Scorer,
+    settings: PlaySettings,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[ScoredRollout]:
+    """Play every attempt and score each as it finishes."""
+    return score_played(play_rollouts(attempts, sampler, make_environment, settings, clock), scorer)
+
+
+def play_rollouts(
+    attempts: Iterable[Attempt],
+    sampler: Sampler,
+    make_environment: Callable[[], Environment],
+    settings: PlaySettings,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Played]:
+    """Play every attempt through chats; yields each rollout with its item as it finishes, in no particular order.
+
+    What `play_dialogues` says holds here too. Raises ConfigError for an unknown context policy.
+    """
+    policy = context_policy(settings.context)
+
+    def converse(item: Item, opening: Sequence[Message]) -> _Chat:
+        return _Chat(policy, opening, len(opening))
+
+    for done in play_dialogues(attempts, sampler, make_environment, converse, settings, clock):
+        yield done.attempt.item, done.rollout
+
+
+def play_by(
+    player: Player,
+    attempts: Iterable[Attempt],
+    make_environment: Callable[[], Environment],
+    settings: PlaySettings,
+) -> Iterator[Played]:
+    """Play attempts one after the other by somebody who knows what is played: an oracle, an expert, a script."""
+    attempt: Attempt | None = None
+    world: Environment | None = None
+
+    def pulled() -> Iterator[Attempt]:
+        nonlocal attempt
+        for attempt in attempts:  # noqa: UP028 (assigns the nonlocal)
+            yield attempt
+
+    def opened() -> Environment:
+        nonlocal world
+        world = make_environment()
+        return world
+
+    def reply(chat: Sequence[Message]) -> str:
+        assert attempt is not None and world is not None
+        return player(attempt, world, chat)
+
+    return play_rollouts(pulled(), ScriptedSampler(reply), opened, replace(settings, max_in_flight=1))
+
+
+def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], seed: int = 0) -> Score:
+    """The verdict on an item in which the model says these messages, by the scorer that judges hidden items.
+
+    seed: of the world. What is said after the end of an episode counts for nothing; no message is an empty one. The
+    score is missing, with a fault, where the world or the scorer breaks.
+    """
+    said = iter(messages)
+    settings = PlaySettings(benchmark.sampling, min(benchmark.max_turns, max(1, len(messages))), retries=0)
+    played = play_by(lambda *_: next(said, ""), [Attempt(item, 0, seed)], benchmark.environment, settings)
+    (scored,) = score_played(played, benchmark.scorer())
+    return scored.score
+
+
+def play_dialogues(
+    attempts: Iterable[Attempt],
+    sampler: Sampler,
+    make_environment: Callable[[], Environment],
+    converse: Callable[[Item, Sequence[Message]], Dialogue],
+    settings: PlaySettings,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Finished]:
+    """Play every attempt; yields each as it finishes, in no particular order.
+
+    make_environment: called once for each try; environments are single-use. converse: begins the dialogue of a try
+    from its opening. clock: in seconds. Raises ConfigError for settings without room for a single turn or rollout.
+    Closing the iterator early leaves the requests in flight with the sampler.
+    """
+    limit = sampler.capacity if settings.max_in_flight is None else settings.max_in_flight
+    for name, value in (("max_in_flight", limit), ("max_turns", settings.max_turns)):
+        if value < 1:
+            raise ConfigError(f"rollouts cannot be played with {name}={value}; set it to at least 1")
+    loop = _Loop(sampler, make_environment, converse, settings, clock)
+    waiting = iter(attempts)
+    while True:
+        while room := limit - len(loop.in_flight):
+            if not (episodes := [_Episode(attempt) for attempt in islice(waiting, room)]):
+                break
+            yield from loop.begin(episodes)
+        if not loop.in_flight:
+            return
+        arrived = loop.collect()
+        answered = [each for each in arrived if each[1].stop_reason is not StopReason.FAULT]
+        steps = iter(act_all([(episode.environment, completion.text) for episode, completion in answered]))
+        for episode, completion in arrived:
+            if completion.stop_reason is StopReason.FAULT:
+                finished = loop.give_up(episode, completion)
+            else:
+                finished = loop.advance(episode, completion, next(steps))
+            if finished is not None:
+                yield finished
+
+
+@dataclass(slots=True)
+class _Chat:
+    """A dialogue as messages."""
+
+    policy: ContextPolicy
+    messages: Sequence[Message]
+    n_opening: int
+
+    def prompt(self) -> Prompt:
+        return self.policy.sent(self.messages, self.n_opening)
+
+    def add(self, completion: Completion, observation: str | None) -> None:
+        if observation is not None:  # a new list: the sampler may still hold the prompt
+            self.messages = [*self.messages, Message("assistant", completion.text), Message("user", observation)]
+
+
+@dataclass(slots=True)
+class _Episode:
+    """An attempt on its way: all that is needed to continue when the next completion arrives."""
+
+    attempt: Attempt
+    environment: Environment = field(init=False)
+    dialogue: Dialogue = field(init=False)
+    opening: Sequence[Message] = ()
+    turns: list[Turn] = field(default_factory=list)
+    started_at: float | None = None
+    prompt_tokens: int = 0
+    """Of every try, the ones given up included."""
+    completion_tokens: int = 0
+    retries: int = 0
+    note: str = ""
+
+
+class _Loop:
+    """The moves of an episode; each returns the finished attempt when the episode is over, else None."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        make_environment: Callable[[], Environment],
+        converse: Callable[[Item, Sequence[Message]], Dialogue],
+        settings: PlaySettings,
+        clock: Callable[[], float],
+    ) -> None:
+        self.in_flight: dict[int, _Episode] = {}
+        self._sampler = sampler
+        self._offers_tools = isinstance(sampler, ToolSampler) and sampler.takes_tools
+        self._make_environment = make_environment
+        self._converse = converse
+        self._settings = settings
+        self._clock = clock
+        self._next_request = 0
+        self._given_up: set[int] = set()
+
+    def begin(self, episodes: Sequence[_Episode]) -> list[Finished]:
+        """Open a world for each and ask for the first message; returns the attempts that are over at once."""
+        over = []
+        plans = [episode.attempt for episode in episodes]
+        starts = [(plan.item, plan.seed if plan.world_seed is None else plan.world_seed) for plan in plans]
+        for episode, (world, opening) in zip(episodes, reset_all(self._make_environment, starts), strict=True):
+            if world is None or isinstance(opening, EnvironmentFailed):
+                finished = self._fault(episode, Fault.ENVIRONMENT, str(opening))
+            else:
+                episode.environment, episode.opening = world, opening
+                episode.dialogue = self._converse(episode.attempt.item, opening)
+                finished = self._ask(episode)
+            if finished is not None:
+                over.append(finished)
+        return over
+
+    def collect(self) -> list[tuple[_Episode, Completion]]:
+        """Episodes whose completion arrived; all of them, with a fault, when the sampler broke."""
+        try:
+            done = self._sampler.collect()
+            if not done:
+                raise SamplerFailed(f"the sampler returned nothing with {len(self.in_flight)} requests in flight")
+        except SamplerFailed as error:
+            if self._settings.needs_sampler:
+                raise
+            # What is in flight is lost with the queue; answers that still arrive are not used.
+            self._given_up.update(self.in_flight)
+            broken = Completion("", stop_reason=StopReason.FAULT, fault=error.fault, reason=str(error))
+            lost = [(episode, broken) for episode in self.in_flight.values()]
+            self.in_flight.clear()
+            return lost
+        arrived = []
+        for request_id, completion in done:
+            if request_id in self._given_up:
+                self._given_up.discard(request_id)
+                continue
+            if request_id not in self.in_flight:
+                raise SamplerFailed(f"the sampler answered request {request_id}, which was never submitted")
+            arrived.append((self.in_flight.pop(request_id), completion))
+        return arrived
+
+    def give_up(self, episode: _Episode, completion: Completion) -> Finished | None:
+        """No completion came: restart or finish. Raises SamplerFailed where the model is to blame and is needed."""
+        fault = completion.fault or Fault.INFRASTRUCTURE
+        if self._settings.needs_sampler and FAULT_POLICY[fault].counts_against_model:
+            raise SamplerFailed(
+                f"item {episode.attempt.item.id}, message {len(episode.turns) + 1}: {completion.reason}; the policy "
+                "cannot be drawn from any more: go back to an earlier checkpoint and lower the learning rate"
+            )
+        self._count(episode, completion)
+        return self._fault(episode, fault, completion.reason)
+
+    def advance(self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed) -> Finished | None:
+        """Take in what the world answered to a completion; ask for the next message or finish."""
+        n_tokens = self._count(episode, completion)
+        if isinstance(step, EnvironmentFailed):
+            return self._fault(episode, step.fault, str(step))
+        observation = step.observation
+        episode.turns.append(
+            Turn(completion.text, observation, completion.stop_reason, completion.prompt_tokens, n_tokens)
+        )
+        is_late = self._is_late(episode)
+        is_spent = self._tokens_left(episode) == 0
+        is_capped = len(episode.turns) >= turn_cap(episode.environment, self._settings.max_turns)
+        if step.done or is_late or is_spent or is_capped:
+            episode.dialogue.add(completion, None)
+            if is_spent and not step.done:
+                episode.note = f"ended: the budget of {self._settings.max_episode_tokens} tokens is spent"
+            ended = RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP
+            return self._finish(episode, RolloutStatus.TIME_CAP if is_late else ended)
+        if observation is None:
+            reason = f"turn {len(episode.turns)}: the episode goes on without an observation"
+            return self._fault(episode, Fault.ENVIRONMENT, reason)
+        episode.dialogue.add(completion, observation)
+        return self._ask(episode)
+
+    def _count(self, episode: _Episode, completion: Completion) -> int:
+        """Add what a completion cost; returns its tokens."""
+        n_tokens = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
+        episode.prompt_tokens += completion.prompt_tokens
+        episode.completion_tokens += n_tokens
+        return n_tokens
+
+    def _ask(self, episode: _Episode) -> Finished | None:
+        prompt = episode.dialogue.prompt()
+        if prompt is None:
+            episode.note = "ended: the context has no room for another message"
+            return self._finish(episode, RolloutStatus.TURN_CAP)
+        request_id = self._next_request
+        self._next_request += 1
+        if episode.started_at is None:
+            episode.started_at = self._clock()
+        seed = derive_seed(episode.attempt.seed, len(episode.turns))
+        settings, left = self._settings.sampling, self._tokens_left(episode)
+        most = settings.max_tokens if left is None else min(settings.max_tokens, left)
+        drawn = replace(settings, seed=seed, max_tokens=most)
+        try:
+            if self._offers_tools:
+                tools = _offered_tools(episode.environment)
+                cast(ToolSampler, self._sampler).submit(request_id, prompt, drawn, tools)
+            else:
+                self._sampler.submit(request_id, prompt, drawn)
+        except SamplerFailed as error:
+            if self._settings.needs_sampler:
+                raise
+            return self._fault(episode, error.fault, str(error))
+        self.in_flight[request_id] = episode
+        return None
+
+    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> Finished | None:
+        """Restart where the fault table allows it, else end the rollout as failed."""
+        attempt = episode.attempt
+        policy = FAULT_POLICY[fault]
+        logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
+        if policy.retry and episode.retries < self._settings.retries and not self._is_late(episode):
+            episode.retries += 1
+            episode.note = f"restarted after this {fault} fault: {reason}"
+            episode.turns = []
+            return next(iter(self.begin([episode])), None)
+        full_reason = f"{reason} ({episode.note})" if episode.note else reason
+        # Where the model is to blame the world is whole: its state says what kind of episode was lost.
+        is_whole = policy.counts_against_model and bool(episode.turns)
+        state = dict(episode.environment.state()) if is_whole else {}
+        rollout = self._rollout(episode, RolloutStatus.FAILED, state, fault, full_reason)
+        return Finished(attempt, rollout, None)
+
+    def _is_late(self, episode: _Episode) -> bool:
+        limit, started = self._settings.max_wall_time_s, episode.started_at
+        return limit is not None and started is not None and self._clock() - started > limit
+
+    def _tokens_left(self, episode: _Episode) -> int | None:
+        limit = self._settings.max_episode_tokens
+        return None if limit is None else max(0, limit - sum(turn.completion_tokens for turn in episode.turns))
+
+    def _finish(self, episode: _Episode, status: RolloutStatus) -> Finished | None:
+        try:
+            state = dict(episode.environment.state())
+        except EnvironmentFailed as error:
+            return self._fault(episode, error.fault, str(error))
+        rollout = self._rollout(episode, status, state, None, episode.note)
+        return Finished(episode.attempt, rollout, episode.dialogue)
+
+    def _rollout(
+        self,
+        episode: _Episode,
+        status: RolloutStatus,
+        state: dict[str, JsonValue],
+        fault: Fault | None,
+        reason: str,
+    ) -> Rollout:
+        attempt, answer = episode.attempt, state.get("answer")
+        seconds = 0.0 if episode.started_at is None else self._clock() - episode.started_at
+        return Rollout(
+            item_id=attempt.item.id,
+            attempt=attempt.attempt,
+            seed=attempt.seed,
+            status=status,
+            prompt=episode.opening,
+            turns=episode.turns,
+            answer=None if answer is None else str(answer),
+            state=state,
+            usage=Usage(episode.prompt_tokens, episode.completion_tokens, seconds),
+            fault=fault,
+            reason=reason,
+            retries=episode.retries,
+        )
+
+
+def _offered_tools(environment: Environment) -> Sequence[Mapping[str, JsonValue]]:
+    """Schemas of the tools of a world that has some."""
+    offered: Callable[[], Sequence[Mapping[str, JsonValue]]] | None = getattr(environment, "offered_tools", None)
+    return offered() if offered is not None else ()
 
 
 class RemoteEnvironment(Environment, Protocol):
@@ -86,7 +488,7 @@ class _Call(Generic[AnswerT]):
 
 
 def turn_cap(world: Environment, most: int) -> int:
-    """The lower of `most` and the world's own `max_turns`, for worlds that have one and refuse to go on beyond it."""
+    """The lower of `most` and the world's own `max_turns`, for worlds that have one and refuse to go beyond it."""
     own: int | None = getattr(world, "max_turns", None)
     return most if own is None else min(most, own)
 
@@ -159,278 +561,3 @@ def _failure_of(tell: Callable[[], None]) -> EnvironmentFailed | None:
 
 def _fail(error: EnvironmentFailed) -> Sequence[Message]:
     raise error
-
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One play of one item that is still to be made."""
-
-    item: Item
-    attempt: int
-    """Number of the attempt at this item, from 0."""
-    seed: int
-    """Seeds the environment and, with the turn, each request."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlaySettings:
-    """How attempts are played."""
-
-    sampling: SamplingSettings
-    """Its seed is replaced for each request."""
-    max_turns: int
-    max_in_flight: int | None = None
-    """Most rollouts held at once; None: as many as the sampler has capacity for."""
-    retries: int = 1
-    """How often an attempt is restarted after a fault that the fault table allows to retry."""
-    max_wall_time_s: float | None = None
-    """For one rollout, tries that were given up included; looked at after each message. None: no limit."""
-    context: str = "full"
-    """What of an episode is sent: a name for `context.context_policy`."""
-    max_episode_tokens: int | None = None
-    """Most tokens that the model may write in all turns of one try together; None: no limit."""
-
-
-@dataclass(slots=True)
-class _Episode:
-    """An attempt on its way: all that is needed to go on when the next completion arrives."""
-
-    attempt: Attempt
-    environment: Environment = field(init=False)
-    opening: Sequence[Message] = ()
-    messages: Sequence[Message] = ()
-    turns: list[Turn] = field(default_factory=list)
-    started_at: float | None = None
-    prompt_tokens: int = 0
-    """Of every try, the ones given up included."""
-    completion_tokens: int = 0
-    retries: int = 0
-    note: str = ""
-
-
-def play(
-    attempts: Iterable[Attempt],
-    sampler: Sampler,
-    make_environment: Callable[[], Environment],
-    scorer: Scorer,
-    settings: PlaySettings,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[ScoredRollout]:
-    """Play every attempt and score each as it finishes: `play_rollouts` with `score_played` behind it."""
-    return score_played(play_rollouts(attempts, sampler, make_environment, settings, clock), scorer)
-
-
-def play_rollouts(
-    attempts: Iterable[Attempt],
-    sampler: Sampler,
-    make_environment: Callable[[], Environment],
-    settings: PlaySettings,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Played]:
-    """Play every attempt; yields each rollout with its item as it finishes, in no particular order.
-
-    make_environment: called once for each try; environments are single-use. clock: in seconds.
-    Raises ConfigError for settings without room for a single turn or rollout and for an unknown context policy.
-    Closing the iterator early leaves the requests in flight with the sampler.
-    """
-    limit = sampler.capacity if settings.max_in_flight is None else settings.max_in_flight
-    for name, value in (("max_in_flight", limit), ("max_turns", settings.max_turns)):
-        if value < 1:
-            raise ConfigError(f"rollouts cannot be played with {name}={value}; set it to at least 1")
-    engine = _Engine(sampler, make_environment, settings, clock)
-    waiting = iter(attempts)
-    while True:
-        while room := limit - len(engine.in_flight):
-            if not (episodes := [_Episode(attempt) for attempt in islice(waiting, room)]):
-                break
-            yield from engine.begin(episodes)
-        if not engine.in_flight:
-            return
-        arrived = engine.collect()
-        answered = [each for each in arrived if each[1].stop_reason is not StopReason.FAULT]
-        steps = iter(act_all([(episode.environment, completion.text) for episode, completion in answered]))
-        for episode, completion in arrived:
-            if completion.stop_reason is StopReason.FAULT:
-                finished = engine.give_up(episode, completion)
-            else:
-                finished = engine.advance(episode, completion, next(steps))
-            if finished is not None:
-                yield finished
-
-
-class _Engine:
-    """The moves of an episode; each returns the rollout with its item when the episode is over, else None."""
-
-    def __init__(
-        self,
-        sampler: Sampler,
-        make_environment: Callable[[], Environment],
-        settings: PlaySettings,
-        clock: Callable[[], float],
-    ) -> None:
-        self.in_flight: dict[int, _Episode] = {}
-        self._sampler = sampler
-        self._make_environment = make_environment
-        self._settings = settings
-        self._clock = clock
-        self._context = context_policy(settings.context)
-        self._next_request = 0
-        self._given_up: set[int] = set()
-
-    def begin(self, episodes: Sequence[_Episode]) -> list[Played]:
-        """Open a world for each and ask for the first message; returns the rollouts that are over at once."""
-        over = []
-        starts = [(episode.attempt.item, episode.attempt.seed) for episode in episodes]
-        for episode, (world, opening) in zip(episodes, reset_all(self._make_environment, starts), strict=True):
-            if world is None or isinstance(opening, EnvironmentFailed):
-                finished = self._fault(episode, Fault.ENVIRONMENT, str(opening))
-            else:
-                episode.environment = world
-                episode.messages = episode.opening = opening
-                finished = self._ask(episode)
-            if finished is not None:
-                over.append(finished)
-        return over
-
-    def collect(self) -> list[tuple[_Episode, Completion]]:
-        """Episodes whose completion arrived; all of them, with a fault, when the sampler broke."""
-        try:
-            done = self._sampler.collect()
-            if not done:
-                raise SamplerFailed(f"the sampler returned nothing with {len(self.in_flight)} requests in flight")
-        except SamplerFailed as error:
-            # What is in flight is lost with the queue; answers that still arrive are not used.
-            self._given_up.update(self.in_flight)
-            broken = Completion("", stop_reason=StopReason.FAULT, fault=error.fault, reason=str(error))
-            lost = [(episode, broken) for episode in self.in_flight.values()]
-            self.in_flight.clear()
-            return lost
-        arrived = []
-        for request_id, completion in done:
-            if request_id in self._given_up:
-                self._given_up.discard(request_id)
-                continue
-            if request_id not in self.in_flight:
-                raise SamplerFailed(f"the sampler answered request {request_id}, which was never submitted")
-            arrived.append((self.in_flight.pop(request_id), completion))
-        return arrived
-
-    def give_up(self, episode: _Episode, completion: Completion) -> Played | None:
-        """No completion came: restart or finish."""
-        self._count(episode, completion)
-        return self._fault(episode, completion.fault or Fault.INFRASTRUCTURE, completion.reason)
-
-    def advance(self, episode: _Episode, completion: Completion, step: Step | EnvironmentFailed) -> Played | None:
-        """Take in what the world answered to a completion; ask for the next message or finish."""
-        n_tokens = self._count(episode, completion)
-        action = completion.text
-        try:
-            if isinstance(step, EnvironmentFailed):
-                raise step
-            observation = step.observation
-            episode.turns.append(Turn(action, observation, completion.stop_reason, completion.prompt_tokens, n_tokens))
-            is_late = self._is_late(episode)
-            is_spent = self._tokens_left(episode) == 0
-            if step.done or is_late or is_spent or len(episode.turns) >= self._settings.max_turns:
-                status = RolloutStatus.TIME_CAP if is_late else _status_of(step)
-                if is_spent and not step.done:
-                    episode.note = f"ended: the budget of {self._settings.max_episode_tokens} tokens is spent"
-                return self._finish(episode, dict(episode.environment.state()), status)
-            if observation is None:
-                raise EnvironmentFailed(f"turn {len(episode.turns)}: the episode goes on without an observation")
-        except EnvironmentFailed as error:
-            return self._fault(episode, error.fault, str(error))
-        episode.messages = [*episode.messages, Message("assistant", action), Message("user", observation)]
-        return self._ask(episode)
-
-    def _count(self, episode: _Episode, completion: Completion) -> int:
-        """Add what a completion cost; returns its tokens."""
-        n_tokens = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
-        episode.prompt_tokens += completion.prompt_tokens
-        episode.completion_tokens += n_tokens
-        return n_tokens
-
-    def _ask(self, episode: _Episode) -> Played | None:
-        request_id = self._next_request
-        self._next_request += 1
-        if episode.started_at is None:
-            episode.started_at = self._clock()
-        seed = derive_seed(episode.attempt.seed, len(episode.turns))
-        prompt = self._context.sent(episode.messages, len(episode.opening))
-        settings, left = self._settings.sampling, self._tokens_left(episode)
-        most = settings.max_tokens if left is None else min(settings.max_tokens, left)
-        try:
-            drawn = replace(settings, seed=seed, max_tokens=most)
-            if isinstance(self._sampler, ToolSampler) and self._sampler.takes_tools:
-                self._sampler.submit(request_id, prompt, drawn, _offered_tools(episode.environment))
-            else:
-                self._sampler.submit(request_id, prompt, drawn)
-        except SamplerFailed as error:
-            return self._fault(episode, error.fault, str(error))
-        self.in_flight[request_id] = episode
-        return None
-
-    def _fault(self, episode: _Episode, fault: Fault, reason: str) -> Played | None:
-        """Restart where the fault table allows it, else end the rollout as failed."""
-        attempt = episode.attempt
-        policy = FAULT_POLICY[fault]
-        logger.info("item %s attempt %d: %s fault: %s", attempt.item.id, attempt.attempt, fault, reason)
-        if policy.retry and episode.retries < self._settings.retries and not self._is_late(episode):
-            episode.retries += 1
-            episode.note = f"restarted after this {fault} fault: {reason}"
-            episode.turns = []
-            return next(iter(self.begin([episode])), None)
-        full_reason = f"{reason} ({episode.note})" if episode.note else reason
-        # Where the model is to blame the world is whole: its state says what kind of episode was lost.
-        is_whole = policy.counts_against_model and bool(episode.turns)
-        state = dict(episode.environment.state()) if is_whole else {}
-        return attempt.item, self._rollout(episode, RolloutStatus.FAILED, state, fault, full_reason)
-
-    def _is_late(self, episode: _Episode) -> bool:
-        limit, started = self._settings.max_wall_time_s, episode.started_at
-        return limit is not None and started is not None and self._clock() - started > limit
-
-    def _tokens_left(self, episode: _Episode) -> int | None:
-        limit = self._settings.max_episode_tokens
-        return None if limit is None else max(0, limit - sum(turn.completion_tokens for turn in episode.turns))
-
-    def _finish(self, episode: _Episode, state: dict[str, JsonValue], status: RolloutStatus) -> Played:
-        return episode.attempt.item, self._rollout(episode, status, state, None, episode.note)
-
-    def _rollout(
-        self,
-        episode: _Episode,
-        status: RolloutStatus,
-        state: dict[str, JsonValue],
-        fault: Fault | None,
-        reason: str,
-    ) -> Rollout:
-        attempt, answer = episode.attempt, state.get("answer")
-        seconds = 0.0 if episode.started_at is None else self._clock() - episode.started_at
-        return Rollout(
-            item_id=attempt.item.id,
-            attempt=attempt.attempt,
-            seed=attempt.seed,
-            status=status,
-            prompt=episode.opening,
-            turns=episode.turns,
-            answer=None if answer is None else str(answer),
-            state=state,
-            usage=Usage(episode.prompt_tokens, episode.completion_tokens, seconds),
-            fault=fault,
-            reason=reason,
-            retries=episode.retries,
-        )
-
-
-def _offered_tools(environment: Environment) -> Sequence[Mapping[str, JsonValue]]:
-    """Schemas of the tools of a world that has some."""
-    offered: Callable[[], Sequence[Mapping[str, JsonValue]]] | None = getattr(environment, "offered_tools", None)
-    return offered() if offered is not None else ()
-
-
-def _status_of(step: Step) -> RolloutStatus:
-    return RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP

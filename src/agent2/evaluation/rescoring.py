@@ -1,12 +1,13 @@
-"""A finished card judged again: its kept rollouts, another scorer (or the benchmark's own as it is now), no model.
+"""A finished card judged or played again: its kept rollouts, a scorer or a world as it is now, no model.
 
 Promises: the card that is judged again is never changed; the new one says from which card it comes, by which scorer
 and settings; its protocol names them, so that it is comparable only with cards judged the same way. To count the same
-verdicts otherwise, see `cards.regrade`.
+verdicts otherwise, see `cards.regrade`. `play_again` compares observations and final state with a world of today; it
+does NOT compare what the model was sent under a context policy.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,22 @@ from agent2.benchmarks import load_benchmark
 from agent2.cards.card import CardHeader, CardSummary
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.reader import iter_rollouts
-from agent2.errors import CardError, ConfigError
+from agent2.errors import CardError, ConfigError, shown
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by
 from agent2.evaluation.runner import UNSCORED, software_lock
 from agent2.evaluation.scoring import Progress, ScoringPlace, require_scorer, score_card
-from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, digest_of
+from agent2.records import (
+    HIDDEN_SPLITS,
+    Benchmark,
+    Environment,
+    Item,
+    JsonValue,
+    Rollout,
+    RolloutStatus,
+    SamplingSettings,
+    Scorer,
+    digest_of,
+)
 
 RESCORED = "rescored"
 """Key of the lock under which a rescored card says where it comes from."""
@@ -51,6 +64,35 @@ def rescore(
     new = rescored_header(source, header, scorer, settings or {})
     _require_free(target, new)
     return score_card(source, target, new, items, scorer, place=place, on_progress=on_progress)
+
+
+def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Environment]) -> str:
+    """Give a rollout's actions to a fresh world; the first difference as a sentence, empty if there is none.
+
+    The opening, each observation, the end and the parts of the final state are compared; of a rollout that failed, what
+    it holds. Raises ConfigError if the rollout is of another item.
+    """
+    if rollout.item_id != item.id:
+        raise ConfigError(f"the rollout is of item {rollout.item_id!r}, not {item.id!r}; pass the item that was played")
+    actions = iter([turn.action for turn in rollout.turns])
+    settings = PlaySettings(SamplingSettings(), max(1, len(rollout.turns)), retries=0)
+    attempt = Attempt(item, rollout.attempt, rollout.seed)
+    ((_, again),) = play_by(lambda *_: next(actions, ""), [attempt], make_environment, settings)
+    if again.prompt and (was := list(rollout.prompt)) != (now := list(again.prompt)):
+        return f"the opening was {shown(was)}, and is {shown(now)} now"
+    for number, turn in enumerate(rollout.turns, 1):
+        if number > len(again.turns):
+            return f"turn {number}: {again.reason or 'the episode is over before it'}"
+        if (reply := again.turns[number - 1].observation) != turn.observation:
+            return f"turn {number}: the observation was {shown(turn.observation)}, and is {shown(reply)} now"
+    if rollout.status is RolloutStatus.FAILED:
+        return ""
+    if (rollout.status is RolloutStatus.COMPLETED) != (again.status is RolloutStatus.COMPLETED):
+        return f"the episode ended with status {rollout.status}, and with {again.status} now"
+    for name in sorted({*rollout.state, *again.state}):
+        if (before := rollout.state.get(name)) != (after := again.state.get(name)):
+            return f"the final state's {name} was {shown(before)}, and is {shown(after)} now"
+    return ""
 
 
 def finished_header(card: Path) -> CardHeader:

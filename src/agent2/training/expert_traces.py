@@ -10,15 +10,15 @@ all randomness comes from the seed. Does NOT know how the expert decides.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from agent2.errors import ConfigError
-from agent2.evaluation.engine import turn_cap
-from agent2.records import Environment, Item, JsonValue, Message, RolloutStatus, StopReason, Turn, derive_seed
+from agent2.errors import ConfigError, EnvironmentFailed
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.records import Environment, Item, JsonValue, Message, Rollout, SamplingSettings, derive_seed
 
 
 class TeachingWorld(Environment, Protocol):
@@ -64,19 +64,13 @@ class Traces:
 
 Expert = Callable[[Item, Sequence[Message]], str]
 """The next message of somebody who does an item well, from the chat so far."""
-Verdict = Callable[[Item, Sequence[Message], Sequence[Turn], RolloutStatus, Mapping[str, JsonValue]], bool]
-"""Whether an episode is kept: its item, opening, turns, how it ended, and the world's state at the end."""
+Verdict = Callable[[Item, Rollout], bool]
+"""Whether an episode is kept."""
 
 
-def is_won(
-    item: Item,
-    opening: Sequence[Message],
-    turns: Sequence[Turn],
-    status: RolloutStatus,
-    state: Mapping[str, JsonValue],
-) -> bool:
+def is_won(item: Item, rollout: Rollout) -> bool:
     """As worlds with a goal tell it: the state's `won`."""
-    return bool(state.get("won"))
+    return bool(rollout.state.get("won"))
 
 
 def collect_traces(
@@ -97,63 +91,59 @@ def collect_traces(
             f"{settings.max_turns} turns; all three must be at least 1"
         )
     started = time.monotonic()
+    attempts = [
+        Attempt(item, number, derive_seed("expert trace", settings.seed, item.id, number))
+        for item in items
+        for number in range(settings.episodes_per_item)
+    ]
+    player = _TracePlayer(settings, expert)
+    playing = PlaySettings(SamplingSettings(), settings.max_turns, retries=0)
     rows: list[dict[str, JsonValue]] = []
     n_actions = 0
-    for item in items:
-        for number in range(settings.episodes_per_item):
-            seed = derive_seed("expert trace", settings.seed, item.id, number)
-            played = _episode(item, make_world(), settings, seed, expert)
-            n_actions += len(played.turns)
-            if verdict(item, played.chat[: played.n_opening], played.turns, played.status, played.state):
-                rows.append({"messages": played.messages})
-    return Traces(rows, len(items) * settings.episodes_per_item, n_actions, time.monotonic() - started)
+    for item, rollout in play_by(player, attempts, make_world, playing):
+        if rollout.fault is not None:
+            raise EnvironmentFailed(rollout.reason)
+        n_actions += len(rollout.turns)
+        if verdict(item, rollout):
+            rows.append({"messages": player.messages_of(rollout)})
+    return Traces(rows, len(attempts), n_actions, time.monotonic() - started)
 
 
-@dataclass(slots=True)
-class _Played:
-    """One episode."""
+class _TracePlayer:
+    """Follows the expert's advice, now and then clumsily; plays one episode after the other."""
 
-    chat: list[Message]
-    n_opening: int
-    turns: list[Turn] = field(default_factory=list)
-    unlearned: set[int] = field(default_factory=set)
-    """Places of clumsy actions in the chat."""
-    status: RolloutStatus = RolloutStatus.TURN_CAP
-    state: Mapping[str, JsonValue] = field(default_factory=dict)
+    def __init__(self, settings: TraceSettings, expert: Expert | None) -> None:
+        self._settings, self._expert = settings, expert
+        self._attempt: Attempt | None = None
 
-    @property
-    def messages(self) -> list[dict[str, JsonValue]]:
-        """The chat up to its last action, as `train_sft` takes it."""
-        return [
-            {"role": message.role, "content": message.content, **({"learn": False} if n in self.unlearned else {})}
-            for n, message in enumerate(self.chat[: self.n_opening + 2 * len(self.turns) - 1])
-        ]
-
-
-def _episode(item: Item, world: Any, settings: TraceSettings, seed: int, expert: Expert | None) -> _Played:
-    rng = np.random.default_rng(seed)
-    rate = settings.clumsy_rate if rng.random() < settings.clumsy_share else 0.0
-    chat = list(world.reset(item, seed))
-    played = _Played(chat, len(chat))
-    was_possible: dict[str, None] = {}
-    for _ in range(turn_cap(world, settings.max_turns)):
-        advice = world.ask_expert() if expert is None else expert(item, chat)
+    def __call__(self, attempt: Attempt, world: Any, chat: Sequence[Message]) -> str:
+        """The next action."""
+        settings = self._settings
+        if attempt is not self._attempt:
+            self._attempt = attempt
+            self._rng = np.random.default_rng(attempt.seed)
+            self._rate = settings.clumsy_rate if self._rng.random() < settings.clumsy_share else 0.0
+            self._was_possible: dict[str, None] = {}
+            self._unlearned: set[int] = set()
+        advice = world.ask_expert() if self._expert is None else self._expert(attempt.item, chat)
         listed = world.admissible() if hasattr(world, "admissible") else ()
         possible = [action for action in listed if action not in settings.avoided]
-        is_clumsy = rng.random() < rate and bool(possible)
-        action = _clumsy(possible, was_possible, settings, rng) if is_clumsy else advice
-        was_possible.update(dict.fromkeys(possible))
+        is_clumsy = self._rng.random() < self._rate and bool(possible)
+        action = _clumsy(possible, self._was_possible, settings, self._rng) if is_clumsy else advice
+        self._was_possible.update(dict.fromkeys(possible))
         if action != advice and not settings.learn_clumsy:
-            played.unlearned.add(len(chat))
-        chat.append(Message("assistant", action))
-        step = world.act(action)
-        played.turns.append(Turn(action, step.observation, StopReason.END, 0, 0))
-        if step.done or step.observation is None:
-            played.status = RolloutStatus.COMPLETED
-            break
-        chat.append(Message("user", step.observation))
-    played.state = world.state()
-    return played
+            self._unlearned.add(len(chat))
+        return action
+
+    def messages_of(self, rollout: Rollout) -> list[dict[str, JsonValue]]:
+        """The chat of the episode that was just played up to its last action, as `train_sft` takes it."""
+        chat = list(rollout.prompt)
+        for turn in rollout.turns:
+            chat += [Message("assistant", turn.action), Message("user", turn.observation or "")]
+        return [
+            {"role": message.role, "content": message.content, **({"learn": False} if n in self._unlearned else {})}
+            for n, message in enumerate(chat[:-1])
+        ]
 
 
 def _clumsy(

@@ -1,46 +1,53 @@
-"""Online reinforcement learning over episodes, in one run or in stages.
-
-Online reinforcement learning over episodes: play, judge, prefer what did better than its group, play again.
+"""Online reinforcement learning over episodes: play, judge, prefer what did better than its group, play again.
 
     report = train_online_grpo(base, items, make_environment, out / "model", OnlineGrpoSettings(seed=0))
 
 Items are played in the world that `make_environment` opens, by the policy as it is at that moment, hundreds of
-episodes at once. The loss is on the tokens that the policy drew; TRL's GRPOTrainer makes it (`trl_adapter`). The
-log (see `logs`), one line a batch, and TRL's trainer state are written beside out_dir. One torch thread unless
-$AGENT2_THREADS says more; a CUDA device is used if present.
+episodes at once (`episodes`). The loss is on the tokens that the policy drew; TRL's GRPOTrainer makes it
+(`trl_adapter`). The log (`running`), one line a batch, and TRL's trainer state are written beside out_dir. One torch
+thread unless $AGENT2_THREADS says more; a CUDA device is used if present.
 
-The model is sent the whole history of an episode: context policies (`evaluation.context`) are for evaluation only.
-A group whose episodes all win or all fail teaches nothing: the model must win some games some of the time. Does NOT
-play and train at the same time, and does NOT run on several devices.
+An episode that broke has no reward (None), which is never a zero. Those that are left out of the loss are counted by
+their reason; truncated are those that the context or the limit of a message ended, never those that merely hit the
+turn cap. Gamma decay: success in T turns is worth `decay ** (T - 1)`. A group whose episodes all win or all fail
+teaches nothing: the model must win some games some of the time.
 
-An agent's online learning in stages, each from the checkpoint of the one before, measured and submitted.
-
-For programs in an arena workspace; the training itself is `online_grpo`'s.
+The default settings are those that worked on a model of 0.7 million weights in the household world; each switch that
+can spoil a run says so. `require_sense` refuses what cannot work and warns of what is merely unwise. Does NOT play and
+train at the same time, and does NOT run on several devices.
 """
 
 import copy
-import dataclasses
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
 from trl import GRPOConfig
 
+from agent2.errors import ConfigError
+from agent2.evaluation.engine import Attempt, PlaySettings
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
-from agent2.records import Environment, Item, derive_seed
-from agent2.training.episode_rewards import Success, judge, won
-from agent2.training.episodes import ChatTokens, Episode, PlayLimits, Start, play_episodes
-from agent2.training.online_settings import OnlineGrpoSettings, require_sense
-from agent2.training.participant import tell
-from agent2.training.reference import to_batch, token_logprobs
+from agent2.records import Environment, Item, SamplingSettings, derive_seed
+from agent2.training.episodes import ChatTokens, Ending, Episode, play_episodes
+from agent2.training.reference import (
+    Baseline,
+    Clip,
+    Normalise,
+    advantages_of,
+    share_with_signal,
+    to_batch,
+    token_logprobs,
+)
 from agent2.training.running import (
     CheckpointSaver,
     LogLine,
@@ -53,10 +60,220 @@ from agent2.training.running import (
     run_and_save,
     use_threads,
 )
-from agent2.training.trl_adapter import ROWS_PER_PASS, Batch, OnlineTrainer
-from agent2.training.visible import VisibleTask, show_line
+from agent2.training.trl_adapter import ROWS_PER_PASS, Batch, Excluded, Judged, OnlineTrainer
 
 _log = logging.getLogger(__name__)
+
+DEFAULT_CLIP = Clip()
+
+RewardKind = Literal["binary", "composite"]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineGrpoSettings:
+    """Hyperparameters of `train_online_grpo`."""
+
+    batches: int = 36
+    """Batches of episodes that are played; the optimiser makes `batches * updates_per_batch` steps."""
+    prompts_per_batch: int = 32
+    generations: int = 8
+    """Episodes of one item, the group that a reward is compared within."""
+    updates_per_batch: int = 2
+    """Optimiser steps on each batch, each on its own part of it; 1 is strictly on-policy."""
+    learning_rate: float = 4e-4
+    warmup_updates: int = 10
+    temperature: float = 1.0
+    max_tokens: int = 12
+    """Of one message of the model."""
+    max_turns: int = 12
+    """Where the world's own `max_turns` is lower, that one counts."""
+    reward: RewardKind = "binary"
+    """binary: 1 for success, else 0. composite: also pays for valid and ended messages, which can be had without
+    success; it is there to be compared with, not to be used."""
+    decay: float = 1.0
+    """Success in T turns is worth decay ** (T - 1); 1: turns are free."""
+    advantage: Baseline = "group"
+    by_spread: bool = True
+    """Divide advantages by the spread of their group."""
+    normalise: Normalise = "sequence"
+    """sequence: every episode weighs the same; token: long ones weigh more, which at a high learning rate ends in
+    messages that never end."""
+    clip: Clip = DEFAULT_CLIP
+    mask_observations: bool = True
+    """False trains the model to predict the world's words as if it had drawn them: for showing what goes wrong."""
+    mask_truncated: bool = False
+    """Leave out lost episodes whose last message was cut off or that used up the context; False: they are failures. One
+    that was cut off earlier and played on is never left out."""
+    mask_capped: bool = False
+    """Also leave out episodes that hit the turn cap. Then only wins are left and nothing can be learned: for
+    showing what goes wrong."""
+    max_episode_tokens: int | None = None
+    """Leave out longer episodes; None: none is too long."""
+    kl_weight: float = 0.0
+    """Weight of the divergence from the reference model; runs of several hundred batches want 0.001 or more."""
+    refresh_reference_every: int | None = None
+    """Batches after which the reference model becomes the policy of then; None: never."""
+    kl_episodes: int = 32
+    """Episodes of each batch on which the divergence from the initial model is measured; 0: not measured."""
+    in_flight: int = 256
+    """Most episodes that are played at once."""
+    checkpoint_batches: tuple[int, ...] = ()
+    """After these batches the model is saved as `<out_dir>-batch<N>` and the caller is told."""
+    max_seconds: float | None = None
+    """No new batch is begun after so long; None: no limit."""
+    stop_at_success: float | None = None
+    """Training ends once the mean success of the last five batches reaches this; None: never."""
+    seed: int = 0
+
+    @property
+    def episodes_per_batch(self) -> int:
+        """Prompts times generations."""
+        return self.prompts_per_batch * self.generations
+
+
+def require_sense(settings: OnlineGrpoSettings, n_items: int) -> None:
+    """Refuse settings that cannot work, naming the field; warn of those that seldom do.
+
+    n_items: how many items there are to play. Raises ConfigError.
+    """
+    low = {
+        "batches": 1,
+        "prompts_per_batch": 1,
+        "generations": 2,
+        "updates_per_batch": 1,
+        "max_tokens": 1,
+        "max_turns": 1,
+        "in_flight": 1,
+        "kl_episodes": 0,
+        "warmup_updates": 0,
+        "kl_weight": 0,
+    }
+    for name, least in low.items():
+        if getattr(settings, name) < least:
+            raise ConfigError(f"train_online_grpo: {name} is {getattr(settings, name)}; set it to at least {least}")
+    if not settings.temperature > 0:
+        raise ConfigError(f"train_online_grpo: temperature is {settings.temperature}; episodes need chance, set it > 0")
+    if not 0 < settings.decay <= 1:
+        raise ConfigError(f"train_online_grpo: decay is {settings.decay}; set it above 0 and at most 1")
+    if n_items < settings.prompts_per_batch:
+        raise ConfigError(
+            f"train_online_grpo: {n_items} items for {settings.prompts_per_batch} prompts a batch; "
+            "give more items or lower prompts_per_batch"
+        )
+    if settings.episodes_per_batch % settings.updates_per_batch:
+        raise ConfigError(
+            f"train_online_grpo: {settings.episodes_per_batch} episodes a batch cannot be cut into "
+            f"{settings.updates_per_batch} equal updates; change updates_per_batch"
+        )
+    if settings.refresh_reference_every is not None and not settings.kl_weight:
+        raise ConfigError("train_online_grpo: refresh_reference_every without kl_weight has no effect; set kl_weight")
+    if settings.reward == "composite":
+        _log.warning(
+            "composite reward: messages that are valid and ended pay without success, so they can rise while success "
+            "does not; watch `reward_success`, or use the binary reward"
+        )
+    if settings.mask_capped:
+        _log.warning("mask_capped leaves only episodes that ended by themselves: where only success ends one, "
+                     "no group keeps a signal")  # fmt: skip
+
+
+Success = Callable[[Episode], float | None]
+"""An episode that came to an end to its success, 0 to 1; None: it could not be judged, which leaves it out."""
+
+COMPOSITE_WEIGHTS: Mapping[str, float] = MappingProxyType({"success": 5.0, "valid": 1.0, "format": 1.0})
+"""Of the composite reward, which is divided by their sum: success, share of valid actions, share of messages that
+the model ended itself (the +5 / +1 / +1 of the source)."""
+
+
+def won(episode: Episode) -> float:
+    """Success as worlds with a goal tell it: the state's `won`."""
+    return float(bool(episode.state.get("won")))
+
+
+def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Success) -> Judged:
+    """Rewards, exclusions and advantages of a batch whose groups stand together."""
+    successes = [None if e.ending is Ending.FAILED else success(e) for e in episodes]
+    parts = [None if s is None else _components(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
+    rewards = [None if p is None else _total(p, settings) for p in parts]
+    excluded = [_excluded(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
+    counted = [
+        float("nan") if why is not None or reward is None else reward
+        for reward, why in zip(rewards, excluded, strict=True)
+    ]
+    rewards_PG = torch.tensor(counted).view(-1, settings.generations)
+    advantages_PG = advantages_of(rewards_PG, settings.advantage, by_spread=settings.by_spread)
+    measures = {
+        **_measures(episodes, successes),
+        "signal_share": share_with_signal(advantages_PG),
+        **{f"masked_{why.value}": n / len(episodes) for why, n in _counts(excluded).items()},
+    }
+    if settings.reward == "composite":
+        known = [part for part in parts if part is not None]
+        for name in COMPOSITE_WEIGHTS:
+            measures[f"reward_{name}"] = _mean([part[name] for part in known])
+    return Judged(rewards, excluded, advantages_PG, {k: v for k, v in measures.items() if v == v})
+
+
+def _components(episode: Episode, success: float, settings: OnlineGrpoSettings) -> dict[str, float]:
+    turns = max(1, len(episode.actions))
+    return {
+        "success": success * settings.decay ** (turns - 1),
+        "valid": 1 - _invalid(episode) / turns,
+        "format": 1 - episode.n_unterminated / turns,
+    }
+
+
+def _total(parts: Mapping[str, float], settings: OnlineGrpoSettings) -> float:
+    if settings.reward == "binary":
+        return parts["success"]
+    weights = COMPOSITE_WEIGHTS
+    return sum(weights[name] * parts[name] for name in weights) / sum(weights.values())
+
+
+def _excluded(episode: Episode, success: float | None, settings: OnlineGrpoSettings) -> Excluded | None:
+    if success is None:
+        return Excluded.FAILED
+    if settings.max_episode_tokens is not None and episode.n_tokens > settings.max_episode_tokens:
+        return Excluded.TOO_LONG
+    is_cut = episode.ending is Ending.CONTEXT or episode.last_is_unterminated
+    if settings.mask_truncated and is_cut and not success:
+        return Excluded.TRUNCATED
+    if settings.mask_capped and episode.ending is Ending.TURN_CAP:
+        return Excluded.CAPPED
+    return None
+
+
+def _counts(excluded: Sequence[Excluded | None]) -> dict[Excluded, int]:
+    found = Counter(excluded)
+    return {why: found[why] for why in Excluded}
+
+
+def _invalid(episode: Episode) -> int:
+    return int(episode.state.get("n_invalid", 0))
+
+
+def _measures(episodes: Sequence[Episode], successes: Sequence[float | None]) -> dict[str, float]:
+    """What the log says about a batch; shares are of messages or episodes, NaN where nothing was measured."""
+    n_turns = sum(len(e.actions) for e in episodes) or float("nan")
+    n_drawn = sum(sum(e.is_drawn) for e in episodes) or float("nan")
+    knows_invalid = any("n_invalid" in e.state for e in episodes)
+    ended = [e for e in episodes if e.ending is not Ending.FAILED]
+    return {
+        "success": _mean([s for s in successes if s is not None]),
+        "turns": n_turns / max(1, len(ended)),
+        "action_length": n_drawn / n_turns,
+        "invalid_share": sum(map(_invalid, episodes)) / n_turns if knows_invalid else float("nan"),
+        "unterminated_share": sum(e.n_unterminated for e in episodes) / n_turns,
+        "repeated_share": sum(e.n_repeated for e in episodes) / n_turns,
+        "stutter_share": sum(e.n_stuttering for e in episodes) / n_turns,
+        "capped_share": sum(e.ending is Ending.TURN_CAP for e in ended) / max(1, len(ended)),
+        "retried_share": sum(e.rollout.retries > 0 for e in episodes) / len(episodes),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
 
 MakeEnvironment = Callable[[], Environment]
 RECENT = 5
@@ -154,8 +371,7 @@ class _Player:
         self._settings, self._success = settings, success
         self._tokenizer = tokenizer
         self._chat = ChatTokens(tokenizer)
-        context = context_length(model.config.get_text_config(decoder=True))
-        self._limits = PlayLimits(settings.max_turns, settings.max_tokens, settings.temperature, context)
+        self._context = context_length(model.config.get_text_config(decoder=True))
         self._initial = copy.deepcopy(model).eval() if settings.kl_episodes else None
         self._sampler: HfSampler | None = None
         self._n_batches = 0
@@ -166,11 +382,11 @@ class _Player:
         if self._sampler is None:  # the trainer has put the model on its device by now
             self._sampler = HfSampler.from_model(trainer.model, self._tokenizer, max_batch=settings.in_flight)
         self._sampler.forget()
-        starts = [self._start(position, number) for position, number in enumerate(item_numbers)]
+        attempts = [self._attempt(position, number) for position, number in enumerate(item_numbers)]
         self._n_batches += 1
-        played = play_episodes(
-            starts, self._sampler, self._chat, self._make_environment, self._limits, settings.in_flight
-        )
+        sampling = SamplingSettings(temperature=settings.temperature, max_tokens=settings.max_tokens)
+        playing = PlaySettings(sampling, settings.max_turns, settings.in_flight, needs_sampler=True)
+        played = play_episodes(attempts, self._sampler, self._chat, self._make_environment, playing, self._context)
         measures = {"environment_s": played.environment_s, "generation_s": played.generation_s}
         if self._initial is not None:
             kl = divergence(
@@ -183,11 +399,12 @@ class _Player:
     def _stride(self) -> int:
         return math.ceil(self._settings.episodes_per_batch / self._settings.kl_episodes)
 
-    def _start(self, position: int, number: int) -> Start:
+    def _attempt(self, position: int, number: int) -> Attempt:
         """Members of a group share the world's seed, not the draws."""
         group = position // self._settings.generations
         names = (self._settings.seed, self._n_batches)
-        return Start(self._items[number], derive_seed("world", *names, group), derive_seed("draws", *names, position))
+        draws = derive_seed("draws", *names, position)
+        return Attempt(self._items[number], position, draws, world_seed=derive_seed("world", *names, group))
 
 
 @torch.no_grad()
@@ -290,66 +507,3 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         report_to="none",
         disable_tqdm=True,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class OnlineStage:
-    """One run of `train_online_grpo`."""
-
-    name: str
-    """Also that of its folder among the agent's outputs."""
-    settings: OnlineGrpoSettings
-    """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
-    until: float
-    """No new batch is begun after this share of the assignment's wall clock."""
-
-
-Stop = Callable[[LogLine], str | None]
-"""As `OnlineGrpoHooks.stop`."""
-
-
-def learn_in_stages(
-    task: VisibleTask,
-    checkpoint: Path,
-    stages: Sequence[OnlineStage],
-    started: float,
-    make_watch: Callable[[], Stop],
-) -> Path:
-    """Play and learn stage by stage, with a submission after each; the last good checkpoint.
-
-    started: `time.monotonic()` of the agent's start. make_watch: looks after one stage; what it stops is not
-    submitted, and the next stage goes on from the checkpoint before.
-    """
-    me = task.me
-    for stage in stages:
-        watch = _Watch(make_watch())
-        settings = dataclasses.replace(
-            stage.settings,
-            prompts_per_batch=min(stage.settings.prompts_per_batch, len(task.train)),
-            batches=max(1, round(me.effort * stage.settings.batches)),
-            max_turns=me.max_turns,
-            max_tokens=me.sampling.max_tokens,
-            max_seconds=max(1.0, stage.until * me.wall_clock_s - (time.monotonic() - started)),
-        )
-        out = me.output / stage.name / "model"
-        hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)
-        report = train_online_grpo(checkpoint, task.train, task.world, out, settings, hooks)
-        tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
-        if watch.reason is not None:
-            tell(f"{stage.name}: thrown away; going on from {checkpoint}")
-            continue
-        checkpoint = report.checkpoint
-        task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
-    return checkpoint
-
-
-class _Watch:
-    """Remembers why it stopped a run."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-        self.reason: str | None = None
-
-    def __call__(self, line: LogLine) -> str | None:
-        self.reason = self._stop(line)
-        return self.reason

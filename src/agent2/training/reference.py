@@ -24,7 +24,8 @@ averaged over the tokens of an episode and then over episodes (`sequence`), or o
 long episodes weigh more). Source: Shao et al. 2024, arXiv:2402.03300, eq. 3; clip from above by its own bound:
 Yu et al. 2025, arXiv:2503.14476, section 3.1.
 
-It is the yardstick for TRL's trainer (see `consistency`), not a second trainer: no reference model, no loop.
+It is the yardstick for TRL's trainer (`tests/training/test_trl_gradient.py`), not a second trainer: no reference
+model, no loop.
 Axes: N episodes, T tokens, M drawn tokens, V vocabulary.
 
 GRPO in plain torch, small enough to read in one sitting, and the evaluation loop that goes with it.

@@ -16,26 +16,25 @@ import torch
 from transformers import AutoConfig
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.home import BringsExpert, BringsStaticAnswers, item_of, score_messages, score_played
+from agent2.benchmarks.home import BringsExpert, BringsStaticAnswers, item_of
 from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.engine import Attempt, PlaySettings, play, score_messages
+from agent2.evaluation.scoring import score_played
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
 from agent2.records import (
     Benchmark,
     Environment,
     Item,
-    JsonValue,
     Message,
-    RolloutStatus,
+    Rollout,
     Split,
-    StopReason,
-    Turn,
     derive_seed,
 )
-from agent2.training.episodes import Ending, Episode
+from agent2.training.episodes import Episode
 from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.grpo import GrpoSettings
+from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.participant import Participant, tell
 from agent2.training.running import LogLine
 
@@ -177,17 +176,7 @@ class VisibleTask:
 
     def success(self, episode: Episode) -> float | None:
         """What an episode that was played in training is worth, by the scorer of the benchmark."""
-        lengths = [StopReason.END] * len(episode.actions)
-        if episode.last_is_unterminated:
-            lengths[-1] = StopReason.LENGTH
-        observations = [*episode.observations, *[None] * (len(episode.actions) - len(episode.observations))]
-        turns = [
-            Turn(action, observation, stop, 0, 0)
-            for action, observation, stop in zip(episode.actions, observations, lengths, strict=True)
-        ]
-        status = RolloutStatus.COMPLETED if episode.ending is Ending.COMPLETED else RolloutStatus.TURN_CAP
-        item = episode.start.item
-        return score_played(self.benchmark, item, episode.opening, turns, status, episode.state).value
+        return self._value(episode.item, episode.rollout)
 
     def evaluate_on_dev(self, checkpoint: Path, max_batch: int = 128) -> PlayedScore:
         """Every dev item played once as the grader plays. Raises ConfigError if none has a score."""
@@ -233,15 +222,12 @@ class VisibleTask:
             for (_, answer), opening in zip(answers, openings, strict=True)
         ]
 
-    def _is_solved(
-        self,
-        item: Item,
-        opening: Sequence[Message],
-        turns: Sequence[Turn],
-        status: RolloutStatus,
-        state: Mapping[str, JsonValue],
-    ) -> bool:
-        return (score_played(self.benchmark, item, opening, turns, status, state).value or 0.0) >= 1.0
+    def _is_solved(self, item: Item, rollout: Rollout) -> bool:
+        return (self._value(item, rollout) or 0.0) >= 1.0
+
+    def _value(self, item: Item, rollout: Rollout) -> float | None:
+        (scored,) = score_played([(item, rollout)], self.benchmark.scorer())
+        return scored.score.value
 
 
 def read_visible(me: Participant) -> VisibleTask:
@@ -325,3 +311,66 @@ def show_line(line: LogLine) -> None:
     )
     told = ", ".join(f"{name} {float(line[name]):.3f}" for name in shown if name in line)
     tell(f"{line['phase']} step {line['step']}: {told}")
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineStage:
+    """One run of `train_online_grpo`."""
+
+    name: str
+    """Also that of its folder among the agent's outputs."""
+    settings: OnlineGrpoSettings
+    """Turns, tokens and seconds are replaced by those of the assignment and the clock."""
+    until: float
+    """No new batch is begun after this share of the assignment's wall clock."""
+
+
+Stop = Callable[[LogLine], str | None]
+"""As `OnlineGrpoHooks.stop`."""
+
+
+def learn_in_stages(
+    task: VisibleTask,
+    checkpoint: Path,
+    stages: Sequence[OnlineStage],
+    started: float,
+    make_watch: Callable[[], Stop],
+) -> Path:
+    """Play and learn stage by stage, with a submission after each; the last good checkpoint.
+
+    started: `time.monotonic()` of the agent's start. make_watch: looks after one stage; what it stops is not
+    submitted, and the next stage goes on from the checkpoint before.
+    """
+    me = task.me
+    for stage in stages:
+        watch = _Watch(make_watch())
+        settings = replace(
+            stage.settings,
+            prompts_per_batch=min(stage.settings.prompts_per_batch, len(task.train)),
+            batches=max(1, round(me.effort * stage.settings.batches)),
+            max_turns=me.max_turns,
+            max_tokens=me.sampling.max_tokens,
+            max_seconds=max(1.0, stage.until * me.wall_clock_s - (time.monotonic() - started)),
+        )
+        out = me.output / stage.name / "model"
+        hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)
+        report = train_online_grpo(checkpoint, task.train, task.world, out, settings, hooks)
+        tell(f"{stage.name}: {report.steps} updates in {report.seconds:.0f} s {report.stopped}")
+        if watch.reason is not None:
+            tell(f"{stage.name}: thrown away; going on from {checkpoint}")
+            continue
+        checkpoint = report.checkpoint
+        task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
+    return checkpoint
+
+
+class _Watch:
+    """Remembers why it stopped a run."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+        self.reason: str | None = None
+
+    def __call__(self, line: LogLine) -> str | None:
+        self.reason = self._stop(line)
+        return self.reason

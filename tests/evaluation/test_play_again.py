@@ -1,0 +1,99 @@
+import random
+from dataclasses import replace
+
+import pytest
+
+from agent2.environments.household.engine import Engine
+from agent2.environments.household.faults import HouseholdFaults
+from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.rescoring import play_again
+from agent2.records import RolloutStatus, SamplingSettings
+from household_games import game_item, games
+
+SETTINGS = HouseholdSettings(faults=HouseholdFaults(rate=0.3), max_turns=12)
+
+
+def world():
+    return HouseholdWorld(SETTINGS)
+
+
+def played(item, seed):
+    """A rollout by a player that mixes expert, chance and nonsense."""
+    rng = random.Random(seed)
+
+    def player(attempt, its_world, chat):
+        choice = rng.random()
+        if choice < 0.1:
+            return "dance"
+        return rng.choice(its_world.admissible()) if choice < 0.4 else its_world.ask_expert()
+
+    ((_, rollout),) = play_by(player, [Attempt(item, 0, seed)], world, PlaySettings(SamplingSettings(), 12))
+    return replace(rollout, state={**rollout.state, "n_asked": 0})  # a replay asks nobody
+
+
+def stored(n_games, n_seeds):
+    for number, game in enumerate(games(n_games, seed=11)):
+        item = game_item(game, number)
+        for seed in range(n_seeds):
+            yield item, played(item, seed)
+
+
+def test_200_rollouts_are_played_again_with_the_same_observations_and_verdicts():
+    fresh, n_won = Engine(), 0
+    for item, rollout in (found := list(stored(40, 5))):
+        assert play_again(item, rollout, lambda: HouseholdWorld(SETTINGS, fresh)) == ""
+        n_won += rollout.state["won"]
+    assert len(found) == 200
+    assert 20 < n_won < 200
+
+
+@pytest.fixture
+def one():
+    return next(iter(stored(1, 1)))
+
+
+def test_a_changed_observation_is_found_at_its_turn(one):
+    item, rollout = one
+    turns = [*rollout.turns]
+    turns[2] = replace(turns[2], observation="You win.")
+    told = play_again(item, replace(rollout, turns=turns), world)
+    assert told.startswith("turn 3: the observation was 'You win.', and is ")
+
+
+def test_a_changed_verdict_and_a_changed_end_are_found(one):
+    item, rollout = one
+    won = rollout.state["won"]
+    told = play_again(item, replace(rollout, state={**rollout.state, "won": not won}), world)
+    assert told == f"the final state's won was {not won}, and is {won} now"
+    other = RolloutStatus.TURN_CAP if won else RolloutStatus.COMPLETED
+    assert "the episode ended with status" in play_again(item, replace(rollout, status=other), world)
+
+
+def test_a_changed_opening_is_found(one):
+    other = game_item(games(2, seed=11)[1], 0)
+    assert play_again(other, one[1], world).startswith("the opening was")
+
+
+def test_actions_after_the_end_are_found(one):
+    item, rollout = one
+    longer = replace(rollout, turns=[replace(rollout.turns[0], action="dance", observation="Nothing happens.")] * 13)
+    assert play_again(item, longer, world) == "turn 13: the episode is over before it"
+
+
+def test_a_rollout_that_failed_is_compared_as_far_as_it_went(one):
+    item, rollout = one
+    half = replace(rollout, status=RolloutStatus.FAILED, fault=Fault.MODEL, turns=rollout.turns[:2], state={})
+    assert play_again(item, half, world) == ""
+    assert play_again(item, replace(half, turns=[]), world) == ""
+
+
+def test_other_settings_do_not_replay(one):
+    shown = replace(SETTINGS, show_admissible=True)
+    assert play_again(*one, lambda: HouseholdWorld(shown)).startswith("the opening was")
+
+
+def test_a_rollout_of_another_item_is_refused(one):
+    with pytest.raises(ConfigError, match="not 'household-5'"):
+        play_again(game_item(games(1)[0], number=5), one[1], world)
