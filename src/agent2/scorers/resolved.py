@@ -52,14 +52,14 @@ class ResolvedScorer:
             "tests_run": float(sum(call["name"] == "test" and call["error"] is None for call in calls)),
         }
         reason = f"{len(checks) - len(wrong)} of {len(checks)} hidden tests pass" + (f"; {wrong[0]}" if wrong else "")
-        labels = {*trace_labels(rollout.state), *_labels(calls, is_resolved=not wrong, visible=visible)}
+        labels = {*trace_labels(rollout.state), *_repository_labels(calls, is_resolved=not wrong, visible=visible)}
         if not final["is_submitted"]:
             claimed = answer_of(rollout.state) is not None
             labels.add("ended_in_words" if claimed else "not_submitted")
         return Score(value, reason, views=views, labels=tuple(sorted(labels)))
 
 
-def _labels(calls: Sequence[Call], *, is_resolved: bool, visible: str | None) -> list[str]:
+def _repository_labels(calls: Sequence[Call], *, is_resolved: bool, visible: str | None) -> list[str]:
     labels = []
     edits = [place for place, call in enumerate(calls) if call["name"] == "edit" and call["error"] is None]
     if not edits and not is_resolved:
