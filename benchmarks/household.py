@@ -35,8 +35,7 @@ import torch
 from agent2.arena.base_models import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.engine import Engine
-from agent2.environments.household.game import Game
-from agent2.environments.household.stock import part, quiet_import
+from agent2.environments.household.game import Game, part, quiet_import
 from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import EnvironmentFailed

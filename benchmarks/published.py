@@ -41,9 +41,8 @@ from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.files import numbered_lines
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.answers import ChoiceScorer, ExactScorer, last_letter
+from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
 from agent2.scorers.constraints.scorer import followed_loosely, read_instructions
-from agent2.scorers.final_answer import FinalAnswerScorer, reference_value
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.answers import accuracy
 from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from agent2.records import Item, Rollout, RolloutStatus, Scorer, Split, Usage
-from agent2.scorers.answers import ChoiceScorer
+from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer
 from agent2.scorers.constraints.scorer import ConstraintScorer
-from agent2.scorers.final_answer import FinalAnswerScorer
 from scorer_answers import Case, all_cases
 from scorer_differences import CLASSES, class_of, published
 

@@ -16,7 +16,7 @@ from agent2.benchmarks.mini.base import make
 from agent2.benchmarks.mini.corpus import MiniCorpusSettings
 from agent2.benchmarks.mini_math.benchmark import MiniMath
 from agent2.records import Split
-from agent2.scorers.final_answer import reference_value, strict_answer
+from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from agent2.training.running import use_threads
 from agent2.training.visible import dev_scores

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from agent2.benchmarks.household.generate import SIZES, draw_game
-from agent2.environments.household.game import Game
-from agent2.environments.household.stock import part
+from agent2.environments.household.game import Game, part
 from agent2.records import Item, Split
 
 

@@ -14,7 +14,7 @@ from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.shipped import MADE, WEIGHTS, unpack
 from agent2.records import Split
-from agent2.scorers.final_answer import reference_value, strict_answer
+from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoSettings, train_grpo
 from agent2.training.visible import dev_scores
 

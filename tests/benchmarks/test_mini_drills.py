@@ -4,7 +4,7 @@ import pytest
 from agent2.benchmarks.keyed_splits import Pool
 from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
 from agent2.benchmarks.mini_math.benchmark import KINDS, SOURCE, Problem, apply
-from agent2.scorers.final_answer import flexible_answer, strict_answer
+from agent2.scorers.answers import flexible_answer, strict_answer
 
 
 def test_every_sum_is_right():

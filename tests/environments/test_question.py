@@ -1,7 +1,6 @@
-import numpy as np
 import pytest
 
-from agent2.environments.question import QuestionEnvironment, oracle_answer, random_answer
+from agent2.environments.question import QuestionEnvironment
 from agent2.errors import EnvironmentFailed
 from agent2.records import Item, Message, Split
 
@@ -33,13 +32,3 @@ def test_an_answer_before_the_question_or_after_an_answer_is_refused():
     world.act("4")
     with pytest.raises(EnvironmentFailed, match="answered already"):
         world.act("5")
-
-
-def test_the_oracle_knows_the_reference_and_the_random_player_only_those_of_other_items():
-    rng = np.random.default_rng(0)
-    assert oracle_answer(ITEM) == "4"
-    assert random_answer(ITEM, [ITEM, OTHER], rng) == "6"
-    with pytest.raises(EnvironmentFailed, match="no other item"):
-        random_answer(ITEM, [ITEM], rng)
-    with pytest.raises(EnvironmentFailed, match="no reference"):
-        oracle_answer(Item(id="q3", split=Split.DEV, prompt="?"))

@@ -1,10 +1,9 @@
 import pytest
 
 from agent2.errors import Fault
-from agent2.evaluation.attempts import attempt_metrics
+from agent2.evaluation.outcome import attempt_metrics
 from agent2.records import Item, Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage
-from agent2.scorers.answers import ChoiceScorer, RationalScorer
-from agent2.scorers.final_answer import FinalAnswerScorer
+from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer, RationalScorer
 
 
 def rollout(item, attempt, value, answer="x", **views):

@@ -4,8 +4,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.environments.household.engine import Engine
-from agent2.environments.household.faults import HouseholdFaults
-from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
+from agent2.environments.household.world import HouseholdFaults, HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import Attempt, PlaySettings, play_by
 from agent2.evaluation.rescoring import play_again

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.home import reference_answer
 from agent2.benchmarks.mini_apis import benchmark as apis
 from agent2.benchmarks.mini_functions import benchmark as functions
 from agent2.benchmarks.mini_repo import benchmark as repo
 from agent2.benchmarks.mini_repo.benchmark import MiniRepo
-from agent2.environments.question import oracle_answer
 from agent2.environments.tools.repository import DANGERS
 from agent2.environments.tools.world import FaultSettings, WorldSettings
 from agent2.records import Emits, Split, emits_of
@@ -59,7 +59,7 @@ PLAYERS = {
         lambda item, messages: apis.random_player(item, messages, RNG),
         lambda item, messages: apis.mistaken(item, messages),
     ],
-    "mini_knowledge": [lambda item, messages: oracle_answer(item), lambda item, messages: "The answer is (B)."],
+    "mini_knowledge": [reference_answer, lambda item, messages: "The answer is (B)."],
     "mini_math": [lambda item, messages: "#### 1", lambda item, messages: "1"],
     "mini_ifeval": [lambda item, messages: "", lambda item, messages: "a, b. THE c! *x* 1"],
 }

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.final_answer import (
+from agent2.scorers.answers import (
     FinalAnswerScorer,
     final_answer_line,
     flexible_answer,

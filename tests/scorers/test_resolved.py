@@ -3,7 +3,7 @@ import pytest
 from agent2.environments.tools.calls import OnDanger, ToolRules
 from agent2.errors import Fault
 from agent2.records import Item, Split
-from agent2.scorers.resolved import ResolvedScorer
+from agent2.scorers.tool_calls import ResolvedScorer
 from tool_builders import ALL, FIX, READ, REPO_ITEM, SUBMIT, TEST, repo_world, rollout_of, run
 
 

@@ -66,8 +66,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.suite import EvaluationRole
     from agent2.errors import ConfigError, unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about
-    from agent2.evaluation.single import open_contract
-    from agent2.evaluation.suite_plan import SuiteRequest
+    from agent2.evaluation.suite_plan import SuiteRequest, open_contract
     from agent2.evaluation.suite_run import run_suite
     from agent2.models.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, told_apart

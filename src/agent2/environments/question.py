@@ -2,12 +2,10 @@
 
 Promises: single use, deterministic, and `state()["answer"]` is the answer exactly as the model wrote it.
 Does NOT judge the answer and does NOT know whether it was cut off at the token limit: the turn's stop
-reason says so. The oracle and random players bracket every benchmark that is played here.
+reason says so.
 """
 
 from collections.abc import Mapping, Sequence
-
-import numpy as np
 
 from agent2.errors import EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step
@@ -49,25 +47,3 @@ class QuestionEnvironment:
     def state(self) -> Mapping[str, JsonValue]:
         """`answer`: what the model wrote, None until it has."""
         return {"answer": self._answer}
-
-
-def oracle_answer(item: Item) -> str:
-    """The answer of a player who knows the reference: the ceiling of every benchmark with one.
-
-    Raises EnvironmentFailed if the item has no reference.
-    """
-    if item.reference is None:
-        raise EnvironmentFailed(f"item {item.id!r} has no reference answer; it has no oracle in this world")
-    return item.reference
-
-
-def random_answer(item: Item, others: Sequence[Item], rng: np.random.Generator) -> str:
-    """The answer of a player who knows what answers look like but not the question: the floor.
-
-    others: items whose references are drawn from, the item itself left out.
-    Raises EnvironmentFailed if there is no other item with a reference.
-    """
-    references = [other.reference for other in others if other.id != item.id and other.reference is not None]
-    if not references:
-        raise EnvironmentFailed(f"item {item.id!r}: no other item has a reference to draw a random answer from")
-    return references[int(rng.integers(len(references)))]

@@ -17,7 +17,7 @@ from agent2.cards.folder import card_exists, load_card
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault
-from agent2.evaluation.rescoring import _require_free, card_identity, finished_header, require_state
+from agent2.evaluation.rescoring import card_identity, finished_header, require_state
 from agent2.evaluation.runner import software_lock
 from agent2.evaluation.scoring import (
     Played,
@@ -69,7 +69,7 @@ def judge_cards(
         require_state(card, header, scorer)
     sides = {OLD: card_identity(old, headers[OLD]), NEW: card_identity(new, headers[NEW])}
     header = _header(headers, sides, scorer, settings or {})
-    _require_free(target, header)
+    _require_free(target, sides)
     writer, done = open_card(target, header)
     assert writer is not None  # `_require_free` looked
     with writer:
@@ -248,3 +248,15 @@ def _header(
         seed=new.seed,
         planned_rollouts=new.planned_rollouts,
     )
+
+
+def _require_free(target: Path, sides: Mapping[str, Mapping[str, JsonValue]]) -> None:
+    """Raises CardError for a card that is finished, or was begun from other cards."""
+    if not card_exists(target):
+        return
+    stored = load_card(target)
+    if stored.state == "closed":
+        raise CardError(f"{target}: holds a finished card already, and none is overwritten; choose another folder")
+    begun = stored.header.lock.get(JUDGEMENT, {})
+    if any(begun.get(side, {}).get("card_digest") != identity["card_digest"] for side, identity in sides.items()):
+        raise CardError(f"{target}: holds an unfinished card that is not made from these two; choose another folder")

@@ -177,18 +177,12 @@ def card_identity(card: Path, header: CardHeader) -> dict[str, JsonValue]:
 
 
 def _require_free(target: Path, header: CardHeader) -> None:
-    """Raises CardError for a card that is finished, or was begun from others."""
+    """Raises CardError for a card that is finished, or was begun from another one."""
     if not card_exists(target):
         return
     stored = load_card(target)
     if stored.state == "closed":
         raise CardError(f"{target}: holds a finished card already, and none is overwritten; choose another folder")
-    if _sources(stored.header) != _sources(header):
+    begun = stored.header.lock.get(RESCORED, {})
+    if begun.get("card_digest") != header.lock[RESCORED]["card_digest"]:
         raise CardError(f"{target}: holds an unfinished card that is not made from this one; choose another folder")
-
-
-def _sources(header: CardHeader) -> list[str | None]:
-    """Digests of the cards that a card is made from."""
-    sides = header.lock.get(JUDGEMENT, {})
-    identities = [header.lock.get(RESCORED, {}), sides.get(OLD, {}), sides.get(NEW, {})]
-    return [identity.get("card_digest") for identity in identities]

@@ -26,8 +26,7 @@ from agent2.contract.findings import Finding, GateState
 from agent2.contract.gates import RELEASE, TrainingAction
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.contract.report_write import report_dict, write_report
-from agent2.evaluation.attempts import AttemptMetrics
-from agent2.evaluation.outcome import BenchmarkOutcome, SuiteOutcome, evaluation_section
+from agent2.evaluation.outcome import AttemptMetrics, BenchmarkOutcome, SuiteOutcome, evaluation_section
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.reports.charts import change_kind, change_svg, standalone

@@ -18,15 +18,15 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "choice": "agent2.scorers.answers:ChoiceScorer",
         "constraints": "agent2.scorers.constraints.scorer:ConstraintScorer",
         "exact": "agent2.scorers.answers:ExactScorer",
-        "final_answer": "agent2.scorers.final_answer:FinalAnswerScorer",
+        "final_answer": "agent2.scorers.answers:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",
         "household_won": "agent2.scorers.household:HouseholdScorer",
         "llm_judge": "agent2.scorers.judges:LlmJudge",
-        "longer_answer": "agent2.scorers.longer_answer:LongerAnswerScorer",
+        "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.answers:RationalScorer",
-        "resolved": "agent2.scorers.resolved:ResolvedScorer",
+        "resolved": "agent2.scorers.tool_calls:ResolvedScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
     }
 )

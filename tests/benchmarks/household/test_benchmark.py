@@ -3,9 +3,14 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.household.benchmark import HOUSEHOLD_PLAYERS, expert, layout_key
 from agent2.contract.measures import number_of, parse_measure
-from agent2.environments.household.faults import REPLIES, HouseholdFaultKind
 from agent2.environments.household.game import TASK_TYPES, Game
-from agent2.environments.household.world import ADMISSIBLE_MARK, HouseholdSettings, HouseholdWorld
+from agent2.environments.household.world import (
+    ADMISSIBLE_MARK,
+    REPLIES,
+    HouseholdFaultKind,
+    HouseholdSettings,
+    HouseholdWorld,
+)
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.scripted import ScriptedSampler

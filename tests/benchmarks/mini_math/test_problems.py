@@ -13,7 +13,7 @@ from agent2.benchmarks.mini_math.benchmark import (
     worked_answer,
 )
 from agent2.records import Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.final_answer import flexible_answer, strict_answer
+from agent2.scorers.answers import flexible_answer, strict_answer
 
 
 def problems(n=400):

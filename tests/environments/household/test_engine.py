@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from agent2.environments.household.engine import NOTHING_HAPPENS, Engine, shared_engine
-from agent2.environments.household.stock import stock
+from agent2.environments.household.game import stock
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from household_games import game_item, games, stock_engine
 

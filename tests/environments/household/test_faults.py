@@ -2,8 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.environments.household.faults import REPLIES, HouseholdFaultKind, HouseholdFaults, plan_faults
-from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
+from agent2.environments.household.world import (
+    REPLIES,
+    HouseholdFaultKind,
+    HouseholdFaults,
+    HouseholdSettings,
+    HouseholdWorld,
+    plan_faults,
+)
 from agent2.errors import ConfigError
 from household_games import game_item, games
 

@@ -2,8 +2,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from agent2.environments.household.game import quiet_import, stock
 from agent2.environments.household.grounding import Translator, translator
-from agent2.environments.household.stock import quiet_import, stock
 from household_games import games
 
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from agent2.environments.household.stock import part, quiet_import
+from agent2.environments.household.game import part, quiet_import
 from agent2.errors import ConfigError
 
 

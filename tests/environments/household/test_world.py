@@ -3,12 +3,12 @@ import random
 import pytest
 
 from agent2.environments.household.engine import NOTHING_HAPPENS
-from agent2.environments.household.faults import HouseholdFaults
 from agent2.environments.household.world import (
     ADMISSIBLE_MARK,
     MAX_FACTS,
     THOUGHT_REPLY,
     ActionProtocol,
+    HouseholdFaults,
     HouseholdSettings,
     HouseholdWorld,
     command_of,

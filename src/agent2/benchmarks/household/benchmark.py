@@ -31,9 +31,15 @@ from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.household.generate import Layout, game_of, opening, size_of, source_of
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
-from agent2.environments.household.faults import HouseholdFaults
 from agent2.environments.household.game import Game
-from agent2.environments.household.world import ADMISSIBLE_MARK, NAME, VERSION, HouseholdSettings, HouseholdWorld
+from agent2.environments.household.world import (
+    ADMISSIBLE_MARK,
+    NAME,
+    VERSION,
+    HouseholdFaults,
+    HouseholdSettings,
+    HouseholdWorld,
+)
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer

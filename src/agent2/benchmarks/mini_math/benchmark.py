@@ -26,7 +26,7 @@ from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.tool_questions import right_share
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
-from agent2.scorers.final_answer import FinalAnswerScorer, final_answer_line
+from agent2.scorers.answers import FinalAnswerScorer, final_answer_line
 
 PEOPLE = ("Ann", "Ben", "Eva", "Ida", "Leo", "Max", "Tom", "Zoe")
 THINGS = ("pens", "cups", "eggs", "nuts", "hats", "toys", "cards", "coins")

@@ -41,7 +41,7 @@ from agent2.environments.tools.repository import (
 )
 from agent2.environments.tools.world import LOGIN, NAME, VERSION, FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
-from agent2.scorers.resolved import ResolvedScorer
+from agent2.scorers.tool_calls import ResolvedScorer
 
 _DANGEROUS_SHARE = 0.06
 

@@ -29,7 +29,7 @@ from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from agent2.environments.household.game import GOAL_SLOT, Game, GameBroken
+from agent2.environments.household.game import GOAL_SLOT, Game, GameBroken, stock
 from agent2.environments.household.grounding import (
     Operator,
     Solver,
@@ -40,7 +40,6 @@ from agent2.environments.household.grounding import (
     unsolvable,
 )
 from agent2.environments.household.phrases import Binding, Each, Entity, Fact, Phrasebook, Piece, Scope, read_grammar
-from agent2.environments.household.stock import stock
 
 NOT = "not_"
 """Before a predicate: an action has made the fact false. What was never true has no fact at all."""

@@ -35,9 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from agent2.environments.household.game import Game, GameBroken
+from agent2.environments.household.game import Game, GameBroken, part, quiet_import, stock
 from agent2.environments.household.phrases import Fact, Variable
-from agent2.environments.household.stock import part, quiet_import, stock
 from agent2.errors import shown
 
 _NAME_BYTES = 1024

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from agent2.environments.household.game import GameBroken
-from agent2.environments.household.stock import stock
+from agent2.environments.household.game import GameBroken, stock
 from agent2.errors import shown
 
 Variable = tuple[str, str]
