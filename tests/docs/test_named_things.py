@@ -100,3 +100,20 @@ def test_benchmarks_in_help_texts_are_installed():
         for text in strings(path):
             for name in re.findall(rf"\b([a-z][a-z0-9_]+):(?:{splits})\b", text):
                 assert name in BENCHMARKS or name == "benchmark", f"{path}: {name}"
+
+
+def test_the_walks_through_the_code_name_at_most_eight_files_each_and_all_are_there():
+    page = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for title in ("Follow one submission", "Follow one rollout"):
+        walk = page.split(f"### {title}\n")[1].split("\n\n", 2)[1]
+        named = re.findall(r"`([\w/-]+\.py)`", walk)
+        assert 5 <= len(set(named)) <= 8, f"{title}: {named}"
+        assert [name for name in named if not (REPO / "src" / "agent2" / name).is_file()] == []
+
+
+def test_the_files_that_the_architecture_names_are_there():
+    page = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
+    roots = (REPO, REPO / "src" / "agent2")
+    named = set(re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:py|md|yaml))`", page))
+    assert len(named) > 15
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in roots)] == []
