@@ -6,9 +6,9 @@ import pytest
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.world import HouseholdFaults, HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.rescoring import play_again
-from agent2.records import RolloutStatus, SamplingSettings
+from agent2.records import RolloutStatus
 from household_games import game_item, games
 
 SETTINGS = HouseholdSettings(faults=HouseholdFaults(rate=0.3), max_turns=12)
@@ -28,7 +28,7 @@ def played(item, seed):
             return "dance"
         return rng.choice(its_world.admissible()) if choice < 0.4 else its_world.ask_expert()
 
-    ((_, rollout),) = play_by(player, [Attempt(item, 0, seed)], world, PlaySettings(SamplingSettings(), 12))
+    ((_, rollout),) = play_by(player, [Attempt(item, 0, seed)], world, max_turns=12)
     return replace(rollout, state={**rollout.state, "n_asked": 0})  # a replay asks nobody
 
 

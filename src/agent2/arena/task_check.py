@@ -28,7 +28,7 @@ from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.home import Player, Players, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.evaluation.scoring import Progress, score_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
@@ -145,12 +145,11 @@ class _Check:
         return limit, f"at most {limit:.2f}: guessing among {min(n_options)} options gives {chance:.2f}"
 
     def _play(self, player: Player, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
-        settings = PlaySettings(sampling=self.benchmark.sampling, max_turns=self.benchmark.max_turns)
         played = play_by(
             lambda attempt, world, chat: player(attempt.item, chat),
             [Attempt(item, 0, 0) for item in self.played],
             make_world or self.benchmark.environment,
-            settings,
+            self.benchmark.max_turns,
         )
         return sorted(score_played(played, self.benchmark.scorer()), key=lambda scored: scored.rollout.item_id)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, ScoredRollout, Split
 
@@ -136,7 +136,8 @@ def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFi
 
 
 def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[Item], str]) -> list[ScoredRollout]:
-    settings = PlaySettings(sampling=benchmark.sampling, max_turns=benchmark.max_turns)
     attempts = [Attempt(item, 0, 0) for item in items[:MAX_PLAYED]]
-    played = play_by(lambda attempt, world, chat: answer(attempt.item), attempts, benchmark.environment, settings)
+    played = play_by(
+        lambda attempt, world, chat: answer(attempt.item), attempts, benchmark.environment, benchmark.max_turns
+    )
     return list(score_played(played, benchmark.scorer()))

@@ -159,7 +159,8 @@ def play_by(
     player: Player,
     attempts: Iterable[Attempt],
     make_environment: Callable[[], Environment],
-    settings: PlaySettings,
+    max_turns: int,
+    retries: int = 1,
 ) -> Iterator[Played]:
     """Play attempts one after the other by somebody who knows what is played: an oracle, an expert, a script."""
     attempt: Attempt | None = None
@@ -179,7 +180,8 @@ def play_by(
         assert attempt is not None and world is not None
         return player(attempt, world, chat)
 
-    return play_rollouts(pulled(), ScriptedSampler(reply), opened, replace(settings, max_in_flight=1))
+    settings = PlaySettings(SamplingSettings(), max_turns, max_in_flight=1, retries=retries)
+    return play_rollouts(pulled(), ScriptedSampler(reply), opened, settings)
 
 
 def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], seed: int = 0) -> Score:
@@ -189,8 +191,9 @@ def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], se
     score is missing, with a fault, where the world or the scorer breaks.
     """
     said = iter(messages)
-    settings = PlaySettings(benchmark.sampling, min(benchmark.max_turns, max(1, len(messages))), retries=0)
-    played = play_by(lambda *_: next(said, ""), [Attempt(item, 0, seed)], benchmark.environment, settings)
+    max_turns = min(benchmark.max_turns, max(1, len(messages)))
+    attempts = [Attempt(item, 0, seed)]
+    played = play_by(lambda *_: next(said, ""), attempts, benchmark.environment, max_turns, retries=0)
     (scored,) = score_played(played, benchmark.scorer())
     return scored.score
 

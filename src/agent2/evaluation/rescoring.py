@@ -17,7 +17,7 @@ from agent2.cards.card import CardHeader, CardSummary
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import CardError, ConfigError, shown
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by
+from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.runner import UNSCORED, software_lock
 from agent2.evaluation.scoring import Progress, ScoringPlace, require_scorer, score_card
 from agent2.records import (
@@ -28,7 +28,6 @@ from agent2.records import (
     JsonValue,
     Rollout,
     RolloutStatus,
-    SamplingSettings,
     Scorer,
     digest_of,
 )
@@ -75,9 +74,9 @@ def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Envi
     if rollout.item_id != item.id:
         raise ConfigError(f"the rollout is of item {rollout.item_id!r}, not {item.id!r}; pass the item that was played")
     actions = iter([turn.action for turn in rollout.turns])
-    settings = PlaySettings(SamplingSettings(), max(1, len(rollout.turns)), retries=0)
-    attempt = Attempt(item, rollout.attempt, rollout.seed)
-    ((_, again),) = play_by(lambda *_: next(actions, ""), [attempt], make_environment, settings)
+    attempts = [Attempt(item, rollout.attempt, rollout.seed)]
+    max_turns = max(1, len(rollout.turns))
+    ((_, again),) = play_by(lambda *_: next(actions, ""), attempts, make_environment, max_turns, retries=0)
     if again.prompt and (was := list(rollout.prompt)) != (now := list(again.prompt)):
         return f"the opening was {shown(was)}, and is {shown(now)} now"
     for number, turn in enumerate(rollout.turns, 1):

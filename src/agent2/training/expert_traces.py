@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from agent2.errors import ConfigError, EnvironmentFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, play_by
-from agent2.records import Environment, Item, JsonValue, Message, Rollout, SamplingSettings, derive_seed
+from agent2.evaluation.engine import Attempt, play_by
+from agent2.records import Environment, Item, JsonValue, Message, Rollout, derive_seed
 
 
 class TeachingWorld(Environment, Protocol):
@@ -97,10 +97,9 @@ def collect_traces(
         for number in range(settings.episodes_per_item)
     ]
     player = _TracePlayer(settings, expert)
-    playing = PlaySettings(SamplingSettings(), settings.max_turns, retries=0)
     rows: list[dict[str, JsonValue]] = []
     n_actions = 0
-    for item, rollout in play_by(player, attempts, make_world, playing):
+    for item, rollout in play_by(player, attempts, make_world, settings.max_turns, retries=0):
         if rollout.fault is not None:
             raise EnvironmentFailed(rollout.reason)
         n_actions += len(rollout.turns)
