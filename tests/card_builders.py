@@ -1,7 +1,15 @@
 """Small scored rollouts and card headers for tests."""
 
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import zstandard
+
+from agent2.cards.aggregate import summarize
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.errors import Fault
 from agent2.records import (
@@ -67,3 +75,46 @@ def make_header(**changes: Any) -> CardHeader:
         "created_at": 1.0,
     }
     return CardHeader(**(values | changes))
+
+
+def write_old_card(
+    path: Path, records: Sequence[ScoredRollout], form: int = 2, header: CardHeader | None = None
+) -> Path:
+    """A closed card of format 1 or 2: zstd frames of lines in the order given, 512 rollouts each."""
+    header = header or make_header()
+    content = msgspec.to_builtins(header)
+    summary = msgspec.to_builtins(summarize(records, header.reporting))
+    parts = {"items.json": msgspec.json.encode(summary["item_scores"]) + b"\n", "drops.jsonl": b""}
+    for drop in summary["drops"]:
+        parts["drops.jsonl"] += msgspec.json.encode(drop) + b"\n"
+    if form == 2:
+        summary |= {"items_missing": [], "item_scores": {}, "drops": []}
+    else:
+        parts = {}
+        for name in ("time_cap", "empty", "truncated", "environment_fault"):
+            del content["reporting"][name]
+    path.mkdir(parents=True)
+    data, frames = b"", []
+    for start in range(0, len(records), 512):
+        lines = [msgspec.json.encode(record) + b"\n" for record in records[start : start + 512]]
+        packed = zstandard.ZstdCompressor().compress(b"".join(lines))
+        place = {"offset": len(data), "n_bytes": len(packed), "n_rollouts": len(lines)}
+        frames.append(place | {"sha256": hashlib.sha256(packed).hexdigest()})
+        data += packed
+    (path / "rollouts.jsonl.zst").write_bytes(data)
+    for name, part in parts.items():
+        (path / name).write_bytes(part)
+    card = {
+        "format": form,
+        "state": "closed",
+        "header": content,
+        "header_digest": hashlib.sha256(msgspec.json.encode(content)).hexdigest(),
+        "protocol_digest": header.protocol.digest,
+        "summary": summary,
+        "frames": frames,
+        "wall_clock_s": 1.0,
+        "notes": [],
+    }
+    digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    (path / "card.json").write_text(json.dumps(card | ({"parts": digests} if form == 2 else {})))
+    return path

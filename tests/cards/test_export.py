@@ -52,7 +52,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path):
 
 def test_a_damaged_card_leaves_no_file(tmp_path):
     card = write_card(tmp_path / "card", [make_scored("a")])
-    (card / "rollouts.jsonl.zst").write_bytes(b"nothing")
+    (card / "rollouts.parquet").write_bytes(b"nothing")
     with pytest.raises(Exception, match="frame 0"):
         export_rollouts(card, tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out.parquet*"))

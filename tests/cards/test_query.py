@@ -115,7 +115,7 @@ def test_folders_without_finished_cards_are_refused(tmp_path):
 def test_a_damaged_card_is_said_so(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     card = write_card(tmp_path / "card", [make_record("a")])
-    (card / "rollouts.jsonl.zst").write_bytes(b"nothing")
+    (card / "rollouts.parquet").write_bytes(b"nothing")
     with pytest.raises(CardError, match="frame 0"):
         CardQueries([card])
 

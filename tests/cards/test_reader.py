@@ -3,17 +3,20 @@ import json
 import pytest
 
 from agent2.cards import reader
+from agent2.cards import writer as writer_module
 from agent2.cards.folder import is_finished, load_card
 from agent2.cards.reader import iter_rollouts, read_page, read_summary, validate_card
-from agent2.cards.writer import FRAME_ROLLOUTS, CardWriter
+from agent2.cards.writer import CardWriter
 from agent2.errors import CardError
 from card_builders import make_header, make_record
 
-N = 2 * FRAME_ROLLOUTS + 100
+FRAME_ROLLOUTS = 100
+N = 2 * FRAME_ROLLOUTS + 50
 
 
 @pytest.fixture
-def card(tmp_path):
+def card(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "FRAME_ROLLOUTS", FRAME_ROLLOUTS)
     with CardWriter(tmp_path / "card", make_header()) as writer:
         for i in range(N):
             writer.append(make_record(f"{i:05d}", float(i % 3 == 0)))
@@ -48,14 +51,14 @@ def test_a_page_holds_the_rollouts_asked_for(card, start, n):
 
 def test_a_page_reads_only_its_own_frames(card, monkeypatch):
     opened = []
-    read = reader._frame_lines
-    monkeypatch.setattr(reader, "_frame_lines", lambda *args: opened.append(args[2]) or read(*args))
+    read = reader.frame_lines
+    monkeypatch.setattr(reader, "frame_lines", lambda *args: opened.append(args[2]) or read(*args))
     read_page(card, FRAME_ROLLOUTS + 5, 3)
     assert opened == [1]
 
 
 def test_a_page_opens_though_another_frame_is_damaged(card):
-    flip_byte(card / "rollouts.jsonl.zst", load_card(card).frames[0].offset + 20)
+    flip_byte(card / "rollouts.parquet", load_card(card).frames[0].offset + 20)
     assert ids(read_page(card, FRAME_ROLLOUTS, 2)) == [FRAME_ROLLOUTS, FRAME_ROLLOUTS + 1]
 
 
@@ -92,7 +95,7 @@ def test_good_cards_have_no_problems(card, open_card):
 @pytest.mark.parametrize("frame", [0, 1, 2])
 def test_a_changed_byte_names_its_frame(card, frame):
     place = load_card(card).frames[frame]
-    flip_byte(card / "rollouts.jsonl.zst", place.offset + place.n_bytes // 2)
+    flip_byte(card / "rollouts.parquet", place.offset + place.n_bytes // 2)
     problems = validate_card(card)
     assert len(problems) == 1
     assert f"frame {frame} (" in problems[0]
@@ -126,7 +129,7 @@ def test_a_doubled_line_is_reported(open_card):
         ('"temperature": 0.0', '"temperature": 1.0', "protocol was changed"),
         ('"checkpoint_name": "base"', '"checkpoint_name": "best"', "header was changed"),
         ('"n_missing": 0', '"n_missing": 1', "summary.n_missing is not what the rollouts give"),
-        (f'"n_rollouts": {FRAME_ROLLOUTS}', f'"n_rollouts": {FRAME_ROLLOUTS + 1}', "frame 0 is said to hold 513"),
+        (f'"n_rollouts": {FRAME_ROLLOUTS}', f'"n_rollouts": {FRAME_ROLLOUTS + 1}', "frame 0 (101 rollouts"),
     ],
 )
 def test_a_changed_number_in_card_json_is_reported(card, old, new, problem):
@@ -145,12 +148,14 @@ def test_a_raised_score_is_reported(card):
 
 
 def test_a_truncated_file_and_bytes_at_the_end_are_reported(card):
-    file = card / "rollouts.jsonl.zst"
+    file = card / "rollouts.parquet"
     data = file.read_bytes()
     file.write_bytes(data[:-10])
+    assert validate_card(card) == [f"{file}: does not match its digest in card.json; restore it from a copy"]
+    file.write_bytes(data[: load_card(card).frames[2].offset + 10])
     assert "frame 2" in validate_card(card)[0]
     file.write_bytes(data + b"more")
-    assert "4 bytes after the last frame" in validate_card(card)[0]
+    assert "does not match its digest" in validate_card(card)[0]
     file.unlink()
     assert "lost its rollouts" in validate_card(card)[0]
 
@@ -163,8 +168,8 @@ def test_a_damaged_card_json_is_one_clear_sentence(card, content):
 
 def test_a_card_of_a_later_format_is_refused(card):
     file = card / "card.json"
-    file.write_text(file.read_text().replace('"format": 2', '"format": 3', 1))
-    assert "format 3, this version reads 1 and 2" in validate_card(card)[0]
+    file.write_text(file.read_text().replace('"format": 3', '"format": 4', 1))
+    assert "format 4, this version reads 1, 2, 3" in validate_card(card)[0]
 
 
 @pytest.mark.parametrize("field", ["offset", "n_bytes"])

@@ -86,8 +86,8 @@ def test_an_open_card_is_graded_as_far_as_it_is(tmp_path):
 
 
 def test_damaged_evidence_is_not_graded(card):
-    data = bytearray((card / "rollouts.jsonl.zst").read_bytes())
-    data[50] ^= 1
-    (card / "rollouts.jsonl.zst").write_bytes(data)
+    data = bytearray((card / "rollouts.parquet").read_bytes())
+    data[load_card(card).frames[0].offset + 50] ^= 1
+    (card / "rollouts.parquet").write_bytes(data)
     with pytest.raises(CardError, match="frame 0"):
         regrade(card)

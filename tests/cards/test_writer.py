@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import zstandard
 
+from agent2.cards import writer as writer_module
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import load_card
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
-from agent2.cards.writer import FRAME_ROLLOUTS, CardWriter
+from agent2.cards.writer import FRAME_BYTES, FRAME_ROLLOUTS, CardWriter
 from agent2.errors import CardError
 from agent2.records import SamplingSettings, ScoredRollout
 from card_builders import make_header, make_record
@@ -29,28 +29,39 @@ def write(path, records, header=None):
 
 
 def test_a_closed_card_gives_back_what_was_written(tmp_path):
-    records = [make_record(str(i), float(i % 2), text=f"é {i} \r\n \u2028") for i in range(FRAME_ROLLOUTS + 3)]
+    records = [make_record(f"{i:05d}", float(i % 2), text=f"é {i} \r\n \u2028") for i in range(FRAME_ROLLOUTS + 3)]
     header = make_header()
     summary = write(tmp_path / "card", records, header)
     assert list(iter_rollouts(tmp_path / "card")) == records
     assert summary == summarize(records, header.reporting) == read_summary(tmp_path / "card")
     assert read_header(tmp_path / "card") == header
     assert [frame.n_rollouts for frame in load_card(tmp_path / "card").frames] == [FRAME_ROLLOUTS, 3]
-    assert sorted(p.name for p in (tmp_path / "card").iterdir()) == [
-        "card.json",
-        "drops.jsonl",
-        "items.json",
-        "lines.idx",
-        "rollouts.jsonl.zst",
-    ]
+    assert sorted(p.name for p in (tmp_path / "card").iterdir()) == ["card.json", "rollouts.parquet"]
     assert validate_card(tmp_path / "card") == []
 
 
-def test_the_closed_file_is_plain_zstd_of_the_lines(tmp_path):
-    write(tmp_path / "card", [make_record(str(i)) for i in range(FRAME_ROLLOUTS + 1)])
-    with (tmp_path / "card" / "rollouts.jsonl.zst").open("rb") as packed:
-        stream = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-        assert stream.read().count(b"\n") == FRAME_ROLLOUTS + 1
+def test_a_closed_card_is_sorted_by_item_and_attempt_whatever_finished_first(tmp_path):
+    records = [make_record(item, attempt=attempt) for item in ("é", "b", "a") for attempt in (1, 0)]
+    write(tmp_path / "one", records)
+    write(tmp_path / "other", records[::-1])
+    found = [(record.rollout.item_id, record.rollout.attempt) for record in iter_rollouts(tmp_path / "one")]
+    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("é", 0), ("é", 1)]
+    one, other = load_card(tmp_path / "one"), load_card(tmp_path / "other")
+    assert [frame.sha256 for frame in one.frames] == [frame.sha256 for frame in other.frames]
+
+
+def test_frames_are_cut_by_bytes_too(tmp_path):
+    write(tmp_path / "card", [make_record(str(i), text="x" * (FRAME_BYTES // 4)) for i in range(5)])
+    assert [frame.n_rollouts for frame in load_card(tmp_path / "card").frames] == [1] * 5  # text and answer: half each
+    assert validate_card(tmp_path / "card") == []
+
+
+def test_a_rollout_larger_than_a_frame_may_be_is_refused_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "MOST_BYTES", 10_000)
+    with CardWriter(tmp_path / "card", make_header()) as writer:
+        with pytest.raises(CardError, match=r"item 'a' attempt 0 has .* bytes, a rollout may have 10000"):
+            writer.append(make_record("a", text="x" * 10_000))
+        assert writer.close().n_rollouts == 0
 
 
 def test_a_record_is_in_the_file_when_append_returns(tmp_path):
@@ -242,6 +253,56 @@ def test_a_kill_while_closing_leaves_a_card_that_is_open_or_closed_and_never_hal
     assert read_summary(card).n_rollouts == 1
 
 
+KILLED_WHILE_CLOSING = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+import agent2.cards.tables
+from card_builders import make_header, make_record
+from agent2.cards.writer import CardWriter
+events = 0
+
+def count(event, arguments):
+    global events
+    if event in ("open", "os.rename", "os.remove", "os.truncate"):
+        events += 1
+        if events == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+for last in range(1, 100):
+    card = Path(sys.argv[1]) / f"{last:02d}"
+    writer = CardWriter(card, make_header())
+    for i in range(20):
+        writer.append(make_record(str(i), float(i % 2)))
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        os.close(writer._descriptor)
+        if not os.WIFSIGNALED(status):
+            break
+    else:
+        sys.addaudithook(count)
+        writer.close()
+        os._exit(0)
+print(last)
+"""
+
+
+def test_kill_minus_9_at_any_moment_of_closing_loses_nothing(tmp_path):
+    command = [sys.executable, "-c", KILLED_WHILE_CLOSING, str(tmp_path), str(TESTS)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    cards = sorted(tmp_path.iterdir())
+    assert len(cards) == int(ended.stdout) > 4  # the last one was not killed: every event of closing had its turn
+    states = [load_card(card).state for card in cards]
+    assert states == sorted(states, reverse=True) and {"open", "closed"} == set(states)
+    for card, state in zip(cards, states, strict=True):
+        if state == "open":
+            writer, done = CardWriter.resume(card, make_header())
+            assert len(done) == 20
+            writer.close()
+        assert validate_card(card) == []
+        assert read_summary(card) == read_summary(cards[-1])
+
+
 FULL_DISK_PROGRAM = """
 import resource, signal, sys
 sys.path.insert(0, sys.argv[2])
@@ -309,7 +370,7 @@ def test_a_full_disk_while_closing_keeps_the_card_open(tmp_path, monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
-        with pytest.raises(CardError, match=r"rollouts\.jsonl\.zst: .* could not be written"):
+        with pytest.raises(CardError, match=r"rollouts\.parquet: .* could not be written"):
             writer.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -79,7 +79,7 @@ def test_another_score_is_seen(stage, trial):
 
 
 def test_a_damaged_card_is_seen(stage, trial):
-    rollouts = trial / "submissions" / "1" / "card" / "rollouts.jsonl.zst"
+    rollouts = trial / "submissions" / "1" / "card" / "rollouts.parquet"
     data = bytearray(rollouts.read_bytes())
     data[len(data) // 2] ^= 1
     rollouts.write_bytes(data)

@@ -161,7 +161,7 @@ def test_validate_takes_what_regrade_takes(agent2, evaluation):
     code, out, _ = agent2("cards", "validate", "e")
     assert (code, out) == (0, "6 valid cards: e")
     damaged = evaluation / "cards" / "checkpoint" / "mini_knowledge-dev"
-    frames = damaged / "rollouts.jsonl.zst"
+    frames = damaged / "rollouts.parquet"
     data = bytearray(frames.read_bytes())
     data[len(data) // 2] ^= 1
     frames.write_bytes(data)

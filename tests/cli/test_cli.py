@@ -206,7 +206,7 @@ def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_pa
     assert "4; 4 rollouts, 0 missing" in shown.stdout
     good = agent2("cards", "validate", str(card), home=tmp_path)
     assert (good.returncode, good.stdout.strip()) == (0, f"valid card: {card}")
-    frames = card / "rollouts.jsonl.zst"
+    frames = card / "rollouts.parquet"
     data = bytearray(frames.read_bytes())
     data[len(data) // 2] ^= 1
     frames.write_bytes(data)

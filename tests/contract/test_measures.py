@@ -1,5 +1,6 @@
 import pytest
 
+from agent2.cards.folder import load_card
 from agent2.cards.writer import CardWriter
 from agent2.contract.decision import decide
 from agent2.contract.gates import RegressionGate
@@ -210,9 +211,9 @@ def test_an_unfinished_and_a_damaged_card_are_errors(tmp_path):
     good = write_card(tmp_path / "good", verdicts("1"))
     with pytest.raises(CardError, match="not finished"):
         evidence_from_cards([SCORE], CardPaths({"b": good}, {"b": tmp_path / "open"}))
-    data = bytearray((good / "rollouts.jsonl.zst").read_bytes())
-    data[20] ^= 1
-    (good / "rollouts.jsonl.zst").write_bytes(data)
+    data = bytearray((good / "rollouts.parquet").read_bytes())
+    data[load_card(good).frames[0].offset + 20] ^= 1
+    (good / "rollouts.parquet").write_bytes(data)
     with pytest.raises(CardError, match="does not match its digest"):
         evidence_from_cards([SCORE], CardPaths({"b": good}, {"b": good}))
 

@@ -5,7 +5,6 @@ import json
 import sys
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from agent2.benchmarks import load_benchmark
@@ -22,7 +21,7 @@ from agent2.evaluation.scoring import ScoringFailed
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Completion, Preference, Score, ScoringMode, ScoringWork, Split, StopReason
 from agent2.scorers.answers import ExactScorer
-from card_builders import make_header, make_record
+from card_builders import make_header, make_record, write_old_card
 
 
 @pytest.fixture(autouse=True)
@@ -201,14 +200,8 @@ def test_what_cannot_be_judged_again_is_refused_in_one_line(workplace, agent2):
 
 def test_a_card_of_the_first_format_is_judged_again(workplace):
     card = play(workplace / "card", written_otherwise)
-    content = json.loads((card / "card.json").read_text())
-    del content["parts"]
-    content["format"] = 1
-    content["summary"] = msgspec.to_builtins(read_summary(card))
-    (card / "card.json").write_text(json.dumps(content))
-    for name in ("items.json", "drops.jsonl", "lines.idx"):
-        (card / name).unlink()
-    assert rescore(card, workplace / "new", ExactScorer()).value == 0.0
+    old = write_old_card(workplace / "old", list(iter_rollouts(card)), 1, read_header(card))
+    assert rescore(old, workplace / "new", ExactScorer()).value == 0.0
 
 
 def test_a_played_card_can_be_scored_by_name(workplace, agent2):

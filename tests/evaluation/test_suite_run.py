@@ -83,9 +83,9 @@ def test_a_card_that_was_changed_gives_no_decision(request_of, what):
         text = (card / "card.json").read_text()
         (card / "card.json").write_text(text.replace('"n_retries": 0', '"n_retries": 5'))
     else:
-        data = bytearray((card / "rollouts.jsonl.zst").read_bytes())
+        data = bytearray((card / "rollouts.parquet").read_bytes())
         data[len(data) // 2] ^= 1
-        (card / "rollouts.jsonl.zst").write_bytes(data if what == "rollouts" else data[:-9])
+        (card / "rollouts.parquet").write_bytes(data if what == "rollouts" else data[:-9])
     with pytest.raises(CardError, match="restore the card from a copy"):
         read_outcome(request.out)
 

@@ -1,11 +1,10 @@
 """Programs that models write, run in the real sandbox: honest, wrong and hostile ones."""
 
 import ast
-import json
 
 import pytest
 
-from agent2.cards.reader import find_rollouts, validate_card
+from agent2.cards.reader import find_rollouts, read_summary, validate_card
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.evaluation.scoring import score_played
@@ -244,4 +243,4 @@ def test_an_evaluation_scores_programs_after_they_were_written(tmp_path):
     assert validate_card(tmp_path / "card") == []
     ((_, found),) = find_rollouts(tmp_path / "card", "half")
     assert found.score.reason == "0 of 1 tests pass; half(4) is 4, not 2"
-    assert json.loads((tmp_path / "card" / "items.json").read_text()) == dict(summary.item_scores)
+    assert read_summary(tmp_path / "card") == summary

@@ -17,6 +17,7 @@ numpy version that the card's lock names.
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -183,6 +184,21 @@ class Tally:
         """(item id, attempt) of rollouts, by their place in the order added."""
         ids = list(self._numbers)
         return [(ids[self._items[row]], self._attempts[row]) for row in rows]
+
+    def in_order(self) -> NDArray[np.intp]:
+        """Places of the rollouts, in the order added, that sort them by item id and attempt."""
+        ids = list(self._numbers)
+        ranks = np.empty(len(ids), dtype=np.int64)
+        ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        items, attempts = _column(self._items, np.int64), _column(self._attempts, np.int64)
+        return np.lexsort((attempts, ranks[items])) if ids else np.empty(0, dtype=np.intp)
+
+    def with_lists(self, totals: CardSummary) -> CardSummary:
+        """Totals that are known already, with the lists of a summary under the tally's own rule."""
+        counted = self.counted(self._rule)
+        scores = self._item_scores(counted, self._rule)
+        missing = [item_id for item_id, value in scores.items() if value is None]
+        return replace(totals, items_missing=missing, item_scores=scores, drops=self._drops(counted, self._rule))
 
     def summary(self, rule: ReportingRule | None = None) -> CardSummary:
         """The numbers so far, under the tally's own rule or another one."""

@@ -2,19 +2,16 @@
 
 A card's folder:
 
-    card.json            header, state, summary, frame index, notes; always replaced as a whole
+    card.json            header, state, totals, places and digests of the frames, notes; always replaced as a whole
     rollouts.jsonl       while open: one scored rollout a line, in the order in which they finished
-    rollouts.jsonl.zst   when closed: the same lines in zstd frames; `zstdcat` reads it too
-    items.json           when closed: the score of every item by id
-    drops.jsonl          when closed: the drops manifest, one rollout a line that failed or is left out
-    lines.idx            two checksums a line, of the line and of its item id (`cards.line_index`)
-    facts.parquet        of large closed cards: one row a rollout, derived from the lines (`cards.facts`)
+    lines.crc32          while open: the checksum of each line when the card was last released
+    rollouts.parquet     when closed: a row a rollout, sorted by item and attempt (`cards.tables`)
 
-`card.json` stays small however many rollouts there are; it names the digest of each file beside it. Cards written
-before these files existed hold everything in `card.json` and are read as well. The header says under which protocol
-and reporting rule the numbers hold, so that a reader can compute them again, or under another rule. `card.json` says
-which of the two rollouts files counts: a kill while closing can leave the other one beside it. Does NOT protect
-against someone who rewrites data and digests together.
+`card.json` stays small however many rollouts there are. Cards of older formats are read as well: those have zstd frames
+of lines in `rollouts.jsonl.zst` instead of the table, and lists that are computed now in files beside `card.json`.
+The header says under which protocol and reporting rule the numbers hold, so that a reader can compute them again, or
+under another rule. `card.json` says which of the two rollouts files counts: a kill while closing can leave the other
+one beside it. Does NOT protect against someone who rewrites data and digests together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +22,10 @@ from typing import Literal
 from agent2.errors import Fault
 from agent2.records import EvaluationProtocol, JsonValue, digest_of
 
-FORMAT = 2
-"""What this version writes. Format 1 had the whole summary in `card.json`, and fewer fields in the rule."""
-READABLE = (1, FORMAT)
+FORMAT = 3
+"""What this version writes. Format 2 had zstd frames of lines instead of a table; format 1 also had the whole summary
+in `card.json`, and fewer fields in the rule."""
+READABLE = (1, 2, FORMAT)
 
 
 class Counting(StrEnum):
@@ -156,14 +154,16 @@ class CardSummary:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One independently readable piece of the closed rollouts file."""
+    """One independently readable piece of the closed rollouts file: a zstd frame."""
 
     offset: int
     """Of its first byte."""
     n_bytes: int
     n_rollouts: int
     sha256: str
-    """Of the compressed bytes."""
+    """Of the lines, so that it is the same whatever wrote the table; before format 3 of the compressed bytes."""
+    first: str = ""
+    """Item id of the first rollout; frames are in the order of the ids. Empty before format 3, which had no order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,8 @@ class CardFile:
     notes: Sequence[str] = field(default_factory=tuple)
     """What happened to the card: torn lines cut, resumed under other libraries."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Files beside `card.json` and the SHA-256 of each. With `items.json` among them, the summary above leaves out
-    `items_missing`, `item_scores` and `drops`, which are there."""
+    """Files beside `card.json` and the SHA-256 of each. If there are any, the summary above leaves out `items_missing`,
+    `item_scores` and `drops`, which the rollouts give."""
 
 
 def rule_changes(old: ReportingRule, new: ReportingRule) -> dict[str, tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The folder of a card and its files.
 
-The folder of a card: file names, reading and replacing `card.json` and the parts of a summary beside it.
+File names, reading and replacing `card.json`.
 
 Promises: every file is replaced as a whole (written aside, fsynced, renamed), so a reader sees the old or
 the new one and a kill leaves no half of it. `card.json` comes last: the files beside it count only if it names them.
@@ -16,20 +16,18 @@ from pathlib import Path
 import msgspec
 
 from agent2 import installation
-from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Drop
+from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
 
 CARD_JSON = "card.json"
 OPEN_ROLLOUTS = "rollouts.jsonl"
-CLOSED_ROLLOUTS = "rollouts.jsonl.zst"
-ITEMS = "items.json"
-DROPS = "drops.jsonl"
+TABLE = "rollouts.parquet"
+OLD_ROLLOUTS = "rollouts.jsonl.zst"
+"""Of a card that was closed before format 3."""
 
 _decoder = msgspec.json.Decoder(ScoredRollout)
 _encoder = msgspec.json.Encoder()
-_items_decoder = msgspec.json.Decoder(dict[str, float | None])
-_drop_decoder = msgspec.json.Decoder(Drop)
 
 
 def card_exists(path: Path) -> bool:
@@ -59,7 +57,7 @@ def load_card(path: Path) -> CardFile:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CardError(f"{file}: is not a card ({error}); restore it from a copy or evaluate again") from error
     if card.format not in READABLE:
-        known = " and ".join(map(str, READABLE))
+        known = ", ".join(map(str, READABLE))
         raise CardError(f"{file}: format {card.format}, this version reads {known}; use the version that wrote it")
     return card
 
@@ -109,51 +107,21 @@ def replace_file(file: Path, data: bytes) -> None:
         raise disk_error(file, len(data), error) from error
 
 
-def store_parts(path: Path, summary: CardSummary) -> tuple[CardSummary, dict[str, str]]:
-    """Write the long lists of a summary into files of their own.
-
-    Returns the summary without them, and the digests by file name. Raises CardError if the disk says no.
-    """
-    parts = {
-        ITEMS: _encoder.encode(summary.item_scores) + b"\n",
-        DROPS: b"".join(_encoder.encode(drop) + b"\n" for drop in summary.drops),
-    }
-    for name, data in parts.items():
-        replace_file(path / name, data)
-    short = replace(summary, items_missing=[], item_scores={}, drops=[])
-    return short, {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+def totals_of(summary: CardSummary) -> CardSummary:
+    """The summary without its lists, which grow with the items."""
+    return replace(summary, items_missing=[], item_scores={}, drops=[])
 
 
-def whole_summary(path: Path, card: CardFile) -> CardSummary | None:
-    """The summary with the lists stored beside `card.json`; None for an open card.
-
-    Raises CardError if one of those files is missing or is not what the card says.
-    """
-    summary = card.summary
-    if summary is None or ITEMS not in card.parts:
-        return summary
-    try:
-        item_scores = _items_decoder.decode(read_part(path, card, ITEMS))
-        drops = [_drop_decoder.decode(line) for line in read_part(path, card, DROPS).split(b"\n") if line]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CardError(f"{path}: {ITEMS} or {DROPS} is damaged ({error}); restore it from a copy") from error
-    missing = [item_id for item_id, value in item_scores.items() if value is None]
-    return replace(summary, items_missing=missing, item_scores=item_scores, drops=drops)
-
-
-def read_part(path: Path, card: CardFile, name: str) -> bytes:
+def require_part(path: Path, card: CardFile, name: str) -> Path:
     """A file beside `card.json`. Raises CardError if it is missing or does not match its digest."""
     file = path / name
     try:
-        data = file.read_bytes()
+        is_sound = file_digest(file) == card.parts.get(name)
     except OSError as error:
         raise CardError(f"{file}: cannot be read ({error.strerror}); restore it from a copy") from error
-    if hashlib.sha256(data).hexdigest() != card.parts.get(name):
-        raise CardError(
-            f"{file}: does not match its digest in {CARD_JSON}; restore it from a copy, or compute it again from the "
-            "rollouts: agent2 cards regrade"
-        )
-    return data
+    if not is_sound:
+        raise CardError(f"{file}: does not match its digest in {CARD_JSON}; restore it from a copy")
+    return file
 
 
 def file_digest(file: Path) -> str:
@@ -194,28 +162,20 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
         ) from error
 
 
-FACTS = "facts.parquet"
-VERSION = 1
-"""Goes up when the columns change; part of the name of a cached table."""
-
-
-def facts_of(path: Path) -> Path:
-    """The table of a closed card: its own, else the cached one, made now if there is none.
+def table_of(path: Path) -> Path:
+    """The table of a closed card: its own, or the cached one of a card of an older format, made now if there is none.
 
     Raises CardError for an open or damaged card and for a table that is not the one that the card names.
     """
     card = load_card(path)
     if card.state == "open":
         raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
-    if FACTS in card.parts:
-        file = path / FACTS
-        if not file.is_file() or file_digest(file) != card.parts[FACTS]:
-            raise CardError(f"{file}: is not the table that {CARD_JSON} names; restore it from a copy")
-        return file
+    if TABLE in card.parts:
+        return require_part(path, card, TABLE)
     key = hashlib.sha256((path / CARD_JSON).read_bytes()).hexdigest()
-    file = installation.facts_dir() / f"{key[:32]}-v{VERSION}.parquet"
+    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
     if not file.is_file():
-        from agent2.cards.facts import make_facts  # loads pyarrow, which only the first query of a card needs
+        from agent2.cards.tables import make_table  # loads pyarrow
 
-        make_facts(path, card, file)
+        make_table(path, card, file)
     return file

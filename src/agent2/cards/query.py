@@ -1,6 +1,6 @@
 """SQL over the rollouts of many cards.
 
-    rollouts    a row for each rollout: the columns of `cards.facts`, and card, checkpoint, benchmark, split
+    rollouts    a row for each rollout: the columns of `cards.tables`, and card, checkpoint, benchmark, split
     cards       a row for each finished card: its numbers, and what its header says
 
 Promises: read-only, and nothing but those two tables can be read: one SELECT statement, no file, extension,
@@ -18,7 +18,7 @@ import duckdb
 
 from agent2.cards import folder
 from agent2.cards.card import CardFile
-from agent2.cards.folder import facts_of
+from agent2.cards.folder import table_of
 from agent2.errors import ConfigError
 
 MEMORY = "600MB"
@@ -68,14 +68,14 @@ class CardQueries:
     """Closed cards below some folders, ready for SQL; use it in a `with` block."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        """Look for cards at and below the folders; tables of small cards are made on first use.
+        """Look for cards at and below the folders; tables of cards of older formats are made on first use.
 
         Raises ConfigError for a folder that is none or holds no finished card, CardError for a damaged card.
         """
         self.skipped: list[Path] = []
         """Cards that are not finished."""
         found = self._find(folders)
-        files = [str(facts_of(path).resolve()) for path, _ in found]
+        files = [str(table_of(path).resolve()) for path, _ in found]
         self._connection = duckdb.connect(":memory:", config=SETTINGS)
         self._register(found, files)
         self._lock(files)
@@ -98,16 +98,16 @@ class CardQueries:
 
     def _register(self, found: Sequence[tuple[Path, CardFile]], files: Sequence[str]) -> None:
         columns = ", ".join(f"{name} {kind}" for name, kind in CARD_COLUMNS.items())
-        self._connection.execute(f"create table all_cards ({columns}, facts_file varchar)")
+        self._connection.execute(f"create table all_cards ({columns}, table_file varchar)")
         rows = [[*_card_row(path, card), file] for (path, card), file in zip(found, files, strict=True)]
         marks = ", ".join("?" * (len(CARD_COLUMNS) + 1))
         self._connection.executemany(f"insert into all_cards values ({marks})", rows)
         names = ", ".join(_literal(file) for file in sorted(set(files)))
         self._connection.execute(
             "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, f.* exclude (filename) "
-            f"from read_parquet([{names}], filename = true) f join all_cards c on f.filename = c.facts_file"
+            f"from read_parquet([{names}], filename = true) f join all_cards c on f.filename = c.table_file"
         )
-        self._connection.execute("create view cards as select * exclude (facts_file) from all_cards")
+        self._connection.execute("create view cards as select * exclude (table_file) from all_cards")
 
     def _lock(self, files: Sequence[str]) -> None:
         """From here on the statement of a stranger can do no harm."""

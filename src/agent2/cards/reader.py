@@ -10,6 +10,7 @@ actions again: `agent2 tasks check` does that for a task's environment.
 """
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +18,9 @@ from pathlib import Path
 import msgspec
 
 from agent2.cards import folder
-from agent2.cards.aggregate import counted_value
+from agent2.cards.aggregate import Tally, counted_value
 from agent2.cards.card import CardFile, CardHeader, CardSummary, ReportingRule
-from agent2.cards.frames import (
-    LINE_INDEX,
-    closed_file,
-    closed_lines,
-    decode_lines,
-    first_lines,
-    lines_with_id,
-    open_lines,
-    sums_in,
-)
-from agent2.cards.frames import frame_lines as _frame_lines
+from agent2.cards.frames import closed_file, closed_lines, decode_lines, first_lines, frame_lines, open_lines
 from agent2.cards.validate import validate_card as validate_card
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, StopReason, canonical_json
@@ -44,8 +35,18 @@ def read_header(path: Path) -> CardHeader:
 
 
 def read_summary(path: Path) -> CardSummary:
-    """The numbers of a closed card. Raises CardError for an open one (summarize its rollouts instead)."""
-    return _finished(path, folder.whole_summary(path, folder.load_card(path)))
+    """The numbers of a closed card, with the lists, for which every rollout is read.
+
+    Raises CardError for an open card (summarize its rollouts instead) and for a damaged one.
+    """
+    card = folder.load_card(path)
+    totals = _finished(path, card.summary)
+    if not card.parts:  # the first format: the lists are there already
+        return totals
+    tally = Tally(card.header.reporting)
+    for record in iter_rollouts(path):
+        tally.add(record)
+    return tally.with_lists(totals)
 
 
 def read_totals(path: Path) -> CardSummary:
@@ -57,7 +58,9 @@ def read_totals(path: Path) -> CardSummary:
 
 
 def iter_rollouts(path: Path) -> Iterator[ScoredRollout]:
-    """Every rollout, in the order in which they finished; a torn last line of an open card is left out.
+    """Every rollout: of a closed card by item id and attempt, of an open one in the order in which they finished.
+
+    A torn last line of an open card is left out.
 
     Raises CardError naming the frame or line that is damaged.
     """
@@ -85,50 +88,45 @@ def read_page(path: Path, start: int, n: int) -> list[ScoredRollout]:
 def find_rollouts(path: Path, item_id: str, attempt: int | None = None) -> list[tuple[int, ScoredRollout]]:
     """The rollouts of one item, each with its line from 0, in order of attempts; empty if there are none.
 
-    attempt: only that one. A card without a line index (an old one) is read through. Raises CardError for a damaged
-    frame or line.
+    attempt: only that one. A closed card is read where the id belongs; an open one and one of an older format, which
+    are not sorted, are read through. Raises CardError for a damaged frame or line.
     """
     card = folder.load_card(path)
-    found = [
-        (line, record)
-        for line, record in _candidates(path, card, item_id)
-        if record.rollout.item_id == item_id and attempt in (None, record.rollout.attempt)
-    ]
+    name = msgspec.json.encode(item_id)  # as our writer spells it
+    found = []
+    for line, text in _lines_near(path, card, item_id):
+        if name in text:
+            record = folder.decode_line(text, f"{path}: rollout {line + 1}")
+            if record.rollout.item_id == item_id and attempt in (None, record.rollout.attempt):
+                found.append((line, record))
     return sorted(found, key=lambda pair: pair[1].rollout.attempt)
 
 
-def _candidates(path: Path, card: CardFile, item_id: str) -> Iterator[tuple[int, ScoredRollout]]:
-    """Rollouts that may be of the item: those that the index names; without one, those in which the id stands."""
-    if LINE_INDEX not in card.parts:
-        yield from _lines_naming(path, card, item_id)
-        return
-    sums = sums_in(folder.read_part(path, card, LINE_INDEX), path / LINE_INDEX)
-    for line in lines_with_id(sums, item_id):
-        for record in _page(path, card, line, 1):
-            yield line, record
-
-
-def _lines_naming(path: Path, card: CardFile, item_id: str) -> Iterator[tuple[int, ScoredRollout]]:
-    """Every line in which the id stands, as our writer spells it."""
-    name = msgspec.json.encode(item_id)
+def _lines_near(path: Path, card: CardFile, item_id: str) -> Iterator[tuple[int, bytes]]:
+    """Every line that may be of the item, with its number from 0."""
     if card.state == "open":
-        where = path / folder.OPEN_ROLLOUTS
-        yield from ((n, folder.decode_line(line, f"{where}:{n + 1}")) for n, line in open_lines(path) if name in line)
+        yield from open_lines(path)
         return
-    for first, lines in closed_lines(path, card):
-        for index, line in enumerate(lines):
-            if name in line:
-                yield first + index, next(decode_lines(path, [line], first + index))
+    firsts = [frame.first for frame in card.frames]
+    low, high = 0, len(firsts)
+    if folder.TABLE in card.parts:
+        low, high = max(bisect_left(firsts, item_id) - 1, 0), bisect_right(firsts, item_id)
+    begins = first_lines(card)
+    file, stream = closed_file(path, card)
+    with stream:
+        for number in range(low, high):
+            yield from enumerate(frame_lines(file, stream, number, card.frames[number]), start=begins[number])
 
 
 def _page(path: Path, card: CardFile, start: int, n: int) -> list[ScoredRollout]:
     page: list[ScoredRollout] = []
-    with closed_file(path) as stream:
+    file, stream = closed_file(path, card)
+    with stream:
         for number, (first, frame) in enumerate(zip(first_lines(card), card.frames, strict=True)):
             low, high = max(start - first, 0), min(start + n - first, frame.n_rollouts)
             if low < high:
-                lines = _frame_lines(path, stream, number, frame)[low:high]
-                page.extend(decode_lines(path, lines, first + low))
+                lines = frame_lines(file, stream, number, frame)[low:high]
+                page.extend(decode_lines(file, lines, first + low))
             if first + frame.n_rollouts >= start + n:
                 break
     return page

@@ -74,7 +74,7 @@ def regrade(path: Path, rule: ReportingRule | None = None, most_moves: int | Non
         tally.add(record)
     rule = rule or own
     old = tally.summary()
-    stored = folder.whole_summary(path, card)
+    stored = card.summary
     new = old if rule == own else tally.summary(rule)
     why, moves = _moves(tally, own, rule, most_moves)
     return Regrade(

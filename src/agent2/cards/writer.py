@@ -14,34 +14,28 @@ Does NOT cover: network file systems that lie about O_APPEND, locks or fsync.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import time
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import Self
 
 import msgspec
-import zstandard
 
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
-from agent2.cards.card import CardFile, CardHeader, CardSummary, Frame
-from agent2.cards.frames import LINE_INDEX, LineIndex, read_sums, sum_of
+from agent2.cards.card import FORMAT, CardFile, CardHeader, CardSummary, Frame
+from agent2.cards.frames import LINE_SUMS, MOST_BYTES, read_sums, sum_of, sums_data
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, digest_of
 
-if TYPE_CHECKING:
-    from agent2.cards.facts import FactsWriter
-
 FSYNC_EVERY_S = 1.0
-FRAME_ROLLOUTS = 512
-ZSTD_LEVEL = 3
-FACTS_FROM = 50_000
-"""Rollouts from which a card brings its facts; those of a smaller one are made in less than a second when asked for."""
+FRAME_ROLLOUTS = 4096
+FRAME_BYTES = 1 << 22
+"""Of lines in one frame, unless one alone has more: one rollout is found by reading one frame."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -73,7 +67,7 @@ class CardWriter:
         self._path = path
         self._card = card
         self._tally = Tally(card.header.reporting)
-        self._index = LineIndex()
+        self._sums, self._ends = array("I"), array("Q")
         self._rollouts = path / folder.OPEN_ROLLOUTS
         self._descriptor = _open_locked(self._rollouts)
         self._n_bytes = os.fstat(self._descriptor).st_size
@@ -132,9 +126,15 @@ class CardWriter:
                 f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} cannot be written as JSON "
                 f"({error}); its environment or scorer must give plain JSON values"
             ) from error
+        if len(line) > MOST_BYTES:
+            raise CardError(
+                f"{self._rollouts}: item {rollout.item_id!r} attempt {rollout.attempt} has {len(line)} bytes, "
+                f"a rollout may have {MOST_BYTES}; its environment or scorer must keep less"
+            )
         self._write(line)
         self._tally.add(record)
-        self._index.add(line, rollout.item_id)
+        self._sums.append(sum_of(line))
+        self._ends.append(self._n_bytes)
 
     def close(self) -> CardSummary:
         """Finish the card: summary, compressed rollouts, digests. Returns the summary.
@@ -148,16 +148,21 @@ class CardWriter:
                 f"{self._path}: contains {self.n_rollouts} of {planned} planned rollouts; play the others first"
             )
         self._sync()
-        frames, parts = self._compress()
+        frames, parts = self._store_table()
         summary = self._tally.summary()
-        short, digests = folder.store_parts(self._path, summary)
-        parts |= digests | {LINE_INDEX: self._store_index()}
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
         closed = replace(
-            self._card, state="closed", summary=short, frames=frames, wall_clock_s=wall_clock_s, parts=parts
+            self._card,
+            format=FORMAT,
+            state="closed",
+            summary=folder.totals_of(summary),
+            frames=frames,
+            wall_clock_s=wall_clock_s,
+            parts=parts,
         )
         folder.store_card(self._path, closed)
         self._rollouts.unlink()
+        (self._path / LINE_SUMS).unlink(missing_ok=True)
         self._close_descriptor()
         return summary
 
@@ -168,7 +173,7 @@ class CardWriter:
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
         try:
             self._sync()
-            self._store_index()
+            folder.replace_file(self._path / LINE_SUMS, sums_data(self._sums))
             folder.store_card(self._path, replace(self._card, wall_clock_s=wall_clock_s))
         finally:
             self._close_descriptor()
@@ -223,45 +228,51 @@ class CardWriter:
                     break
                 where = f"{self._rollouts}:{number}"
                 record = folder.decode_line(line, where)
-                if sums is not None and number <= len(sums) and sum_of(line) != sums[number - 1, 0]:
+                if number <= len(sums) and sum_of(line) != sums[number - 1]:
                     raise CardError(f"{where}: was changed since it was written; restore the file from a copy")
                 self._tally.add(record)
-                self._index.add(line, record.rollout.item_id)
                 end += len(line)
+                self._sums.append(sum_of(line))
+                self._ends.append(end)
         torn = self._n_bytes - end
         if torn:
             os.ftruncate(self._descriptor, end)
             self._n_bytes = end
         return torn
 
-    def _store_index(self) -> str:
-        """Write the checksums of the lines; returns the digest of the file."""
-        data = self._index.data()
-        folder.replace_file(self._path / LINE_INDEX, data)
-        return hashlib.sha256(data).hexdigest()
+    def _store_table(self) -> tuple[list[Frame], dict[str, str]]:
+        """Write the table beside the open file; returns its frames, and its digest by file name."""
+        from agent2.cards.tables import TableWriter  # loads pyarrow, a fifth of a second that only closing needs
 
-    def _compress(self) -> tuple[list[Frame], dict[str, str]]:
-        """Write the closed rollouts file, and the facts of a large card, beside the open one.
-
-        Returns the index of frames, and the digest of the facts by file name, if there are any.
-        """
-        target = self._path / folder.CLOSED_ROLLOUTS
+        target = self._path / folder.TABLE
         aside = target.with_name(target.name + ".tmp")
-        facts = None
         try:
-            facts = _facts_writer(self._path, self._card) if self.n_rollouts >= FACTS_FROM else None
-            with self._rollouts.open("rb") as lines, aside.open("wb") as out:
-                frames = list(_write_frames(lines, out, facts))
-                out.flush()
-                os.fsync(out.fileno())
-            digests = {} if facts is None else facts.close()
+            with TableWriter(aside, self._card.header.reporting) as table:
+                for lines, places in self._frames():
+                    table.add(lines, places)
+                frames = table.close()
+            digest = folder.file_digest(aside)
             aside.replace(target)
         except OSError as error:
-            aside.unlink(missing_ok=True)
-            if facts is not None:
-                facts.abandon()
             raise folder.disk_error(target, self._n_bytes, error) from error
-        return frames, digests
+        return frames, {folder.TABLE: digest}
+
+    def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
+        """The lines of the open file, sorted by item and attempt, with their places there."""
+        lines: list[bytes] = []
+        places: list[int] = []
+        n_bytes = 0
+        for place in self._tally.in_order().tolist():
+            begin = self._ends[place - 1] if place else 0
+            size = self._ends[place] - begin
+            if lines and (len(lines) == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
+                yield lines, places
+                lines, places, n_bytes = [], [], 0
+            lines.append(os.pread(self._descriptor, size, begin))
+            places.append(place)
+            n_bytes += size
+        if lines:
+            yield lines, places
 
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
@@ -299,22 +310,3 @@ def _open_locked(file: Path) -> int:
         os.close(descriptor)
         raise CardError(f"{file}: another process writes this card; wait for it or end it") from error
     return descriptor
-
-
-def _facts_writer(path: Path, card: CardFile) -> "FactsWriter":
-    """The writer of the facts; its libraries take a fifth of a second to load, which only a large card is worth."""
-    from agent2.cards.facts import FactsWriter
-
-    return FactsWriter(path, card.header.reporting)
-
-
-def _write_frames(lines: BinaryIO, out: BinaryIO, facts: "FactsWriter | None") -> Iterator[Frame]:
-    compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
-    offset = 0
-    while batch := list(islice(lines, FRAME_ROLLOUTS)):
-        data = compressor.compress(b"".join(batch))
-        out.write(data)
-        if facts is not None:
-            facts.add_lines(batch)
-        yield Frame(offset, len(data), len(batch), hashlib.sha256(data).hexdigest())
-        offset += len(data)

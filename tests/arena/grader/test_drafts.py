@@ -62,8 +62,8 @@ def test_a_card_that_is_to_be_discarded_is_made_anew(job):
 
 def link_out(made, tmp_path):
     (tmp_path / "outside").write_text("x")
-    (made / "drops.jsonl").unlink(missing_ok=True)
-    (made / "drops.jsonl").symlink_to(tmp_path / "outside")
+    (made / "other.jsonl").unlink(missing_ok=True)
+    (made / "other.jsonl").symlink_to(tmp_path / "outside")
 
 
 def link_hard(made, tmp_path):
@@ -100,7 +100,7 @@ def flood(made, tmp_path):
 
 
 def change_a_byte(made, tmp_path):
-    file = made / "rollouts.jsonl.zst"
+    file = made / "rollouts.parquet"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.chmod(0o644)

@@ -1,0 +1,195 @@
+"""The table of a closed card, `rollouts.parquet`: one row a rollout, sorted by item and attempt.
+
+The columns are what queries ask for; `record` is the rollout itself as JSON text, the line that the open card held.
+Each row group is a frame: the page of its `record` column is one zstd frame whose place `card.json` names, so that
+records are read without a Parquet library (which takes longer to load than most cards to read).
+
+Promises: memory does not grow with the rollouts; what was written is read back before the file counts; a missing score
+is NULL, never 0. All other columns but `finished` are derived from `record`, and `table_problems` derives them again.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agent2.cards import folder
+from agent2.cards.aggregate import counted_value, kinds_of, marks_of
+from agent2.cards.card import CardFile, Frame, ReportingRule
+from agent2.cards.frames import ZSTD_MAGIC, closed_lines, frame_lines
+
+RECORD = "record"
+COLUMNS = pa.schema(
+    [
+        ("item_id", pa.string()),
+        ("attempt", pa.int64()),
+        ("status", pa.string()),
+        ("value", pa.float64()),  # as the scorer gave it
+        ("counted", pa.float64()),  # as the card's reporting rule counts it
+        ("kinds", pa.list_(pa.string())),  # what a reporting rule looks at: turn_cap, time_cap, empty, truncated, ...
+        ("fault", pa.string()),  # of the rollout, else of the score
+        ("reason", pa.string()),  # of the score
+        ("n_turns", pa.int64()),
+        ("prompt_tokens", pa.int64()),
+        ("completion_tokens", pa.int64()),
+        ("seconds", pa.float64()),
+        ("retries", pa.int64()),
+        ("stop_reason", pa.string()),  # of the last turn
+        ("labels", pa.list_(pa.string())),
+        ("views", pa.map_(pa.string(), pa.float64())),
+        ("answer", pa.string()),
+        ("extracted", pa.string()),  # the final answer as the scorer read it
+        ("finished", pa.int64()),  # place in the order in which the rollouts finished, from 0
+        pa.field(RECORD, pa.string(), nullable=False),
+    ]
+)
+_WITH_STATISTICS = ["item_id", "attempt", "value", "counted", "fault", "completion_tokens"]
+"""Not of long texts, which would fill the footer."""
+ONE_PAGE = 1 << 30
+"""Larger than any row group, so that a column of one has a single page."""
+HEADER_BYTES = 256
+"""A page's header without statistics is shorter."""
+
+
+class TableWriter:
+    """Writes the rollouts of a card, frame by frame. Leaving the `with` block without `close` leaves no file."""
+
+    def __init__(self, file: Path, rule: ReportingRule) -> None:
+        """Begin a new file. Raises OSError if it cannot be made."""
+        self._file, self._rule, self._is_whole = file, rule, False
+        self._out = pq.ParquetWriter(
+            file,
+            COLUMNS,
+            compression="zstd",
+            use_dictionary=["status", "fault", "stop_reason", "kinds.list.element", "labels.list.element"],
+            column_encoding={RECORD: "PLAIN"},
+            write_statistics=_WITH_STATISTICS,
+            data_page_size=ONE_PAGE,
+            write_page_checksum=True,
+        )
+        self._digests: list[str] = []
+        self._firsts: list[str] = []
+
+    def add(self, lines: Sequence[bytes], finished: Sequence[int]) -> None:
+        """Take the lines of one frame, with the places at which they finished. Raises OSError if the disk is full."""
+        batch = _batch(lines, finished, self._rule)
+        self._out.write_batch(batch)
+        self._digests.append(hashlib.sha256(b"".join(lines)).hexdigest())
+        self._firsts.append(batch["item_id"][0].as_py())
+
+    def close(self) -> list[Frame]:
+        """Finish the file, put it on the disk and read every record back. Returns where the frames are.
+
+        Raises OSError if the disk is full, CardError if a record cannot be read back.
+        """
+        self._out.close()
+        metadata = pq.read_metadata(self._file)
+        frames = []
+        with self._file.open("rb") as stream:
+            os.fsync(stream.fileno())
+            for number, (digest, first) in enumerate(zip(self._digests, self._firsts, strict=True)):
+                group = metadata.row_group(number)
+                chunk = group.column(group.num_columns - 1)
+                stream.seek(chunk.data_page_offset)
+                n_header = stream.read(HEADER_BYTES).find(ZSTD_MAGIC)
+                place = (chunk.data_page_offset + n_header, chunk.total_compressed_size - n_header)
+                frames.append(Frame(*place, group.num_rows, digest, first))
+                frame_lines(self._file, stream, number, frames[-1])
+        self._is_whole = True
+        return frames
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._is_whole:
+            with contextlib.suppress(OSError):  # it is given up for an error that says more
+                self._out.close()
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
+
+
+def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule) -> pa.RecordBatch:
+    """The rows of some lines."""
+    rows = [_row(line, place, rule) for line, place in zip(lines, finished, strict=True)]
+    arrays = [pa.array(values, type=field.type) for values, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)]
+    return pa.record_batch(arrays, schema=COLUMNS)
+
+
+def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
+    record = folder.decode_line(line, "the line of a rollout")
+    rollout, score, usage = record.rollout, record.score, record.rollout.usage
+    fault = rollout.fault or score.fault
+    return (
+        rollout.item_id,
+        rollout.attempt,
+        rollout.status.value,
+        score.value,
+        counted_value(record, rule),
+        kinds_of(marks_of(rollout)),
+        None if fault is None else fault.value,
+        score.reason,
+        len(rollout.turns),
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.seconds,
+        rollout.retries,
+        rollout.turns[-1].stop_reason.value if rollout.turns else None,
+        score.labels,
+        list(score.views.items()),
+        rollout.answer,
+        score.extracted,
+        finished,
+        line[:-1],
+    )
+
+
+def make_table(path: Path, card: CardFile, file: Path) -> None:
+    """Write the table of a closed card of an older format to `file`, whole or not at all.
+
+    Its rows are in the order of the card. Raises CardError for a damaged line.
+    """
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".making-") as draft:
+        aside = Path(draft) / file.name
+        with TableWriter(aside, card.header.reporting) as table:
+            for first, lines in closed_lines(path, card):
+                table.add(lines, range(first, first + len(lines)))
+            table.close()
+        aside.replace(file)
+
+
+def table_problems(path: Path, card: CardFile) -> list[str]:
+    """What is wrong with the columns of a closed card, whose records are sound: they must be what the records give."""
+    file = path / folder.TABLE
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as table:
+            sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
+            if table.schema_arrow != COLUMNS:
+                return [f"{file}: has other columns than this version writes; restore the file from a copy"]
+            if sizes != [frame.n_rollouts for frame in card.frames]:
+                return [f"{file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"]
+            for number, (first, lines) in enumerate(closed_lines(path, card)):
+                found = table.read_row_group(number)
+                expected = _batch(lines, found["finished"].to_pylist(), card.header.reporting)
+                if not found.equals(pa.Table.from_batches([expected])):
+                    row = _first_difference(found, expected)
+                    return [
+                        f"{file}: the row of rollout {first + row + 1} is not what its record gives; restore the file"
+                    ]
+    except (OSError, pa.ArrowException) as error:
+        return [f"{file}: cannot be read ({error}); restore it from a copy"]
+    return []
+
+
+def _first_difference(found: pa.Table, expected: pa.RecordBatch) -> int:
+    pairs = zip(found.to_pylist(), expected.to_pylist(), strict=True)
+    return next(row for row, (left, right) in enumerate(pairs) if left != right)
