@@ -151,6 +151,14 @@ def test_a_frame_that_would_unpack_to_more_than_memory_is_not_unpacked(card, mon
         list(iter_rollouts(card))
 
 
+@pytest.mark.parametrize("name", ["/dev/zero", "../card/card.json", "sub/file"])
+def test_files_elsewhere_are_never_parts_of_a_card(card, name):
+    content = json.loads((card / "card.json").read_text())
+    content["parts"][name] = "0" * 64
+    (card / "card.json").write_text(json.dumps(content))
+    assert any(f"names {name!r} as a file of the card" in problem for problem in validate_card(card))
+
+
 def test_a_header_field_that_nobody_knows_is_reported(card):
     content = json.loads((card / "card.json").read_text())
     content["header"]["secret"] = 1

@@ -115,6 +115,8 @@ def totals_of(summary: CardSummary) -> CardSummary:
 def require_part(path: Path, card: CardFile, name: str) -> Path:
     """A file beside `card.json`. Raises CardError if it is missing or does not match its digest."""
     file = path / name
+    if file.name != name:
+        raise CardError(f"{path / CARD_JSON}: names {name!r} as a file of the card; restore it from a copy")
     try:
         is_sound = file_digest(file) == card.parts.get(name)
     except OSError as error:

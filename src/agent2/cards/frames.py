@@ -8,7 +8,7 @@ Promises: no frame is returned as data unless its digest says that it holds what
 to more than `MOST_BYTES` is unpacked; a line that is not a rollout is named.
 
 While a card is open, `lines.crc32` holds the checksum of each line that it had when it was last released (CRC-32 with
-its newline, little-endian 32-bit numbers), to name the line that an accident changed; no protection against adversaries.
+its newline, little-endian 32-bit numbers), to name the line that an accident changed. Not a protection against forgery.
 """
 
 import hashlib

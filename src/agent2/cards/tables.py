@@ -13,6 +13,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -165,6 +166,27 @@ def make_table(path: Path, card: CardFile, file: Path) -> None:
                 table.add(lines, range(first, first + len(lines)))
             table.close()
         aside.replace(file)
+
+
+def rewrite_table(path: Path) -> None:
+    """Write the table of a closed card again from its records; nothing else of the old one is parsed.
+
+    Does nothing for a card of an older format. Raises CardError for a damaged card and if the disk is full.
+    """
+    card = folder.load_card(path)
+    if folder.TABLE not in card.parts:
+        return
+    aside = path / (folder.TABLE + ".tmp")
+    try:
+        with TableWriter(aside, card.header.reporting) as table:
+            for first, lines in closed_lines(path, card):
+                table.add(lines, range(first, first + len(lines)))
+            frames = table.close()
+        parts = {folder.TABLE: folder.file_digest(aside)}
+        aside.replace(path / folder.TABLE)
+    except OSError as error:
+        raise folder.disk_error(aside, 0, error) from error
+    folder.store_card(path, replace(card, frames=frames, parts=parts))
 
 
 def table_problems(path: Path, card: CardFile) -> list[str]:

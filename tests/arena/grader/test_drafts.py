@@ -2,11 +2,14 @@
 
 import os
 import shutil
+from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 
 from agent2.arena.grader.evaluator import INSIDE_DRAFT, draft_of, hand_over, has_finished_card, take_up
 from agent2.arena.grader.job import EvaluationJob
+from agent2.cards.folder import file_digest, load_card, store_card
 from agent2.cards.reader import read_summary, validate_card
 from agent2.errors import CardError
 from agent2.records import Split
@@ -120,6 +123,24 @@ def test_what_is_no_sound_card_of_plain_files_stays_where_it_is(job, tmp_path, h
     with pytest.raises(CardError):
         hand_over(job, outcome)
     assert not job.card.exists()
+
+
+def test_columns_that_a_child_forged_are_made_again_and_never_parsed(job):
+    outcome = let_a_child_play(job)
+    made = draft_of(job.card) / INSIDE_DRAFT
+    card, file = load_card(made), made / "rollouts.parquet"
+    data = bytearray(file.read_bytes())
+    end = card.frames[0].offset - 200
+    data[4:end] = bytes(end - 4)  # every column before the records
+    data[-8:-4] = b"\xff\xff\xff\x7f"  # and a footer of two gigabytes
+    file.chmod(0o644)
+    file.write_bytes(data)
+    store_card(made, replace(card, parts={file.name: file_digest(file)}))
+    hand_over(job, outcome)
+    assert validate_card(job.card) == []
+    assert pq.read_table(job.card / file.name)["counted"].to_pylist() == list(
+        read_summary(job.card).item_scores.values()
+    )
 
 
 @pytest.mark.parametrize("harm", [be_a_link, swell, block, vanish])
