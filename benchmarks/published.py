@@ -35,7 +35,7 @@ from rich.progress import track
 from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.mini_ifeval.benchmark import read_ifeval_rows
-from agent2.cards.imports.inspect_log import read_inspect
+from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.files import numbered_lines

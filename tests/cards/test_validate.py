@@ -146,7 +146,7 @@ def test_frames_named_under_another_item_are_reported(card):
 
 
 def test_a_frame_that_would_unpack_to_more_than_memory_is_not_unpacked(card, monkeypatch):
-    monkeypatch.setattr("agent2.cards.frames.MOST_BYTES", 1000)
+    monkeypatch.setattr("agent2.cards.folder.MOST_BYTES", 1000)
     with pytest.raises(CardError, match=r"frame 0 .* would unpack to .* bytes, more than 1000"):
         list(iter_rollouts(card))
 

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally, kinds_of
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule, rule_changes
-from agent2.cards.reader import iter_rollouts
-from agent2.cards.validate import summary_differences
+from agent2.cards.reader import iter_rollouts, summary_differences
 
 
 @dataclass(frozen=True, slots=True)

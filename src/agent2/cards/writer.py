@@ -28,7 +28,7 @@ import msgspec
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally
 from agent2.cards.card import FORMAT, CardFile, CardHeader, CardSummary, Frame
-from agent2.cards.frames import LINE_SUMS, MOST_BYTES, read_sums, sum_of, sums_data
+from agent2.cards.folder import LINE_SUMS, MOST_BYTES, read_sums, sum_of, sums_data
 from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, digest_of
 

@@ -96,9 +96,7 @@ def import_log(
     split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
 ) -> None:
     """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
-    from agent2.cards.imports.inspect_log import read_inspect
-    from agent2.cards.imports.lm_eval_log import read_lm_eval
-    from agent2.cards.imports.writing import write_foreign
+    from agent2.cards.imports import read_inspect, read_lm_eval, write_foreign
     from agent2.cards.reader import read_header
     from agent2.cli.show import print_path
     from agent2.errors import unknown_name
@@ -423,8 +421,8 @@ def export(
     out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
 ) -> None:
     """Write a card's rollouts with all their turns, in the format of the file's suffix; includes hidden items."""
-    from agent2.cards.export import export_rollouts
     from agent2.cards.reader import read_header
+    from agent2.cards.tables import export_rollouts
     from agent2.cli.show import print_path
     from agent2.records import HIDDEN_SPLITS
 

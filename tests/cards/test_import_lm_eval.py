@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from agent2.cards.imports.lm_eval_log import read_lm_eval
-from agent2.cards.imports.writing import write_foreign
+from agent2.cards.imports import read_lm_eval, write_foreign
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import ConfigError, Fault
 from agent2.records import Split

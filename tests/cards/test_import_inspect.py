@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from agent2.cards.imports.inspect_log import read_inspect
-from agent2.cards.imports.writing import write_foreign
+from agent2.cards.imports import read_inspect, write_foreign
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import RolloutStatus, Split, StopReason

@@ -1,0 +1,536 @@
+"""Logs of other harnesses read into rollout cards, so that they can be regraded, compared and queried like ours.
+
+Nothing is made up: what the log does not state and our header needs is listed in the card's lock under `assumed`; a
+sample without a verdict is a missing score with the reason that the log gives.
+
+inspect-ai: its JSON form directly, its `.eval` form through inspect-ai itself (extra `inspect`). An epoch is an
+attempt; a sample that ended with an error is a failed rollout with a missing score. Verdicts are read as inspect-ai's
+`value_to_float` reads them (C, yes, true 1; P 0.5; I, N, no, false 0; "0.7" 0.7), but what it turns into 0 with a
+warning, and NaN, is a missing score with its reason. A scorer that gives several measures counts as one scorer each,
+named `scorer/key`. The first scorer becomes the score unless another is named; the others become views. Images, tool
+definitions and events are not kept.
+
+lm-eval (`--log_samples`): `samples_<task>_<time>.jsonl`, with `results_<time>.json` beside it. One line is one item
+under one filter: the chosen filter gives the score, other filters and metrics become views named `metric@filter`.
+lm-eval scores only the first of several responses to an item; the others are kept as rollouts with a missing score that
+says so. Tokens and seconds are not known: lm-eval does not log them.
+"""
+
+import contextlib
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent2.cards.card import CardHeader, CardSummary, ReportingRule
+from agent2.cards.writer import CardWriter
+from agent2.errors import ConfigError, Fault, shown, unknown_name
+from agent2.files import numbered_lines
+from agent2.installation import extra_words
+from agent2.records import (
+    EvaluationProtocol,
+    JsonValue,
+    Message,
+    Rollout,
+    RolloutStatus,
+    SamplingSettings,
+    Score,
+    ScoredRollout,
+    Split,
+    StopReason,
+    Turn,
+    Usage,
+    digest_of,
+)
+
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLog:
+    """One evaluation that another harness logged, in our records."""
+
+    harness: str
+    """Name and version, "inspect-ai 0.3.285"."""
+    task: str
+    model: str
+    scorer: str
+    """Name of the metric that became the score."""
+    questions: Sequence[tuple[str, str]]
+    """(item id, prompt and target) of every item, for the digest of the items."""
+    rollouts: Sequence[ScoredRollout]
+    settings: Mapping[str, JsonValue]
+    """Generation settings as logged; part of the protocol, so that other settings are incomparable."""
+    attempts: int
+    lock: Mapping[str, JsonValue]
+    """What else the log says of its circumstances."""
+    assumed: Sequence[str] = field(default_factory=tuple)
+    """What the log does not state."""
+
+
+def write_foreign(log: ForeignLog, out: Path, split: Split) -> CardSummary:
+    """Write the card of a foreign log. Raises CardError if `out` holds a card, ConfigError for an empty log."""
+    if not log.rollouts:
+        raise ConfigError(f"{log.harness} log of {log.task}: contains no samples; log them (lm-eval: --log_samples)")
+    with CardWriter(out, _header(log, split)) as writer:
+        for record in log.rollouts:
+            writer.append(record)
+        return writer.close()
+
+
+def finite_or_none(value: float) -> float | None:
+    """The value as it was logged; None (missing) for NaN and infinities, which say that nothing could be computed."""
+    return float(value) if math.isfinite(value) else None
+
+
+def unit_score(value: float, metric: str, where: str) -> float:
+    """The value, if it is a score. Raises ConfigError for one outside 0 to 1."""
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(
+            f"{where}: metric {metric!r} is {value:g}, scores are between 0 and 1; choose another --metric"
+        )
+    return value
+
+
+def _header(log: ForeignLog, split: Split) -> CardHeader:
+    temperature, top_p, max_tokens = (log.settings.get(name) for name in ("temperature", "top_p", "max_tokens"))
+    sampling = SamplingSettings(
+        temperature=float(temperature) if temperature is not None else 1.0,
+        top_p=float(top_p) if top_p is not None else 1.0,
+        max_tokens=int(max_tokens) if max_tokens is not None else 0,
+    )
+    assumed = [*log.assumed]
+    assumed += ["temperature and top_p: 1.0, the providers' default"] if temperature is None and top_p is None else []
+    assumed += ["max_tokens: 0 stands for not stated"] if max_tokens is None else []
+    protocol = EvaluationProtocol(
+        benchmark=log.task,
+        split=split,
+        items_digest=digest_of(sorted(log.questions)),
+        sampling=sampling,
+        attempts=log.attempts,
+        max_turns=max((len(record.rollout.turns) for record in log.rollouts), default=0),
+        environment=log.harness,
+        scorer=log.scorer,
+        dtype=UNKNOWN,
+        chat_template_digest=UNKNOWN,
+        tools={"logged_settings": dict(log.settings)},
+    )
+    return CardHeader(
+        checkpoint_name=log.model,
+        checkpoint_digest=f"{UNKNOWN}: the log names the model only",
+        protocol=protocol,
+        reporting=ReportingRule(),
+        lock={"imported_from": log.harness, "assumed": assumed, **log.lock},
+        created_at=time.time(),
+        planned_rollouts=len(log.rollouts),
+    )
+
+
+LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
+WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+UNSCORED = "unscored"
+"""Scorer of a log that names none."""
+_STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
+
+
+def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
+    """The evaluation in a log file. metric: the scorer that counts, or `scorer/key` of several; None: the first.
+
+    A log whose samples nobody scored is read: all its scores are missing. Raises ConfigError if the file is no such
+    log, is incomplete, for an unknown metric, and for a scorer of several measures if none of them is chosen.
+    """
+    log = _load(path)
+    try:
+        spec, samples = log["eval"], log.get("samples") or []
+        version = spec.get("packages", {}).get("inspect_ai", "of unknown version")
+        if not samples:
+            raise ConfigError(f"{path}: contains no samples; the run ended as {log.get('status')!r}")
+        chosen = _chosen(samples, log, metric, str(path))
+        return ForeignLog(
+            harness=f"inspect-ai {version}",
+            task=f"{spec['task']}-v{spec.get('task_version', 0)}",
+            model=spec["model"],
+            scorer=chosen,
+            questions=sorted({(str(s["id"]), json.dumps([s["input"], s["target"]], sort_keys=True)) for s in samples}),
+            rollouts=[_record(sample, chosen, f"{path}: sample {sample['id']!r}") for sample in samples],
+            settings=spec.get("model_generate_config", {}),
+            attempts=max(int(sample["epoch"]) for sample in samples),
+            lock={
+                "status": log.get("status"),
+                "created": spec.get("created"),
+                "packages": spec.get("packages", {}),
+                "solvers": [step.get("solver") for step in log.get("plan", {}).get("steps", [])],
+            },
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: is not a complete inspect-ai log ({error!r}); export it again") from error
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if path.suffix == ".eval":
+        return _through_inspect(path)
+    try:
+        log = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: is not JSON ({error}); give the .json or .eval file of an inspect-ai run"
+        ) from error
+    if not isinstance(log, dict) or "eval" not in log:
+        raise ConfigError(f"{path}: has no `eval` part; give the .json or .eval file of an inspect-ai run")
+    return log
+
+
+def _through_inspect(path: Path) -> dict[str, Any]:
+    try:
+        from inspect_ai.log import read_eval_log  # the extra is needed for this form only
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: reading .eval needs inspect-ai; {extra_words('inspect')}, or convert the file where it is "
+            "installed: inspect log convert --to json"
+        ) from error
+    loaded: dict[str, Any] = read_eval_log(str(path)).model_dump(mode="json")
+    return loaded
+
+
+def _chosen(samples: Sequence[Mapping[str, Any]], log: Mapping[str, Any], metric: str | None, where: str) -> str:
+    """Name of the measure that becomes the score."""
+    scorers = {name: list[str]() for sample in samples for name in _scores(sample)}
+    for sample in samples:
+        for name, one in _scores(sample).items():
+            if isinstance(one.get("value"), dict):
+                scorers[name] += [f"{name}/{key}" for key in one["value"] if f"{name}/{key}" not in scorers[name]]
+    stated = [one.get("name") for one in (log.get("results") or {}).get("scores") or []]
+    first = next(iter(scorers), None) or next(iter(stated), None) or UNSCORED
+    names = [measure for name, measures in scorers.items() for measure in measures or [name]] or [first]
+    asked = metric or first
+    measures = scorers.get(asked) or [asked]
+    if len(measures) > 1:
+        raise ConfigError(
+            f"{where}: scorer {asked!r} gives several measures; choose one with --metric: {', '.join(measures)}"
+        )
+    if measures[0] not in names:
+        raise unknown_name("metric", asked, names, f"{where}: --metric")
+    return measures[0]
+
+
+def _scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Scores of a sample by scorer; logs before inspect-ai 0.3.6 have one without a name."""
+    scores = sample.get("scores")
+    if scores is None and isinstance(sample.get("score"), dict):
+        return {"score": sample["score"]}
+    return scores or {}
+
+
+def _measures(sample: Mapping[str, Any]) -> dict[str, object]:
+    """What scorers said of a sample, as logged; a mapping is one measure for each key."""
+    said: dict[str, object] = {}
+    for name, one in _scores(sample).items():
+        value = one.get("value")
+        said.update(
+            {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
+        )
+    return said
+
+
+def _record(sample: Mapping[str, Any], metric: str, where: str) -> ScoredRollout:
+    opening, turns = _conversation(sample.get("messages") or [])
+    usage = [one for one in (sample.get("model_usage") or {}).values() if isinstance(one, dict)]
+    error, stop = sample.get("error"), _stop_of(sample)
+    if turns:
+        turns[-1] = Turn(turns[-1].action, turns[-1].observation, stop, 0, 0)
+    answer = (sample.get("output") or {}).get("completion")
+    rollout = Rollout(
+        item_id=str(sample["id"]),
+        attempt=int(sample["epoch"]) - 1,
+        seed=0,
+        status=RolloutStatus.FAILED if error else _status_of(sample),
+        prompt=opening,
+        turns=turns,
+        answer=answer if isinstance(answer, str) else None,
+        state={"target": sample.get("target"), "limit": sample.get("limit")},
+        usage=Usage(
+            sum(one.get("input_tokens") or 0 for one in usage),
+            sum(one.get("output_tokens") or 0 for one in usage),
+            float(sample.get("total_time") or 0.0),
+        ),
+        fault=Fault.INFRASTRUCTURE if error else None,
+        reason=_first_line((error or {}).get("message", "")),
+        retries=len(sample.get("error_retries") or []),
+    )
+    return ScoredRollout(rollout, _score(sample, metric, where))
+
+
+def _status_of(sample: Mapping[str, Any]) -> RolloutStatus:
+    limit = sample.get("limit") or {}
+    kind = limit.get("type") if isinstance(limit, dict) else None
+    if kind in ("time", "working"):
+        return RolloutStatus.TIME_CAP
+    return RolloutStatus.TURN_CAP if kind is not None else RolloutStatus.COMPLETED
+
+
+def _stop_of(sample: Mapping[str, Any]) -> StopReason:
+    choices = (sample.get("output") or {}).get("choices") or [{}]
+    return _STOPS.get(str(choices[0].get("stop_reason")), StopReason.END)
+
+
+def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
+    said = _measures(sample)
+    views = {name: _number(value) for name, value in said.items() if name != metric}
+    if sample.get("error"):
+        reason = _first_line(sample["error"].get("message", "")) or "the sample ended with an error"
+        return Score(None, reason, Fault.INFRASTRUCTURE, views)
+    if metric not in said:
+        whole = next((name for name in said if metric.startswith(f"{name}/")), None)
+        reason = f"{whole} is {_shown(said[whole])} without {metric}" if whole else f"the log has no score of {metric}"
+        return Score(None, reason, Fault.JUDGE, views)
+    value = _number(said[metric])
+    if value is None:
+        return Score(None, f"{metric} is {_shown(said[metric])}, not a number", Fault.JUDGE, views)
+    one = next(one for name, one in _scores(sample).items() if metric == name or metric.startswith(f"{name}/"))
+    explanation, answer = _first_line(one.get("explanation") or ""), one.get("answer")
+    extracted = answer if isinstance(answer, str) else None
+    return Score(
+        unit_score(value, metric, where), explanation or f"{metric} as logged", None, views, extracted=extracted
+    )
+
+
+def _number(value: object) -> float | None:
+    """A verdict as a number, by the words of inspect-ai's `value_to_float`; None where that finds none, and for NaN."""
+    if isinstance(value, str):
+        word = LETTERS.get(value, WORDS.get(value.lower()))
+        if word is not None:
+            return word
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    return finite_or_none(value) if isinstance(value, int | float) else None
+
+
+def _shown(value: object) -> str:
+    """A verdict that is not a number, for a reason."""
+    if isinstance(value, list | dict):
+        return f"a {'list' if isinstance(value, list) else 'mapping'} of {len(value)}"
+    return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:
+    """Opening messages, then one turn for each assistant message with what came back."""
+    first = next((i for i, message in enumerate(messages) if _is_generated(message)), len(messages))
+    opening = [Message(str(m.get("role")), _text(m)) for m in messages[:first]]
+    turns: list[Turn] = []
+    for message in messages[first:]:
+        if message.get("role") == "assistant":
+            turns.append(Turn(_text(message), None, StopReason.END, 0, 0))
+        elif turns:
+            last = turns[-1]
+            seen = "\n".join(part for part in (last.observation, _text(message)) if part)
+            turns[-1] = Turn(last.action, seen, last.stop_reason, 0, 0)
+    return opening, turns
+
+
+def _is_generated(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "assistant" and message.get("source") != "input"
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """The words of a message and its tool calls; other content by its kind only."""
+    return "\n".join(_parts(message))
+
+
+def _parts(message: Mapping[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    if isinstance(content, str):
+        if content:
+            yield content
+    else:
+        for part in content or []:
+            yield part.get("text") or f"[{part.get('type')}]"
+    for call in message.get("tool_calls") or []:
+        yield json.dumps({"tool": call.get("function"), "arguments": call.get("arguments")}, sort_keys=True)
+    if message.get("error"):
+        yield f"error: {message['error'].get('message', '')}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0][:300]
+
+
+_SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")
+ONLY_FIRST = "lm-eval scores only the first response to an item"
+
+
+def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None = None) -> ForeignLog:
+    """The evaluation in a samples file. metric, filter_name: which score counts; None: the first that is logged.
+
+    Raises ConfigError if the file is no such log or for an unknown metric or filter.
+    """
+    rows = _rows(path)
+    named = _SAMPLES_NAME.search(path.name)
+    filters = list(dict.fromkeys(str(row.get("filter", "none")) for row in rows))
+    metrics = list(dict.fromkeys(name for row in rows for name in row.get("metrics", [])))
+    if not metrics:
+        raise ConfigError(f"{path}: no line names its `metrics`; give a samples file of lm-eval 0.4 or later")
+    chosen, chosen_filter = metric or metrics[0], filter_name or filters[0]
+    if chosen not in metrics:
+        raise unknown_name("metric", chosen, metrics, f"{path}: --metric")
+    if chosen_filter not in filters:
+        raise unknown_name("filter", chosen_filter, filters, f"{path}: --filter")
+    task = named["task"] if named else path.stem
+    results = _results(path, named["time"] if named else "")
+    items: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        items.setdefault(f"{task}-{row['doc_id']}", []).append(row)
+    records = [
+        record
+        for item_id, group in items.items()
+        for record in _records(item_id, group, chosen, chosen_filter, f"{path}: doc {group[0]['doc_id']}")
+    ]
+    config = results.get("config", {})
+    return ForeignLog(
+        harness=f"lm-eval {results.get('lm_eval_version', 'of unknown version')}",
+        task=f"{task}-v{results.get('versions', {}).get(task, 'unknown')}",
+        model=str(results.get("model_name") or config.get("model") or "not stated"),
+        scorer=f"{chosen}@{chosen_filter}",
+        questions=[(item_id, str(group[0].get("doc_hash", ""))) for item_id, group in items.items()],
+        rollouts=records,
+        settings=_settings(rows[0], results, task),
+        attempts=1 + max(record.rollout.attempt for record in records),
+        lock={"config": config, "git_hash": results.get("git_hash"), "n_shot": results.get("n-shot", {}).get(task)},
+        assumed=("tokens and seconds: 0, lm-eval does not log them",),
+    )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    rows = []
+    for number, line in numbered_lines(text):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise ConfigError(f"{path}:{number}: is not JSON ({error}); the file is cut or no lm-eval log") from error
+        if not isinstance(row, dict) or "doc_id" not in row or "resps" not in row:
+            raise ConfigError(f"{path}:{number}: has no `doc_id` and `resps`; give a samples file of lm-eval")
+        rows.append(row)
+    if not rows:
+        raise ConfigError(f"{path}: is empty; give a samples file of lm-eval (--log_samples)")
+    return rows
+
+
+def _results(path: Path, time: str) -> dict[str, Any]:
+    """The results file of the same run; empty if it is not there."""
+    file = path.with_name(f"results_{time}.json")
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _settings(row: Mapping[str, Any], results: Mapping[str, Any], task: str) -> dict[str, Any]:
+    configured = results.get("configs", {}).get(task, {})
+    asked = _first_request(row).get("arg_1")
+    settings = {**configured.get("generation_kwargs", {}), **(asked if isinstance(asked, dict) else {})}
+    if "max_gen_toks" in settings:
+        settings["max_tokens"] = settings["max_gen_toks"]
+    if settings.get("do_sample") is False:
+        settings["temperature"] = 0.0
+    return {**settings, "num_fewshot": configured.get("num_fewshot")}
+
+
+def _first_request(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the first request that was made for an item; empty if they were not logged."""
+    arguments = row.get("arguments")
+    first = next(iter(arguments.values()), None) if isinstance(arguments, dict) else None
+    return first if isinstance(first, dict) else {}
+
+
+def _records(
+    item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str, where: str
+) -> list[ScoredRollout]:
+    row = next((one for one in group if str(one.get("filter", "none")) == filter_name), group[0])
+    views = {
+        f"{name}@{one.get('filter', 'none')}": finite_or_none(one[name])
+        for one in group
+        for name in one.get("metrics", [])
+        if isinstance(one.get(name), int | float) and (name, str(one.get("filter", "none"))) != (metric, filter_name)
+    }
+    texts = _responses(row["resps"])
+    first = ScoredRollout(_rollout(item_id, 0, row, texts[0]), _lm_eval_score(row, metric, filter_name, views, where))
+    rest = [
+        ScoredRollout(_rollout(item_id, n, row, text), Score(None, ONLY_FIRST, Fault.JUDGE))
+        for n, text in enumerate(texts[1:], start=1)
+    ]
+    return [first, *rest]
+
+
+def _responses(resps: Any) -> list[str]:
+    """Texts of the responses: several to one request, or one text for the likelihoods of several choices."""
+    if isinstance(resps, list) and len(resps) == 1 and isinstance(resps[0], list):
+        texts = [response for response in resps[0] if isinstance(response, str)]
+        if texts and len(texts) == len(resps[0]):
+            return texts
+    return [json.dumps(resps)]
+
+
+def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> Rollout:
+    filtered = row.get("filtered_resps") or [None]
+    answer = filtered[0] if isinstance(filtered, list) and attempt == 0 and isinstance(filtered[0], str) else None
+    return Rollout(
+        item_id=item_id,
+        attempt=attempt,
+        seed=0,
+        status=RolloutStatus.COMPLETED,
+        prompt=_prompt(_first_request(row).get("arg_0", "")),
+        turns=[Turn(text, None, StopReason.END, 0, 0)],
+        answer=answer,
+        state={"target": row.get("target")},
+        usage=Usage(),
+    )
+
+
+def _prompt(asked: Any) -> list[Message]:
+    """The messages of a chat, which lm-eval logs as JSON in a string in a list; another prompt as one user message."""
+    asked = asked[0] if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], str) else asked
+    chat = asked
+    if isinstance(asked, str) and asked.startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):  # a prompt may begin with a bracket
+            chat = json.loads(asked)
+    if isinstance(chat, list) and chat and all(_is_message(one) for one in chat):
+        return [Message(one["role"], _words(one["content"])) for one in chat]
+    return [Message("user", asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False))]
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str | list)
+
+
+def _words(content: str | list[Any]) -> str:
+    """The text of a message; parts that are not text by their kind only."""
+    if isinstance(content, str):
+        return content
+    parts = (part if isinstance(part, dict) else {"text": str(part)} for part in content)
+    return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
+
+
+def _lm_eval_score(
+    row: Mapping[str, Any], metric: str, filter_name: str, views: Mapping[str, float | None], where: str
+) -> Score:
+    value = row.get(metric)
+    if not isinstance(value, int | float) or str(row.get("filter", "none")) != filter_name:
+        return Score(None, f"the log has no {metric} under filter {filter_name}", Fault.JUDGE, views)
+    if not math.isfinite(value):
+        return Score(None, f"{metric} is {value}, not a number from 0 to 1", Fault.JUDGE, views)
+    return Score(unit_score(float(value), metric, where), f"{metric} as logged, filter {filter_name}", None, views)
