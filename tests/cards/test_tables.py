@@ -1,5 +1,9 @@
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -18,6 +22,7 @@ from card_builders import make_header, make_record, write_old_card
 from contract_card_builders import make_lost, make_scored, write_card
 
 N = 250
+TESTS = str(Path(__file__).parent.parent)
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +60,33 @@ def test_pandas_and_duckdb_read_a_closed_card_without_us(card):
     assert duckdb.sql(sql).fetchall() == [("an answer",)]
     prompts = [record.rollout.prompt[0].content for record in iter_rollouts(card)]
     assert [json.loads(text)["rollout"]["prompt"][0]["content"] for text in frame["record"]] == prompts
+
+
+def test_closing_loads_pyarrow_alone_and_reading_not_even_that(tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from agent2.cards.reader import find_rollouts, iter_rollouts, read_page, read_summary
+card = Path(sys.argv[1])
+if sys.argv[2] == "close":
+    from card_builders import make_header, make_record
+    from agent2.cards.writer import CardWriter
+    with CardWriter(card, make_header()) as writer:
+        writer.append(make_record("a"))
+        writer.close()
+else:
+    print(len(list(iter_rollouts(card))), len(find_rollouts(card, "a")), len(read_page(card, 0, 9)))
+    print(read_summary(card).value)
+print(sorted({"pandas", "pyarrow", "duckdb", "scipy"} & sys.modules.keys()))
+"""
+    said = []
+    for what in ("close", "read"):
+        command = [sys.executable, "-c", program, str(tmp_path / "card"), what]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": TESTS}
+        )
+        said += ended.stdout.splitlines()
+    assert said == ["['pyarrow']", "1 1 1", "1.0", "[]"]
 
 
 def test_a_card_of_an_older_format_has_its_table_made_once_and_kept_outside(tmp_path, home):

@@ -293,7 +293,7 @@ def test_kill_minus_9_at_any_moment_of_closing_loses_nothing(tmp_path):
     cards = sorted(tmp_path.iterdir())
     assert len(cards) == int(ended.stdout) > 4  # the last one was not killed: every event of closing had its turn
     states = [load_card(card).state for card in cards]
-    assert states == sorted(states, reverse=True) and {"open", "closed"} == set(states)
+    assert states == sorted(states, reverse=True) and set(states) == {"open", "closed"}
     for card, state in zip(cards, states, strict=True):
         if state == "open":
             writer, done = CardWriter.resume(card, make_header())

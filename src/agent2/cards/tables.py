@@ -22,11 +22,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -134,8 +136,38 @@ class TableWriter:
 def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule) -> pa.RecordBatch:
     """The rows of some lines."""
     rows = [_row(line, place, rule) for line, place in zip(lines, finished, strict=True)]
-    arrays = [pa.array(values, type=field.type) for values, field in zip(zip(*rows, strict=True), COLUMNS, strict=True)]
-    return pa.record_batch(arrays, schema=COLUMNS)
+    columns = zip(zip(*rows, strict=True), COLUMNS.types, strict=True)
+    return pa.record_batch([_array(values, kind) for values, kind in columns], schema=COLUMNS)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """What `pa.array` gives, which would load pandas: longer than it takes to close a small card."""
+    if pa.types.is_string(kind):
+        texts = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        buffers = [_valid(values), _offsets(texts), pa.py_buffer(b"".join(texts))]
+        return pa.Array.from_buffers(kind, len(values), buffers)
+    if pa.types.is_map(kind):
+        pairs = list(chain.from_iterable(values))
+        parts = [
+            _array([pair[place] for pair in pairs], one) for place, one in enumerate((kind.key_type, kind.item_type))
+        ]
+        child = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(values), [None, _offsets(values)], children=[child])
+    if pa.types.is_list(kind):
+        child = _array(list(chain.from_iterable(values)), kind.value_type)
+        return pa.Array.from_buffers(kind, len(values), [None, _offsets(values)], children=[child])
+    numbers = np.array([value or 0 for value in values], dtype=kind.to_pandas_dtype())
+    return pa.Array.from_buffers(kind, len(values), [_valid(values), pa.py_buffer(numbers)])
+
+
+def _valid(values: Sequence[Any]) -> pa.Buffer:
+    """A bit for each value: whether it is there."""
+    return pa.py_buffer(np.packbits(np.array([value is not None for value in values], dtype=bool), bitorder="little"))
+
+
+def _offsets(values: Sequence[Any]) -> pa.Buffer:
+    """Where each value begins, and the end."""
+    return pa.py_buffer(np.cumsum([0, *map(len, values)]).astype(np.int32))
 
 
 def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
