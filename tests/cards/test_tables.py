@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent2.cards import writer as writer_module
+from agent2.cards.card import Counting
 from agent2.cards.folder import file_digest, load_card, store_card, table_of
-from agent2.cards.reader import iter_rollouts, validate_card
+from agent2.cards.reader import iter_rollouts, read_summary, validate_card
+from agent2.cards.regrade import regrade
 from agent2.cards.tables import COLUMNS
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
@@ -125,7 +128,9 @@ def rewritten(card, change, schema=COLUMNS):
     for number, frame in enumerate(content["frames"]):
         chunk = metadata.row_group(number).column(metadata.num_columns - 1)
         place = data.index(b"\x28\xb5\x2f\xfd", chunk.data_page_offset)
-        frame |= {"offset": place, "n_bytes": chunk.total_compressed_size - (place - chunk.data_page_offset)}
+        n_bytes = chunk.total_compressed_size - (place - chunk.data_page_offset)
+        sha256 = hashlib.sha256(data[place : place + n_bytes]).hexdigest()
+        frame |= {"offset": place, "n_bytes": n_bytes, "sha256": sha256}
     content["parts"]["rollouts.parquet"] = file_digest(file)
     (card / "card.json").write_text(json.dumps(content))
 
@@ -147,9 +152,30 @@ def test_a_row_rewritten_with_its_digest_is_found_by_its_record(card):
 def test_a_record_rewritten_with_the_digest_of_the_file_is_found_by_the_digest_of_the_content(card):
     rewritten(card, lambda rows: rows[170].update(record=rows[170]["record"].replace("an answer", "an Answer")))
     (problem,) = validate_card(card)
-    assert "frame 1 (" in problem and "does not match its digest" in problem
-    with pytest.raises(CardError, match="frame 1"):
-        list(iter_rollouts(card))
+    assert "frame 1 (" in problem and "does not match the digest of its content" in problem
+
+
+def test_columns_are_counted_as_the_records_are(tmp_path, monkeypatch):
+    records = [make_record(f"{i:03d}", float(i % 2), attempt) for i in range(120) for attempt in (0, 1)]
+    records += [make_record(f"cap{i}", 1.0, status=RolloutStatus.TURN_CAP) for i in range(3)]
+    records += [
+        make_lost("lost"),
+        make_lost("crash", Fault.ENVIRONMENT),
+        make_record("judge", None),
+        make_record("x", 0.3),
+    ]
+    card = write_card(tmp_path / "card", records)
+    rule = replace(load_card(card).header.reporting, turn_cap=Counting.ZERO, environment_fault=Counting.ZERO)
+    by_records = regrade(card, rule, most_moves=None), read_summary(card)
+    monkeypatch.setattr("agent2.cards.reader.COLUMNS_FROM", 1)
+    by_columns = regrade(card, rule, most_moves=None), read_summary(card)
+    assert by_columns == by_records
+    assert by_columns[0].differs_from_stored == [] and by_columns[0].moved == {"environment_fault": 1, "turn_cap": 3}
+    data = bytearray((card / "rollouts.parquet").read_bytes())
+    data[50] ^= 1
+    (card / "rollouts.parquet").write_bytes(data)
+    with pytest.raises(CardError, match="does not match its digest"):
+        regrade(card)
 
 
 def hostile(card, data):

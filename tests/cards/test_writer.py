@@ -47,7 +47,7 @@ def test_a_closed_card_is_sorted_by_item_and_attempt_whatever_finished_first(tmp
     found = [(record.rollout.item_id, record.rollout.attempt) for record in iter_rollouts(tmp_path / "one")]
     assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("é", 0), ("é", 1)]
     one, other = load_card(tmp_path / "one"), load_card(tmp_path / "other")
-    assert [frame.sha256 for frame in one.frames] == [frame.sha256 for frame in other.frames]
+    assert [frame.content for frame in one.frames] == [frame.content for frame in other.frames]
 
 
 def test_frames_are_cut_by_bytes_too(tmp_path):

@@ -16,7 +16,7 @@ numpy version that the card's lock names.
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -171,6 +171,39 @@ class Tally:
         self._prompt_tokens += usage.prompt_tokens
         self._completion_tokens += usage.completion_tokens
         self._seconds.append(usage.seconds)
+
+    def add_columns(
+        self,
+        item_ids: Sequence[str],
+        attempts: NDArray[np.int64],
+        values: NDArray[np.float64],
+        marks: NDArray[np.uint8],
+        seconds: NDArray[np.float64],
+        faults: Mapping[int, tuple[Fault, str]],
+        sums: Mapping[str, int],
+    ) -> None:
+        """Count many rollouts, sorted by item and attempt, at once.
+
+        values: NaN where missing; faults: by row, with the reason of the score; sums: over the rollouts, of `n_turns`,
+        `retries`, `prompt_tokens` and `completion_tokens`. Raises CardError if an attempt comes twice.
+        """
+        numbers = np.fromiter((self._numbers.setdefault(one, len(self._numbers)) for one in item_ids), dtype=np.int64)
+        pairs = numbers + attempts * ATTEMPT_STRIDE
+        last = (self._items[-1] + self._attempts[-1] * ATTEMPT_STRIDE) if self._items else -1
+        if bool(np.any(np.diff(pairs, prepend=last) == 0)):
+            raise CardError("an attempt is in the card twice; restore the card from a copy")
+        for column, new in ((self._items, numbers), (self._attempts, attempts), (self._values, values)):
+            column.frombytes(new.tobytes())
+        self._marks.frombytes(marks.tobytes())
+        self._seconds.frombytes(seconds.tobytes())
+        for row, (fault, reason) in faults.items():
+            self._faults[fault.value] = self._faults.get(fault.value, 0) + 1
+            self._faulted[self.n_rollouts + row] = (fault, self._reasons.setdefault(reason, reason))
+        self.n_rollouts += len(item_ids)
+        self._n_turns += sums["n_turns"]
+        self._n_retries += sums["retries"]
+        self._prompt_tokens += sums["prompt_tokens"]
+        self._completion_tokens += sums["completion_tokens"]
 
     def counted(self, rule: ReportingRule) -> NDArray[np.float64]:
         """What each rollout contributes under a rule, in the order added; NaN: missing."""

@@ -161,7 +161,9 @@ class Frame:
     n_bytes: int
     n_rollouts: int
     sha256: str
-    """Of the lines, so that it is the same whatever wrote the table; before format 3 of the compressed bytes."""
+    """Of the compressed bytes."""
+    content: str = ""
+    """SHA-256 of the lines, the same whichever version of a library wrote the table. Empty before format 3."""
     first: str = ""
     """Item id of the first rollout; frames are in the order of the ids. Empty before format 3, which had no order."""
 

@@ -215,22 +215,26 @@ def closed_file(path: Path, card: CardFile) -> tuple[Path, BinaryIO]:
 
 
 def frame_lines(file: Path, stream: BinaryIO, number: int, frame: Frame) -> list[bytes]:
-    """The lines of one frame, newlines included. Raises CardError if they are not those that were written."""
+    """The lines of one frame, without newlines. Raises CardError if they are not those that were written."""
     data = stream.read(frame.n_bytes) if _is_inside(stream, frame) else b""
-    is_page = file.name != OLD_ROLLOUTS
+    if hashlib.sha256(data).hexdigest() != frame.sha256:
+        raise damaged(file, number, frame, "does not match its digest")
     try:
         n_bytes = zstandard.frame_content_size(data)
         if n_bytes > MOST_BYTES:
             raise damaged(file, number, frame, f"would unpack to {n_bytes} bytes, more than {MOST_BYTES}")
         text = zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
-        raise damaged(file, number, frame, f"does not match its digest ({error})") from error
-    lines = _texts(text) if is_page else text.splitlines(keepends=True)
-    if hashlib.sha256(b"".join(lines) if is_page else data).hexdigest() != frame.sha256:
-        raise damaged(file, number, frame, "does not match its digest")
+        raise damaged(file, number, frame, f"cannot be unpacked ({error})") from error
+    lines = text.splitlines() if file.name == OLD_ROLLOUTS else _texts(text)
     if len(lines) != frame.n_rollouts:
         raise damaged(file, number, frame, f"contains {len(lines)} rollouts")
     return lines
+
+
+def content_digest(lines: Sequence[bytes]) -> str:
+    """SHA-256 (hex) of lines, each with a newline."""
+    return hashlib.sha256(b"\n".join([*lines, b""])).hexdigest()
 
 
 def damaged(file: Path, number: int, frame: Frame, problem: str) -> CardError:
@@ -250,12 +254,12 @@ def _is_inside(stream: BinaryIO, frame: Frame) -> bool:
 
 
 def _texts(page: bytes) -> list[bytes]:
-    """The texts of a PLAIN page, each with a newline; what goes beyond the end of a damaged page is cut."""
+    """The texts of a PLAIN page; what goes beyond the end of a damaged page is cut."""
     texts, place = [], 0
     while place < len(page):
         begin = place + 4
         place = begin + int.from_bytes(page[place:begin], "little")
-        texts.append(page[begin:place] + b"\n")
+        texts.append(page[begin:place])
     return texts
 
 

@@ -36,6 +36,8 @@ from agent2.errors import CardError
 from agent2.records import JsonValue, ScoredRollout, StopReason, canonical_json
 
 TOLERANCE = 1e-9
+COLUMNS_FROM = 50_000
+"""Rollouts from which loading pyarrow costs less than decoding the records."""
 
 
 def validate_card(path: Path, *, columns: bool = True) -> list[str]:
@@ -122,6 +124,8 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
             except CardError as error:
                 problems.append(f"{error} (rollouts {first + 1} to {first + frame.n_rollouts})")
                 continue
+            if is_sorted and folder.content_digest(lines) != frame.content:
+                problems.append(str(folder.damaged(file, number, frame, "does not match the digest of its content")))
             for place, line in enumerate(lines):
                 where = f"{file}: rollout {first + place + 1}"
                 record, found = _add(tally, line, where)
@@ -189,10 +193,19 @@ def read_summary(path: Path) -> CardSummary:
     totals = _finished(path, card.summary)
     if not card.parts:  # the first format: the lists are there already
         return totals
+    return tally_of(path, card).with_lists(totals)
+
+
+def tally_of(path: Path, card: CardFile) -> Tally:
+    """Every rollout of a card, counted: from the columns of a large closed one. Raises CardError for a damaged card."""
+    if folder.TABLE in card.parts and sum(frame.n_rollouts for frame in card.frames) >= COLUMNS_FROM:
+        from agent2.cards.tables import tally_of_columns  # loads pyarrow
+
+        return tally_of_columns(path, card)
     tally = Tally(card.header.reporting)
     for record in iter_rollouts(path):
         tally.add(record)
-    return tally.with_lists(totals)
+    return tally
 
 
 def read_totals(path: Path) -> CardSummary:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally, kinds_of
 from agent2.cards.card import CardHeader, CardSummary, ReportingRule, rule_changes
-from agent2.cards.reader import iter_rollouts, summary_differences
+from agent2.cards.reader import summary_differences, tally_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,7 @@ def regrade(path: Path, rule: ReportingRule | None = None, most_moves: int | Non
     """
     card = folder.load_card(path)
     own = card.header.reporting
-    tally = Tally(own)
-    for record in iter_rollouts(path):
-        tally.add(record)
+    tally = tally_of(path, card)
     rule = rule or own
     old = tally.summary()
     stored = card.summary

@@ -31,13 +31,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from agent2.cards import folder
-from agent2.cards.aggregate import counted_value, kinds_of, marks_of
+from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile, Frame, ReportingRule
-from agent2.cards.folder import ZSTD_MAGIC, closed_lines, frame_lines
+from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, frame_lines
 from agent2.cards.reader import iter_rollouts, read_header
-from agent2.errors import ConfigError
+from agent2.errors import CardError, ConfigError, Fault
 from agent2.records import ScoredRollout, canonical_json
 
 RECORD = "record"
@@ -69,8 +70,6 @@ _WITH_STATISTICS = ["item_id", "attempt", "value", "counted", "fault", "completi
 """Not of long texts, which would fill the footer."""
 ONE_PAGE = 1 << 30
 """Larger than any row group, so that a column of one has a single page."""
-HEADER_BYTES = 256
-"""A page's header without statistics is shorter."""
 
 
 class TableWriter:
@@ -89,15 +88,13 @@ class TableWriter:
             data_page_size=ONE_PAGE,
             write_page_checksum=True,
         )
-        self._digests: list[str] = []
-        self._firsts: list[str] = []
+        self._written: list[tuple[str, str]] = []
 
     def add(self, lines: Sequence[bytes], finished: Sequence[int]) -> None:
         """Take the lines of one frame, with the places at which they finished. Raises OSError if the disk is full."""
         batch = _batch(lines, finished, self._rule)
         self._out.write_batch(batch)
-        self._digests.append(hashlib.sha256(b"".join(lines)).hexdigest())
-        self._firsts.append(batch["item_id"][0].as_py())
+        self._written.append((content_digest(lines), batch["item_id"][0].as_py()))
 
     def close(self) -> list[Frame]:
         """Finish the file, put it on the disk and read every record back. Returns where the frames are.
@@ -109,14 +106,17 @@ class TableWriter:
         frames = []
         with self._file.open("rb") as stream:
             os.fsync(stream.fileno())
-            for number, (digest, first) in enumerate(zip(self._digests, self._firsts, strict=True)):
+            for number, (content, first) in enumerate(self._written):
                 group = metadata.row_group(number)
                 chunk = group.column(group.num_columns - 1)
                 stream.seek(chunk.data_page_offset)
-                n_header = stream.read(HEADER_BYTES).find(ZSTD_MAGIC)
-                place = (chunk.data_page_offset + n_header, chunk.total_compressed_size - n_header)
-                frames.append(Frame(*place, group.num_rows, digest, first))
-                frame_lines(self._file, stream, number, frames[-1])
+                page = stream.read(chunk.total_compressed_size)
+                offset = page.find(ZSTD_MAGIC)
+                digest = hashlib.sha256(page[offset:]).hexdigest()
+                place = (chunk.data_page_offset + offset, len(page) - offset)
+                frames.append(Frame(*place, group.num_rows, digest, content, first))
+                if content_digest(frame_lines(self._file, stream, number, frames[-1])) != content:
+                    raise CardError(f"{self._file}: frame {number} is not what was written; close the card again")
         self._is_whole = True
         return frames
 
@@ -194,7 +194,7 @@ def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
         rollout.answer,
         score.extracted,
         finished,
-        line[:-1],
+        line,
     )
 
 
@@ -254,6 +254,46 @@ def table_problems(path: Path, card: CardFile) -> list[str]:
     except (OSError, pa.ArrowException) as error:
         return [f"{file}: cannot be read ({error}); restore it from a copy"]
     return []
+
+
+def tally_of_columns(path: Path, card: CardFile) -> Tally:
+    """The tally of a closed card, from the columns that a reporting rule looks at: a million rollouts in seconds.
+
+    Raises CardError for a file that is not the one that the card names.
+    """
+    file = folder.require_part(path, card, folder.TABLE)
+    names = ["item_id", "attempt", "value", "kinds", "fault", "reason", "seconds"]
+    sums = ["n_turns", "retries", "prompt_tokens", "completion_tokens"]
+    tally = Tally(card.header.reporting)
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as table:
+            if table.schema_arrow != COLUMNS:
+                raise CardError(f"{file}: has other columns than this version writes; restore the file from a copy")
+            for batch in table.iter_batches(1 << 16, columns=names + sums, use_threads=False):
+                faults = np.flatnonzero(batch["fault"].is_valid())
+                tally.add_columns(
+                    batch["item_id"].to_pylist(),
+                    batch["attempt"].to_numpy(),
+                    batch["value"].to_numpy(zero_copy_only=False),
+                    _marks(batch["kinds"]),
+                    batch["seconds"].to_numpy(),
+                    {int(row): (Fault(batch["fault"][row].as_py()), batch["reason"][row].as_py()) for row in faults},
+                    {name: int(batch[name].to_numpy().sum()) for name in sums},
+                )
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CardError(f"{file}: cannot be read ({error}); restore it from a copy") from error
+    if tally.n_rollouts != sum(frame.n_rollouts for frame in card.frames):
+        raise CardError(f"{file}: has other rows than {folder.CARD_JSON} names; restore the file from a copy")
+    return tally
+
+
+def _marks(kinds: pa.ListArray) -> NDArray[np.uint8]:
+    """The kinds of each row as bits, as `marks_of` gives them."""
+    marks = np.zeros(len(kinds), dtype=np.uint8)
+    rows = np.repeat(np.arange(len(kinds)), np.diff(kinds.offsets.to_numpy()))
+    for row, kind in zip(rows.tolist(), kinds.flatten().to_pylist(), strict=True):
+        marks[row] |= 1 << KINDS.index(kind)
+    return marks
 
 
 def _first_difference(found: pa.Table, expected: pa.RecordBatch) -> int:

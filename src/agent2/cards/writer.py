@@ -258,7 +258,7 @@ class CardWriter:
         return frames, {folder.TABLE: digest}
 
     def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
-        """The lines of the open file, sorted by item and attempt, with their places there."""
+        """The lines of the open file, sorted by item and attempt, with their places there; newlines are left out."""
         lines: list[bytes] = []
         places: list[int] = []
         n_bytes = 0
@@ -268,7 +268,7 @@ class CardWriter:
             if lines and (len(lines) == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
                 yield lines, places
                 lines, places, n_bytes = [], [], 0
-            lines.append(os.pread(self._descriptor, size, begin))
+            lines.append(os.pread(self._descriptor, size - 1, begin))
             places.append(place)
             n_bytes += size
         if lines:
