@@ -38,7 +38,6 @@ from agent2.arena.paths import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.cards.folder import CARD_JSON, card_exists, is_finished
 from agent2.cards.reader import read_header, read_summary, validate_card
-from agent2.cards.tables import rewrite_table
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringPlace, ScoringStopped, Until
@@ -95,6 +94,8 @@ def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
         said = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
         if (card.value, card.low, card.high, card.n_items, card.n_missing) != said:
             raise CardError(f"{made}: does not say what the child said ({said}); the evaluation has to be made again")
+    from agent2.cards.tables import rewrite_table  # loads pyarrow
+
     rewrite_table(made)
     os.rename(made, job.card)
     _remove(draft)
