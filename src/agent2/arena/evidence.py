@@ -18,6 +18,7 @@ from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import Fault
 from agent2.records import JsonValue
+from agent2.stats.estimates import Estimate, PairedDifference
 
 
 class AgentEnd(StrEnum):
@@ -50,28 +51,13 @@ class SubmissionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SplitScore:
-    """Accuracy of one checkpoint on one split."""
-
-    value: float
-    """Mean over items, 0 to 1."""
-    low: float
-    high: float
-    """95% interval."""
-    n_items: int
-    n_missing: int
-    card: str
-    """Path below the trial's folder."""
-
-
-@dataclass(frozen=True, slots=True)
 class TypeScore:
     """The scores of one kind of task on the private items."""
 
     task_type: str
-    base: SplitScore | None
+    base: Estimate | None
     """None: none of its items could be scored."""
-    final: SplitScore | None
+    final: Estimate | None
     """None: the result is the base model, or none of its items could be scored."""
 
 
@@ -88,7 +74,7 @@ class SubmissionRecord:
     is_base_copy: bool
     revision: str | None
     """Code revision in the workspace when it was submitted."""
-    score: SplitScore | None
+    score: Estimate | None
     """On test_public; None until (or unless) scored."""
     fault: Fault | None
     reason: str
@@ -200,18 +186,38 @@ class LlmRecord:
     """Of a replay: requests that were not the recorded ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairedGain:
-    """Final minus base on the same items."""
+AS_ON_CARD = "over items, as on its card"
+"""Method of a score that was stored without one."""
 
-    delta: float
-    low: float
-    high: float
-    """95% interval of the paired difference, as are all three in probability units (0 to 1)."""
-    n_items: int
-    n_missing: int
-    p_value: float
-    """Exact McNemar (two-sided) when scores are 0/1 with one attempt, else sign-flip permutation."""
+
+def stored_score(score: Estimate, card: str) -> dict[str, JsonValue]:
+    """As the log of a trial's events keeps it. card: path below the trial's folder."""
+    ends = {"value": score.value, "low": score.low, "high": score.high}
+    return {**ends, "n_items": score.n, "n_missing": score.n_missing, "card": card}
+
+
+def read_score(stored: Mapping[str, JsonValue] | None) -> Estimate | None:
+    """What `stored_score` wrote; None for nothing stored. Raises KeyError where a field is missing."""
+    if not stored:
+        return None
+    ends = [stored[key] for key in ("value", "low", "high")]
+    return Estimate(*ends, stored["n_items"], stored["n_missing"], AS_ON_CARD)
+
+
+def stored_gain(gain: PairedDifference) -> dict[str, JsonValue]:
+    """As the log of a trial's events keeps it."""
+    change = gain.change
+    ends = {"delta": change.value, "low": change.low, "high": change.high}
+    return {**ends, "n_items": change.n, "n_missing": change.n_missing, "p_value": gain.p_value}
+
+
+def read_gain(stored: Mapping[str, JsonValue] | None) -> PairedDifference | None:
+    """What `stored_gain` wrote; None for nothing stored. Raises KeyError where a field is missing."""
+    if not stored:
+        return None
+    ends = [stored[key] for key in ("delta", "low", "high")]
+    change = Estimate(*ends, stored["n_items"], stored["n_missing"], "paired bootstrap over items")
+    return PairedDifference(change, stored["p_value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +253,11 @@ class TrialEvidence:
     agent_log_tail: str
     """The last 20,000 characters of agent.log."""
     base_weights_digest: str
-    base_public: SplitScore
-    base_private: SplitScore | None
+    base_public: Estimate
+    base_private: Estimate | None
     """None only when the evaluation itself failed."""
-    final_private: SplitScore | None
-    gain: PairedGain | None
+    final_private: Estimate | None
+    gain: PairedDifference | None
     final_submission: int | None
     """The submission with the best public score; None: the base model itself."""
     noise: NoiseBand

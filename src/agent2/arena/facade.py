@@ -8,13 +8,12 @@ The code is run as an agent: in the sandbox, in a fresh workspace, with the vari
 did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for it when it ends well.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.base_models import BASE_MODELS
+from agent2.arena.evidence import stored_gain
 from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps, run_trial
@@ -121,7 +120,7 @@ def feedback(root: Path) -> dict[str, JsonValue]:
     """What a solution's author is told: gain, submissions, how it ended and the end of its log."""
     evidence = read_evidence(root)
     analysis = analyse(evidence)
-    gain: Mapping[str, JsonValue] | None = asdict(evidence.gain) if evidence.gain else None
+    gain = stored_gain(evidence.gain) if evidence.gain is not None else None
     return {
         "agent_end": evidence.agent_end.value,
         "exit_code": evidence.agent_exit_code,

@@ -7,13 +7,13 @@ scorer, version), never of paths or times, so that every trial of a sweep has th
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from agent2 import __version__, installation
-from agent2.arena.evidence import NoiseBand, PairedGain, SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.evidence import NoiseBand, SubmissionRecord, SubmissionState
 from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import TaskSpec
 from agent2.cards.aggregate import counted_value
@@ -23,6 +23,7 @@ from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import source_digest_of
 from agent2.records import Benchmark, Item, Split, derive_seed, digest_of
 from agent2.stats.comparisons import noise_band, paired_difference
+from agent2.stats.estimates import Estimate, PairedDifference
 
 NOISE_REPLICATES = 4
 """Sampling seeds of the base model from which the noise band is measured."""
@@ -112,22 +113,15 @@ def _copy_card(source: Path, target: Path) -> None:
         raise OSError(f"{target} cannot be written: {why}") from error
 
 
-def split_score(card: Path, trial_root: Path) -> SplitScore:
+def card_score(card: Path) -> Estimate:
     """The score that a finished card tells. Raises NotEnoughData if no item could be scored."""
     summary = read_summary(card)
-    if summary.value is None or summary.low is None or summary.high is None:
+    if summary.score is None:
         raise NotEnoughData(f"{card}: no item could be scored ({summary.n_missing} missing); see its drops manifest")
-    return SplitScore(
-        value=summary.value,
-        low=summary.low,
-        high=summary.high,
-        n_items=summary.n_items,
-        n_missing=summary.n_missing,
-        card=str(card.relative_to(trial_root)),
-    )
+    return summary.score
 
 
-def paired_gain(base_card: Path, final_card: Path) -> PairedGain:
+def paired_gain(base_card: Path, final_card: Path) -> PairedDifference:
     """Final minus base on the items that both have a score for; the others are counted as missing."""
     base, final = read_summary(base_card).item_scores, read_summary(final_card).item_scores
     pairs = [(base[key], final.get(key)) for key in base]
@@ -137,14 +131,7 @@ def paired_gain(base_card: Path, final_card: Path) -> PairedGain:
         np.array([before for before, _ in both]),
         np.random.default_rng(derive_seed("paired gain")),
     )
-    return PairedGain(
-        delta=difference.delta,
-        low=difference.low,
-        high=difference.high,
-        n_items=difference.n,
-        n_missing=len(pairs) - len(both),
-        p_value=difference.p_value,
-    )
+    return replace(difference, change=replace(difference.change, n_missing=len(pairs) - len(both)))
 
 
 def measure_noise(card: Path) -> NoiseBand:
@@ -166,7 +153,7 @@ def measure_noise(card: Path) -> NoiseBand:
     return NoiseBand(half_width=band.half_width, n_replicates=band.n_replicates, over=band.over)
 
 
-def choose_final(submissions: Sequence[SubmissionRecord], base: SplitScore) -> SubmissionRecord | None:
+def choose_final(submissions: Sequence[SubmissionRecord], base: Estimate) -> SubmissionRecord | None:
     """The submission with the best public score; ties go to the earlier one, None if none beats the base."""
     better = [
         (s.score.value, -s.number, s)

@@ -52,7 +52,6 @@ from agent2.arena.sweep_records import (
     PlannedTrial,
     SweepRow,
     difference_of_runs,
-    over_what,
     row_of,
     unfinished_row,
 )
@@ -189,7 +188,7 @@ def _by_cell(
             raise ConfigError(
                 f"trial {row.trial} is of agent {row.agent!r} on task {row.task!r}, which this sweep has not"
             )
-        runs[row.task, row.agent][row.seed] = row.gain_points
+        runs[row.task, row.agent][row.seed] = None if row.gain is None else 100 * row.gain.value
     return runs
 
 
@@ -428,15 +427,9 @@ def _compare(task: str, agent_a: str, agent_b: str, scores: Mapping[tuple[str, s
         task=task,
         agent_a=agent_a,
         agent_b=agent_b,
-        delta_points=100 * difference.delta,
-        low_points=100 * difference.low,
-        high_points=100 * difference.high,
-        p_value=difference.p_value,
+        difference=difference,
         claim=judge(difference).claim.value,
-        over=over_what(difference),
-        n_items=difference.n_items,
         n_seeds=len(set(runs_a) & set(runs_b)),
-        method=difference.method,
     )
 
 

@@ -23,27 +23,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
-from typing import TypeAlias
 
 import numpy as np
 
 from agent2.arena.analysis.verdicts import Analysis, ResultKind
 from agent2.arena.assignment import Mode
-from agent2.arena.evidence import SplitScore, TrialEvidence, TypeScore
+from agent2.arena.evidence import TrialEvidence, TypeScore
 from agent2.config import StrictModel
 from agent2.records import derive_seed
-from agent2.stats.comparisons import (
-    ITEMS,
-    ITEMS_AND_SEEDS,
-    Claim,
-    PairedDifference,
-    TwoLevelDifference,
-    judge,
-    over_items_and_seeds,
-    paired_difference,
-)
-from agent2.stats.hypothesis_tests import holm
-from agent2.stats.measure import UNIT, Measure, measure, ratio_of_sums
+from agent2.stats.comparisons import Claim, holm, judge, over_items_and_seeds, paired_difference
+from agent2.stats.estimates import UNIT, Estimate, PairedDifference, measure, ratio_of_sums
 
 
 class PlannedTrial(StrictModel):
@@ -101,17 +90,15 @@ class SweepRow:
     """Id of the trial; its folder is below the sweep's."""
     state: str
     """`finished`, or what became of it: "failed: one sentence", "not started"."""
-    base: SplitScore | None = None
+    base: Estimate | None = None
     """Base model on test_private."""
-    public: SplitScore | None = None
+    public: Estimate | None = None
     """Best submission on test_public."""
-    private: SplitScore | None = None
+    private: Estimate | None = None
     """Final submission on test_private."""
-    gain_points: float | None = None
-    """Paired gain on test_private in percentage points; None when nothing was handed in."""
-    low_points: float | None = None
-    high_points: float | None = None
-    """95% interval over items; None when the gain is 0 by identity or rule."""
+    gain: Estimate | None = None
+    """Paired gain on test_private, over items; None when nothing was handed in, without an interval when it is 0 by
+    identity or rule."""
     p_value: float | None = None
     claim: str = ""
     """Better, worse or unclear, as the trial's own report says; empty without a measured gain."""
@@ -160,21 +147,13 @@ class AgentComparison:
     task: str
     agent_a: str
     agent_b: str
-    delta_points: float
-    low_points: float
-    high_points: float
-    """95% interval, over what `over` says."""
-    p_value: float
+    difference: PairedDifference
+    """On the items that both were scored on; over items alone with one common seed, when the luck of a run is not
+    known."""
     claim: str
     """Better (a than b), worse or unclear."""
-    over: str
-    """"items and seeds"; "items" with one common seed, when the luck of a run is not known."""
-    n_items: int
-    """Items that both were scored on."""
     n_seeds: int
     """Seeds that both have a finished trial for; scores are averaged over them before pairing."""
-    method: str = ""
-    """How interval and p-value were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +166,8 @@ class AgentSummary:
     n_finished: int
     n_with_gain: int
     """Trials whose gain is a number; the rest is not counted as zero."""
-    mean_gain_points: float | None
+    mean_gain: Estimate | None
+    """Over what `over` says; without an interval where no items are common. None without a gain."""
     spread_points: float | None
     """Standard deviation of the gain over seeds; None with fewer than two."""
     min_gain_points: float | None
@@ -197,9 +177,9 @@ class AgentSummary:
     routes: Mapping[str, int]
     """Route of the final submission -> in how many trials. Only where a submission is the result: a trial that kept the
     base, handed it back or is void took no route to its result."""
-    autonomy: Measure | None = None
+    autonomy: Estimate | None = None
     """Share of finished trials that were completed without a human intervention; None without a finished trial."""
-    recovery: Measure | None = None
+    recovery: Estimate | None = None
     """Share of failures that were followed by a scored submission; None without a failure that can be judged."""
     llm_tokens: int | None = None
     """All its trials together; None without a driver."""
@@ -207,9 +187,6 @@ class AgentSummary:
     """Of the trials whose cost is known."""
     n_unknown_cost: int = 0
     """Driven trials whose cost is not, or not in full, known."""
-    low_points: float | None = None
-    high_points: float | None = None
-    """95% interval of the mean gain, over what `over` says; None without a gain on common items."""
     claim: str = ""
     """Better (than the base), worse or unclear, by that interval and its p-value."""
     over: str = ""
@@ -246,9 +223,7 @@ def row_of(
         base=evidence.base_private,
         public=best.score if best is not None else None,
         private=evidence.final_private,
-        gain_points=result.gain_points,
-        low_points=result.low_points,
-        high_points=result.high_points,
+        gain=result.gain,
         p_value=result.p_value,
         claim=result.claim.value if result.claim is not None else "",
         within_noise=result.within_noise,
@@ -276,15 +251,9 @@ def row_of(
 
 BySeed = dict[int, Mapping[str, float | None]]
 """Seed -> item -> score, or gain."""
-Estimated: TypeAlias = TwoLevelDifference | PairedDifference
 
 
-def over_what(estimate: Estimated) -> str:
-    """What the interval is over: items and seeds, or items alone."""
-    return ITEMS_AND_SEEDS if isinstance(estimate, TwoLevelDifference) else ITEMS
-
-
-def difference_of_runs(runs_a: BySeed, runs_b: BySeed, label: str, confidence: float = 0.95) -> Estimated | None:
+def difference_of_runs(runs_a: BySeed, runs_b: BySeed, label: str, confidence: float = 0.95) -> PairedDifference | None:
     """A minus b on the items and seeds that both have: over both with two seeds or more, else over items.
 
     label: seeds the bootstrap. Items without a score in any of the runs are left out; None if none are left.
@@ -322,7 +291,7 @@ def summarise_agents(
 def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed) -> AgentSummary:
     nothing: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
     found = difference_of_runs(item_gains, nothing, f"mean gain {task} {agent}")
-    gains = [row.gain_points for row in rows if row.gain_points is not None]
+    gains = [row.gain.value for row in rows if row.gain is not None]
     driven = [row for row in rows if row.llm_tokens is not None]
     known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
     return AgentSummary(
@@ -331,10 +300,10 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         n_trials=len(rows),
         n_finished=sum(row.state == FINISHED for row in rows),
         n_with_gain=len(gains),
-        mean_gain_points=statistics.fmean(gains) if gains else None,
-        spread_points=statistics.stdev(gains) if len(gains) > 1 else None,
-        min_gain_points=min(gains, default=None),
-        max_gain_points=max(gains, default=None),
+        mean_gain=_mean_gain(gains, found),
+        spread_points=100 * statistics.stdev(gains) if len(gains) > 1 else None,
+        min_gain_points=100 * min(gains) if gains else None,
+        max_gain_points=100 * max(gains) if gains else None,
         n_better=sum(row.claim == Claim.BETTER for row in rows),
         routes=dict(Counter(row.route for row in rows if row.route and row.result == ResultKind.MEASURED.value)),
         autonomy=_autonomy(rows),
@@ -342,19 +311,25 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
         llm_dollars=sum(known) if known else None,
         n_unknown_cost=len(driven) - len(known),
-        low_points=100 * found.low if found is not None else None,
-        high_points=100 * found.high if found is not None else None,
         claim=judge(found).claim.value if found is not None else "",
-        over=over_what(found) if found is not None else "",
+        over=found.over if found is not None else "",
     )
 
 
-def _autonomy(rows: Sequence[SweepRow]) -> Measure | None:
+def _mean_gain(gains: Sequence[float], found: PairedDifference | None) -> Estimate | None:
+    """The mean over trials with a gain; its interval is that of the common items and seeds."""
+    if not gains:
+        return None
+    mean = statistics.fmean(gains)
+    return replace(found.change, value=mean) if found is not None else Estimate(mean, None, None, len(gains))
+
+
+def _autonomy(rows: Sequence[SweepRow]) -> Estimate | None:
     judged = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
     return measure(judged, "autonomy", UNIT) if judged else None
 
 
-def _recovery(rows: Sequence[SweepRow]) -> Measure | None:
+def _recovery(rows: Sequence[SweepRow]) -> Estimate | None:
     """Over failures, a trial being one unit: failures of one trial have one cause as often as not."""
     judged = [row for row in rows if row.n_failures is not None]
     recovered = [float(row.n_recovered or 0) for row in judged]
@@ -375,7 +350,7 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairEffect:
-    """Two stacks that differ in one part: final private scores, a minus b, in percentage points."""
+    """Two stacks that differ in one part: final private scores, a minus b."""
 
     axis: Axis
     task: str
@@ -385,29 +360,20 @@ class PairEffect:
     level_a: str
     level_b: str
     """The drivers, or scaffolds, compared."""
-    delta_points: float
-    low_points: float
-    high_points: float
-    """Over what `over` says; simultaneous with the family's other pairs."""
-    over: str
-    """"items and seeds", or "items" with one seed."""
+    difference: PairedDifference
+    """The interval is simultaneous with the family's other pairs."""
     claim: str
     """Better (a than b), worse or unclear, by that interval and the adjusted p-value."""
-    seed_low_points: float | None
-    seed_high_points: float | None
-    """Over runs alone; None with one seed."""
-    p_value: float
-    """Over what `over` says."""
+    over_runs: Estimate
+    """Differences of whole runs; without an interval with one seed."""
     p_adjusted: float
     """After Holm, within the family."""
-    n_items: int
     n_seeds: int
     """Seeds for which both have a result."""
     n_missing: int
     """Planned seeds for which one or both have none."""
     n_pairs: int
     """Pairs in the family."""
-    method: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +413,7 @@ def axis_effects(pairs: Sequence[PairEffect]) -> list[AxisEffect]:
 
 
 _Levels = dict[str, list[PlannedTrial]]
-_Pair = tuple[str, str, BySeed, BySeed, Estimated]
+_Pair = tuple[str, str, BySeed, BySeed, PairedDifference]
 """Two levels, the scores of each, and their difference."""
 
 
@@ -472,7 +438,7 @@ def _family(
     if not n_pairs:
         return []
     found = list(_comparable(key[0], levels, scores, label, 1 - ALPHA / n_pairs))
-    adjusted = holm([difference.p_value for *_, difference in found]).adjusted
+    adjusted = holm([difference.p_value for *_, difference in found])
     return [
         _record(axis, key, levels, pair, float(p_adjusted), n_pairs)
         for pair, p_adjusted in zip(found, adjusted, strict=True)
@@ -490,7 +456,7 @@ def _record(
     task, mode, fixed = key
     level_a, level_b, one, other, difference = pair
     seeds = sorted(set(one) & set(other))
-    runs = _over_runs(one, other, seeds, 1 - ALPHA / n_pairs)
+    method = f"{difference.change.method}, Bonferroni intervals and Holm p over {n_pairs} pair(s)"
     return PairEffect(
         axis=axis,
         task=task,
@@ -498,20 +464,13 @@ def _record(
         fixed=fixed,
         level_a=level_a,
         level_b=level_b,
-        delta_points=100 * difference.delta,
-        low_points=100 * difference.low,
-        high_points=100 * difference.high,
-        over=over_what(difference),
+        difference=replace(difference, change=replace(difference.change, method=method)),
         claim=judge(difference, p_value=p_adjusted).claim.value,
-        seed_low_points=100 * runs.low if runs.low is not None else None,
-        seed_high_points=100 * runs.high if runs.high is not None else None,
-        p_value=difference.p_value,
+        over_runs=_over_runs(one, other, seeds, 1 - ALPHA / n_pairs),
         p_adjusted=p_adjusted,
-        n_items=difference.n_items,
         n_seeds=len(seeds),
         n_missing=len({trial.seed for trial in (*levels[level_a], *levels[level_b])}) - len(seeds),
         n_pairs=n_pairs,
-        method=f"{difference.method}, Bonferroni intervals and Holm p over {n_pairs} pair(s)",
     )
 
 
@@ -527,7 +486,7 @@ def _comparable(
             yield level_a, level_b, one, other, difference
 
 
-def _over_runs(one: BySeed, other: BySeed, seeds: Sequence[int], confidence: float) -> Measure:
+def _over_runs(one: BySeed, other: BySeed, seeds: Sequence[int], confidence: float) -> Estimate:
     """Differences of whole runs, paired by seed."""
     differences: list[float | None] = []
     for seed in seeds:
@@ -542,20 +501,17 @@ def _levels(pairs: Sequence[PairEffect]) -> set[str]:
 
 
 def _width(pair: PairEffect) -> float:
-    return abs(pair.delta_points)
+    return abs(pair.difference.change.value)
 
 
 def _best_first(pair: PairEffect) -> PairEffect:
-    if pair.delta_points >= 0:
+    if pair.difference.change.value >= 0:
         return pair
     return replace(
         pair,
         level_a=pair.level_b,
         level_b=pair.level_a,
-        delta_points=-pair.delta_points,
-        low_points=-pair.high_points,
-        high_points=-pair.low_points,
+        difference=pair.difference.reversed(),
         claim={"better": "worse", "worse": "better"}.get(pair.claim, pair.claim),
-        seed_low_points=-pair.seed_high_points if pair.seed_high_points is not None else None,
-        seed_high_points=-pair.seed_low_points if pair.seed_low_points is not None else None,
+        over_runs=pair.over_runs.scaled(-1.0),
     )

@@ -34,7 +34,7 @@ from agent2.evaluation.scoring import Progress, score_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.models.hf import HfSampler
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, ScoredRollout, Split, digest_of
-from agent2.stats.comparisons import ITEMS
+from agent2.stats.estimates import ITEMS, RAW
 
 N_REPLAYS = 2
 """So many times the same actions are played again."""
@@ -319,19 +319,20 @@ def check_base(
             _evaluate(exam, base, card, on_progress)
             where = "played now"
         summary = read_summary(card)
-        if summary.value is None or summary.low is None or summary.high is None:
+        if summary.score is None:
             raise NotEnoughData(f"{task.name}: no private item could be scored ({summary.n_missing} missing)")
         band = measure_noise(card)
     spent = time.monotonic() - began
+    solved = summary.score
     score = (
-        f"{summary.value:.3f} [{summary.low:.3f}, {summary.high:.3f}] over {summary.n_items} private items, "
-        f"{NOISE_REPLICATES} seeds, {summary.n_missing} missing, {where}"
+        f"{RAW.estimate(solved)} over {solved.n} private items, {NOISE_REPLICATES} seeds, {solved.n_missing} missing, "
+        f"{where}"
     )
-    is_below = summary.high <= 1.0 - HEADROOM and summary.n_missing == 0
+    is_below = solved.interval[1] <= 1.0 - HEADROOM and solved.n_missing == 0
     no_signal = no_band = ""
-    if summary.value < FEWEST_SOLVED:
+    if solved.value < FEWEST_SOLVED:
         no_signal = (
-            f"the base model solves {100 * summary.value:.2g}% of its attempts: online RL has no reward to learn "
+            f"the base model solves {100 * solved.value:.2g}% of its attempts: online RL has no reward to learn "
             "from; warm it up (SFT), take easier items or a stronger base model"
         )
     if band.over == ITEMS and benchmark.sampling.temperature > 0:

@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +27,7 @@ from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, g
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
 from agent2.arena.base_models import ensure_base_model
 from agent2.arena.eventlog import LEAST_RESTART_S, EventLog, read_events, stopped_at, time_used
-from agent2.arena.evidence import AgentEnd, PairedGain, SplitScore
+from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
@@ -43,12 +43,12 @@ from agent2.arena.scoring import (
     NOISE_REPLICATES,
     Exam,
     card_key,
+    card_score,
     choose_final,
     fetch_cached,
     keep_cached,
     measure_noise,
     paired_gain,
-    split_score,
 )
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
@@ -56,6 +56,7 @@ from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require
 from agent2.records import HIDDEN_SPLITS, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.unsandboxed import free_port
+from agent2.stats.estimates import Estimate, PairedDifference
 
 DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
@@ -242,7 +243,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         grader.stop()
 
 
-def _agent_phase(trial: _Trial, base: SplitScore) -> None:
+def _agent_phase(trial: _Trial, base: Estimate) -> None:
     """Let the agent work, unless it has; after an interruption it gets what is left of its time, or nothing."""
     events = read_events(trial.paths.trial_log)
     if events.last("agent_ended") is not None:
@@ -264,7 +265,7 @@ def _agent_phase(trial: _Trial, base: SplitScore) -> None:
     trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
 
 
-def _run_agent(trial: _Trial, base: SplitScore, left_s: float, *, stopped: float | None = None) -> AgentOutcome:
+def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float | None = None) -> AgentOutcome:
     """Start the agent and watch it. left_s: seconds that it may work. stopped: when it was interrupted, if it was."""
     if stopped is not None:
         keep_log(trial.paths.agent_log)
@@ -325,7 +326,7 @@ def _places(trial: _Trial) -> dict[str, JsonValue]:
     return {"workspace": inside.workspace, "grading_port": inside.grading_port, "llm_port": inside.llm_port}
 
 
-def _final_phase(trial: _Trial, grader: Grader, base_public: SplitScore) -> None:
+def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
     """Score the chosen checkpoint and the base on private items, and measure the noise band, unless that is done."""
     if read_events(trial.paths.trial_log).last("final_scored") is not None:
         return
@@ -335,11 +336,11 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: SplitScore) -> None
     submissions = grader.all()
     final = choose_final(submissions, base_public)
     base_card = trial.paths.card("base", Split.TEST_PRIVATE)
-    score: SplitScore | None = None
-    gain: PairedGain | None = None
+    score: Estimate | None = None
+    gain: PairedDifference | None = None
+    card = trial.paths.card("final", Split.TEST_PRIVATE)
     if final is not None:
         trial.steps("final checkpoint on test_private")
-        card = trial.paths.card("final", Split.TEST_PRIVATE)
         path = trial.paths.snapshot(final.number)
         score = grader.evaluate_checkpoint(path, Split.TEST_PRIVATE, card, name=f"submission-{final.number}")
         gain = paired_gain(base_card, card)
@@ -349,8 +350,8 @@ def _final_phase(trial: _Trial, grader: Grader, base_public: SplitScore) -> None
         "final_scored",
         split=Split.TEST_PRIVATE.value,
         submission=final.number if final else None,
-        score=asdict(score) if score else None,
-        gain=asdict(gain) if gain else None,
+        score=stored_score(score, str(card.relative_to(trial.paths.root))) if score is not None else None,
+        gain=stored_gain(gain) if gain is not None else None,
     )
 
 
@@ -368,15 +369,15 @@ def _audit(trial: _Trial, grader: Grader) -> None:
     trial.log.append("audited", checks=len(record.checks), findings=n_findings, seconds=record.seconds)
 
 
-def _base_score(trial: _Trial, grader: Grader, split: Split) -> SplitScore:
+def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:
     """The base model's score on a split, from the trial's own card, the cache, or a fresh evaluation."""
     card = trial.paths.card("base", split)
     if not _is_scored(trial, split):
         trial.steps(f"base model on {split.value}")
         _cached_evaluation(trial, grader, split, card, attempts=trial.exam.benchmark.attempts)
-        score = split_score(card, trial.paths.root)
-        trial.log.append("base_scored", split=split.value, score=asdict(score))
-    return split_score(card, trial.paths.root)
+        stored = stored_score(card_score(card), str(card.relative_to(trial.paths.root)))
+        trial.log.append("base_scored", split=split.value, score=stored)
+    return card_score(card)
 
 
 def _is_scored(trial: _Trial, split: Split) -> bool:

@@ -21,6 +21,7 @@ from typing import Literal
 
 from agent2.errors import Fault
 from agent2.records import EvaluationProtocol, JsonValue, digest_of
+from agent2.stats.estimates import Estimate
 
 FORMAT = 3
 """What this version writes. Format 2 had zstd frames of lines instead of a table; format 1 also had the whole summary
@@ -145,6 +146,13 @@ class CardSummary:
     seconds: float
     """Sum over rollouts of their wall clock; they run side by side, so more than the evaluation took."""
     drops: Sequence[Drop]
+
+    @property
+    def score(self) -> Estimate | None:
+        """The mean with its interval as every room reads it; None: no item has a score. `n_missing` counts rollouts."""
+        if self.value is None:
+            return None
+        return Estimate(self.value, self.low, self.high, self.n_items, self.n_missing, self.method)
 
     @property
     def tokens(self) -> int:

@@ -19,7 +19,8 @@ from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.reader import iter_rollouts, read_header
 from agent2.errors import NotEnoughData
 from agent2.records import digest_of
-from agent2.stats.comparisons import PairedEvidence, judge, paired_evidence
+from agent2.stats.comparisons import judge, paired_evidence
+from agent2.stats.estimates import POINTS, PairedDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Process:
 class CardComparison:
     """What changed from old to new."""
 
-    difference: PairedEvidence
+    difference: PairedDifference
     """New minus old over items with a score on both sides; the same numbers as those of `agent2 compare`."""
     bounds: tuple[float, float]
     """Mean difference over all items if every missing score had gone against new, and in its favour."""
@@ -164,16 +165,15 @@ def _differing(left: object, right: object) -> list[str]:
 
 
 def _learned(found: CardComparison) -> str:
-    change, low, high = found.difference, *found.bounds
+    change = found.difference.change
     n_open = len(found.only_old) + len(found.only_new)
-    interval = f"[{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
-    told = f"{judge(change)}: {100 * change.delta:+.1f} points {interval} on {change.n} items with both scores"
+    told = f"{judge(found.difference)}: {POINTS.estimate(change)} points on {change.n} items with both scores"
     won = f"{len(found.won)} items better, {len(found.lost)} worse"
     if not n_open and not found.new.n_missing and not found.old.n_missing:
         return f"{told}; {won}; no score is missing on either side"
     return (
         f"{told}; {won}; items without a score: {len(found.only_new)} before, {len(found.only_old)} after: "
-        f"with them the difference is between {100 * low:+.1f} and {100 * high:+.1f}"
+        f"with them the difference is between {' and '.join(map(POINTS.number, found.bounds))}"
     )
 
 
@@ -184,7 +184,7 @@ def _cost(found: CardComparison) -> str:
     ]
     old, new = found.old.tokens_per_success, found.new.tokens_per_success
     per_success = "not defined without a success" if old is None or new is None else _ratio(old, new)
-    success = f"success {100 * found.difference.delta:+.1f} points"
+    success = f"success {POINTS.number(found.difference.change.value)} points"
     return f"{success}; a rollout costs {', '.join(parts)}; tokens a success {per_success}"
 
 

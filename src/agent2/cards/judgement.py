@@ -14,6 +14,7 @@ from pathlib import Path
 from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.errors import CardError
 from agent2.records import Emits, JsonValue
+from agent2.stats.estimates import Estimate
 
 BASELINE = 0.5
 """The win rate of a checkpoint against itself."""
@@ -37,10 +38,8 @@ class PairwiseJudgement:
     old: Mapping[str, JsonValue]
     scorer: str
     settings: Mapping[str, JsonValue]
-    value: float | None
-    """Win rate of the new side, ties as one half; None: no comparison has a verdict. To be held against `BASELINE`."""
-    low: float | None
-    high: float | None
+    win_rate: Estimate | None
+    """Of the new side, ties as one half; None: no comparison has a verdict. To be held against `BASELINE`."""
     n_wins: int
     n_ties: int
     n_losses: int
@@ -73,9 +72,7 @@ def read_judgement(card: Path) -> PairwiseJudgement:
         old=told["old"],
         scorer=header.protocol.scorer,
         settings=told["settings"],
-        value=totals.value,
-        low=totals.low,
-        high=totals.high,
+        win_rate=totals.score,
         n_wins=sum(value > BASELINE for value in values),
         n_ties=sum(value == BASELINE for value in values),
         n_losses=sum(value < BASELINE for value in values),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from agent2.cards.card import CardSummary
+    pass
 
 Settings = Annotated[
     list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
@@ -37,6 +37,7 @@ def rescore(
     from agent2.evaluation.rescoring import benchmark_of, finished_header
     from agent2.evaluation.rescoring import rescore as rescore_card
     from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
 
     given = read_settings(settings)
     if given and scorer is None:
@@ -59,15 +60,15 @@ def rescore(
                 "from": str(card),
                 "scorer": name,
                 "settings": given,
-                "old": _plain(old),
-                "new": _plain(new),
+                "old": old.score,
+                "new": new.score,
                 "n_items_moved": moved,
             }
         )
         return
     rows = [
         ["scorer", header.protocol.scorer, name],
-        ["score [95%]", _number(old), _number(new)],
+        ["score [95%]", RAW.estimate(old.score), RAW.estimate(new.score)],
         ["rollouts without a score", str(old.n_missing), str(new.n_missing)],
         ["items moved", "", f"{moved} of {len(new.item_scores)}"],
     ]
@@ -88,6 +89,7 @@ def judge(
     from agent2.cli.show import print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.evaluation.judging import judge_cards
     from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
 
     given = read_settings(settings)
     referee: Any = load_scorer(scorer, given)
@@ -109,7 +111,7 @@ def judge(
 
         _print_json({"card": str(target), "baseline": BASELINE, **asdict(found)})
         return
-    rate = "none" if found.value is None else f"{found.value:.4f} [{found.low:.4f}, {found.high:.4f}]"
+    rate = RAW.estimate(found.win_rate)
     shown = "" if found.first_shown is None else f"{found.first_shown:.4f}"
     rows = [
         ["scorer", found.scorer],
@@ -148,17 +150,6 @@ def _default_folder(below: str, name: str, cards: Sequence[Path], scorer: str, s
 
     parts = [[file_digest(card / CARD_JSON) if (card / CARD_JSON).exists() else "" for card in cards], scorer]
     return Path(below) / f"{name}-{digest_of([*parts, dict(settings)])[:8]}"
-
-
-def _number(summary: "CardSummary") -> str:
-    if summary.value is None:
-        return "none"
-    return f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
-
-
-def _plain(summary: "CardSummary") -> dict[str, Any]:
-    names = ("value", "low", "high", "method", "n_items", "n_rollouts", "n_missing")
-    return {name: getattr(summary, name) for name in names}
 
 
 def _print_json(value: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,9 @@ from agent2.cli.show import AsJson
 from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agent2.cards.card import CardSummary, ReportingRule
+    from agent2.cards.card import ReportingRule
     from agent2.cards.regrade import Regrade
+    from agent2.stats.estimates import Estimate
 
 
 SHOWN = 20
@@ -101,6 +102,7 @@ def import_log(
     from agent2.cli.show import print_path
     from agent2.errors import unknown_name
     from agent2.records import Split
+    from agent2.stats.estimates import RAW
 
     if split not in list(Split):
         raise unknown_name("split", split, list(Split), "--split")
@@ -109,8 +111,8 @@ def import_log(
         raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
     foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
     summary = write_foreign(foreign, out, Split(split))
-    value = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
-    typer.echo(f"{foreign.scorer}: {value} over {summary.n_items} items, {summary.n_missing} rollouts missing")
+    counts = f"over {summary.n_items} items, {summary.n_missing} rollouts missing"
+    typer.echo(f"{foreign.scorer}: {RAW.estimate(summary.score)} {counts}")
     reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
     for reason, n in reasons.most_common(SHOWN):
         typer.echo(f"missing: {n} x {reason}")
@@ -152,6 +154,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.cards.regrade import regrade as regrade_card
     from agent2.cli.show import print_path, print_table
     from agent2.contract.card_sets import is_evaluation
+    from agent2.stats.estimates import RAW
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
     changes = _changes({**given, "model_faults": model_faults}, attempts)
@@ -168,14 +171,14 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
             _print_regrade(found[-1])
         elif changes and not found[-1].changes:
-            typer.echo(f"{path}: its own rule already counts that way: {_number(found[-1].old)}")
+            typer.echo(f"{path}: its own rule already counts that way: {RAW.estimate(found[-1].old.score)}")
     wrong = [line for regraded in found for line in _rule_differences(regraded)]
     if not changes and is_evaluation(card):
         wrong += _report_differences(card)
     for line in wrong:
         typer.echo(line)
     if len(found) > 1:
-        rows = [[str(one.card), _number(one.old), _number(one.new), _moved(one)] for one in found]
+        rows = [[str(one.card), RAW.estimate(one.old.score), RAW.estimate(one.new.score), _moved(one)] for one in found]
         print_table(["card", "own rule", "new rule" if changes else "again", "rollouts moved"], rows)
     if not changes and not wrong:
         what = f"every stored number of {len(found)} card(s)" + (" and of the report" if is_evaluation(card) else "")
@@ -218,10 +221,11 @@ def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
 
 def _print_regrade(found: "Regrade") -> None:
     from agent2.cli.show import print_table
+    from agent2.stats.estimates import RAW
 
     rows = [
         ["rule", "", "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in found.changes.items())],
-        ["score [95%]".replace("95", f"{100 * found.rule.confidence:g}"), _number(found.old), _number(found.new)],
+        [f"score [{100 * found.rule.confidence:g}%]", RAW.estimate(found.old.score), RAW.estimate(found.new.score)],
         ["items with a score", str(found.old.n_items), str(found.new.n_items)],
         ["rollouts without a score", str(found.old.n_missing), str(found.new.n_missing)],
         ["rollouts moved", "", _moved(found)],
@@ -232,12 +236,6 @@ def _print_regrade(found: "Regrade") -> None:
 
 def _moved(found: "Regrade") -> str:
     return ", ".join(f"{count} {why}" for why, count in found.moved.items()) or "none"
-
-
-def _number(summary: "CardSummary") -> str:
-    if summary.value is None or summary.low is None or summary.high is None:
-        return "none"
-    return f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
 
 
 def _rule_differences(found: "Regrade") -> list[str]:
@@ -285,6 +283,21 @@ app.command("import")(import_log)
 MAX_CELL = 80
 
 
+@dataclass(frozen=True, slots=True)
+class ListedCard:
+    """One line of `agent2 cards list`."""
+
+    card: str
+    benchmark: str = ""
+    split: str = ""
+    score: "Estimate | None" = None
+    """None: no item has a score, or the card has a problem."""
+    n_missing: int = 0
+    """Rollouts without a score."""
+    problem: str = ""
+    """Why the card cannot be read; empty if it can."""
+
+
 @app.command("list")
 def list_cards(
     folder: Annotated[Path, typer.Argument(help="Folder to search.")] = Path("trials"), as_json: AsJson = False
@@ -294,27 +307,37 @@ def list_cards(
     from agent2.cards.reader import read_header, read_totals
     from agent2.cli.show import print_json, print_table
     from agent2.errors import CardError
+    from agent2.stats.estimates import RAW
 
     if not folder.is_dir():
         raise ConfigError(
             f"{folder}: no such folder; pass the folder of a trial, a sweep or an evaluation, or one above"
         )
-    rows = []
+    listed = []
     for path in cards_below(folder):
         try:
-            header, summary = read_header(path), read_totals(path)
+            protocol, summary = read_header(path).protocol, read_totals(path)
+            found = ListedCard(str(path), protocol.benchmark, protocol.split.value, summary.score, summary.n_missing)
         except CardError as error:
-            rows.append([str(path), "", "", str(error)])
-            continue
-        score = "-" if summary.value is None else f"{summary.value:.3f} [{summary.low:.3f}, {summary.high:.3f}]"
-        protocol = f"{header.protocol.benchmark} / {header.protocol.split.value}"
-        rows.append([str(path), protocol, score, f"{summary.n_items} items, {summary.n_missing} missing"])
+            found = ListedCard(str(path), problem=str(error))
+        listed.append(found)
     if as_json:
-        print_json([dict(zip(("card", "benchmark_split", "score", "n"), row, strict=True)) for row in rows])
+        print_json(listed)
         return
-    if not rows:
+    if not listed:
         typer.echo(f"no cards below {folder}")
         return
+    rows = [
+        [one.card, "", "", one.problem]
+        if one.problem
+        else [
+            one.card,
+            f"{one.benchmark} / {one.split}",
+            RAW.estimate(one.score),
+            f"{one.score.n if one.score is not None else 0} items, {one.n_missing} missing",
+        ]
+        for one in listed
+    ]
     print_table(["card", "benchmark / split", "score [95%]", "n"], rows)
 
 
@@ -329,6 +352,7 @@ def show(
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
     from agent2.cli.show import print_json, print_path, print_table
+    from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:
         raise ConfigError(f"--start {start}, --n {n}: neither may be negative")
@@ -340,11 +364,10 @@ def show(
         _show_item(card, item)
         return
     header, summary = read_header(card), read_totals(card)
-    score = "none" if summary.value is None else f"{summary.value:.4f} [{summary.low:.4f}, {summary.high:.4f}]"
     rows = [
         ["checkpoint", f"{header.checkpoint_name} ({header.checkpoint_digest[:16]})"],
         ["protocol", f"{header.protocol.benchmark} {header.protocol.split.value} ({header.protocol.digest[:16]})"],
-        ["score [95%]", score],
+        ["score [95%]", RAW.estimate(summary.score)],
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         ["tokens", str(summary.tokens)],
     ]

@@ -50,13 +50,14 @@ def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["Car
 def _row(row: "ComparedCard") -> list[str]:
     from agent2.contract.changes import tell_change
     from agent2.contract.metrics import Unit
+    from agent2.stats.estimates import POINTS
 
     score, pair = row.score, row.score.paired
     told = tell_change(score.old, score.new, Unit.RATE)
     missing = score.n_missing_old + score.n_missing_new
     interval = "-"
     if pair is not None:
-        interval = f"{100 * pair.delta:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] n={pair.n}"
+        interval = f"{POINTS.estimate(pair.change)} n={pair.change.n}"
         interval += f", {score.n_missing_old} + {score.n_missing_new} missing" if missing else ""
     return [
         row.candidate,

@@ -29,8 +29,7 @@ from agent2.contract.measures import CardRows, evidence_between, parse_measure, 
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.errors import ConfigError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout
-from agent2.stats.comparisons import Claim, PairedEvidence, judge
-from agent2.stats.hypothesis_tests import holm
+from agent2.stats.comparisons import Claim, holm, judge
 
 SCORE = MetricSpec(name="score")
 TOKENS = MetricSpec(name="tokens", measure="tokens", unit=Unit.LENGTH)
@@ -62,11 +61,6 @@ class ComparedCard:
     why: str
     """Reason of the outcome, as a clause."""
 
-    @property
-    def paired(self) -> PairedEvidence | None:
-        """The difference with its interval."""
-        return self.score.paired
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -96,7 +90,7 @@ def compare(baseline: CardSet, candidates: Sequence[CardSet]) -> Comparison:
             score, tokens = (evidence_between(metric, old, new) for metric in (SCORE, TOKENS))
             found.append((name, key, score, tokens))
     p_values = [score.paired.p_value for _, _, score, _ in found if score.paired is not None]
-    corrected = iter(holm(p_values).adjusted if p_values else ())
+    corrected = iter(holm(p_values) if p_values else ())
     rows = []
     for name, key, score, tokens in found:
         p_value = next(corrected) if score.paired is not None else None

@@ -77,7 +77,7 @@ def improvement(metric: MetricSpec, found: MetricEvidence | None) -> Improvement
         return Improvement.SEEN if worsening(metric, found) < -SLACK else Improvement.NONE
     claim = judge(pair, found.noise, is_higher_better=metric.direction is Direction.HIGHER).claim
     if claim is Claim.UNCLEAR:
-        return Improvement.NONE if pair.low == pair.high == 0.0 else Improvement.NOT_SHOWN
+        return Improvement.NONE if pair.change.interval == (0.0, 0.0) else Improvement.NOT_SHOWN
     return Improvement.SHOWN if claim is Claim.BETTER else Improvement.NONE
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent2.stats.comparisons import PairedEvidence
+from agent2.stats.estimates import PairedDifference
 
 NO_METRICS: Mapping[str, "MetricEvidence"] = {}
 
@@ -30,7 +30,7 @@ class MetricEvidence:
     clean_old: float | None = None
     """Share of rollouts in which nobody but the model failed, 0 to 1; None: not known."""
     clean_new: float | None = None
-    paired: PairedEvidence | None = None
+    paired: PairedDifference | None = None
     noise: float | None = None
     """Half-width of the noise band: how far a checkpoint is from itself."""
     source: str = "report"

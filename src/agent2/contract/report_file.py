@@ -28,7 +28,8 @@ from agent2.contract.changes import ReadChange, read_change
 from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
 from agent2.contract.metrics import MetricSpec, Unit, metric_named, metrics_by_name, primary_of
 from agent2.errors import ConfigError, shown, unknown_name
-from agent2.stats.comparisons import PairedEvidence, mcnemar_p, tango_interval
+from agent2.stats.comparisons import verdict_difference
+from agent2.stats.estimates import Estimate, PairedDifference
 
 MOST_ITEMS = 1_000_000_000
 """More items than any suite has: a larger count is a slip of the keyboard."""
@@ -67,25 +68,20 @@ class PairedRecord(StrictModel):
         return self
 
     def _agrees(self, n_won: int, n_lost: int) -> None:
-        made = _from_counts(self.n, n_won, n_lost)
-        for name in ("delta", "low", "high", "p_value"):
-            said, real = getattr(self, name), getattr(made, name)
-            if said is not None and abs(said - real) > AGREEMENT:
+        made = verdict_difference(self.n, n_won, n_lost)
+        found = {"delta": made.change.value, "low": made.change.low, "high": made.change.high, "p_value": made.p_value}
+        for name, real in found.items():
+            said = getattr(self, name)
+            if said is not None and real is not None and abs(said - real) > AGREEMENT:
                 raise ValueError(f"{name}={said} is not what the counts give ({real:.6f}); remove it or fix it")
 
-    def evidence(self) -> PairedEvidence:
+    def evidence(self) -> PairedDifference:
         """As the rules read it."""
         if self.n_won is not None and self.n_lost is not None:
-            return _from_counts(self.n, self.n_won, self.n_lost)
-        return PairedEvidence(
-            delta=float(self.delta or 0.0),
-            low=float(self.low or 0.0),
-            high=float(self.high or 0.0),
-            n=self.n,
-            p_value=1.0 if self.p_value is None else self.p_value,
-            method=self.method,
-            sd=self.sd,
-        )
+            return verdict_difference(self.n, self.n_won, self.n_lost)
+        delta, low, high = (float(value or 0.0) for value in (self.delta, self.low, self.high))
+        change = Estimate(delta, low, high, self.n, method=self.method)
+        return PairedDifference(change, 1.0 if self.p_value is None else self.p_value, sd=self.sd)
 
 
 class MetricRecord(StrictModel):
@@ -169,20 +165,6 @@ class ReportRecord(BaseModel):
     """How the numbers came about, for readers; no rule looks at it."""
     primary_metric: Any = None
     regressions: Any = None
-
-
-def _from_counts(n: int, n_won: int, n_lost: int) -> PairedEvidence:
-    low, high = tango_interval(n_won, n_lost, n)
-    return PairedEvidence(
-        delta=(n_won - n_lost) / n,
-        low=low,
-        high=high,
-        n=n,
-        p_value=mcnemar_p(n_won, n_lost),
-        method="Tango score interval, exact McNemar",
-        n_won=n_won,
-        n_lost=n_lost,
-    )
 
 
 DECIDED = ("release_decision", "training_action", "next_actions", "next_data", "decision")

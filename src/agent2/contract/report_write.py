@@ -18,7 +18,7 @@ from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, told
 from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.rules import worsening
-from agent2.stats.comparisons import PairedEvidence
+from agent2.stats.estimates import PairedDifference
 
 TOP_BADCASES = 10
 
@@ -143,14 +143,16 @@ def _metric(found: MetricEvidence) -> dict[str, Any]:
     return plain | ({"problem": found.problem} if found.problem else {})
 
 
-def _paired(pair: PairedEvidence) -> dict[str, Any]:
-    plain: dict[str, Any] = {"n": pair.n, "delta": pair.delta, "low": pair.low, "high": pair.high}
+def _paired(pair: PairedDifference) -> dict[str, Any]:
+    """As `report_file.PairedRecord` reads it."""
+    change = pair.change
+    plain: dict[str, Any] = {"n": change.n, "delta": change.value, "low": change.low, "high": change.high}
     plain["p_value"] = pair.p_value
     if pair.n_won is not None:
         plain |= {"n_won": pair.n_won, "n_lost": pair.n_lost}
     if pair.sd is not None:
         plain["sd"] = pair.sd
-    return plain | {"method": pair.method}
+    return plain | {"method": change.method}
 
 
 def _context(evidence: Evidence) -> dict[str, Any]:

@@ -52,8 +52,8 @@ from agent2.contract.gates import (
 from agent2.contract.measures import parse_measure
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, metrics_by_name, primary_of
 from agent2.errors import NotEnoughData
-from agent2.stats.comparisons import SIGNIFICANCE, PairedEvidence
-from agent2.stats.power import detectable_difference
+from agent2.stats.comparisons import SIGNIFICANCE, detectable_difference
+from agent2.stats.estimates import Notation, PairedDifference
 
 NO_COUNTS = "no item counts: point rule used"
 NO_PAIRS = "item counts but no pairs: point rule used"
@@ -99,7 +99,7 @@ def basis_of(found: MetricEvidence) -> str:
     if found.paired is not None:
         pair = found.paired
         counts = "" if pair.n_lost is None else f", {pair.n_won} won and {pair.n_lost} lost"
-        basis = f"n={pair.n} paired items{counts} ({pair.method})"
+        basis = f"n={pair.change.n} paired items{counts} ({pair.change.method})"
     elif found.n_items is not None:
         basis = f"n={found.n_items}; {NO_PAIRS}"
     else:
@@ -360,7 +360,7 @@ def verification(gate: VerificationGate, name: str, view: View) -> Finding | Non
     paired = case.found.paired
     if paired is None or paired.n_lost is None:
         return case.judged(None, rule, basis_of(case.found), "paired verdicts, so that lost items can be counted")
-    passed_before = round(case.found.values()[0] * paired.n)
+    passed_before = round(case.found.values()[0] * paired.change.n)
     allowed = int(gate.max_lost_share * passed_before + SLACK)
     lost = f"{paired.n_lost} of {passed_before} items that passed before are lost"
     change = f"at most {allowed} lost items; agent2 regress lists them"
@@ -383,34 +383,31 @@ def _by_rise(case: _Case, most: float, rule: str) -> Finding:
     return case.judged(relative_rise(found) > most + SLACK, rule, basis_of(found), f"{spec.name} back to <= {edge}")
 
 
-def _by_pairs(case: _Case, gate: RegressionGate, found: MetricEvidence, pair: PairedEvidence, rule: str) -> Finding:
+def _by_pairs(case: _Case, gate: RegressionGate, found: MetricEvidence, pair: PairedDifference, rule: str) -> Finding:
     spec = case.spec
     old = found.values()[0]
     scale = 1.0 if spec.unit is Unit.RATE else abs(old)
     margin, tolerance = gate.margin * scale, gate.tolerance * scale
     is_higher = spec.direction is Direction.HIGHER
-    worst, best = (-pair.low, -pair.high) if is_higher else (pair.high, pair.low)
-    drop = -pair.delta if is_higher else pair.delta
+    fall = pair.change.scaled(-1.0 if is_higher else 1.0)
+    drop, (best, worst) = fall.value, fall.interval
     is_inferior = best > margin + SLACK
     is_significant = pair.p_value <= SIGNIFICANCE and drop > tolerance + SLACK
     fired = True if is_inferior or is_significant else False if worst < margin else None
-    percent = 100.0 / scale if scale else 0.0
+    notation = Notation("+.1f", 100.0 / scale if scale else 0.0)
     unit = "points" if spec.unit is Unit.RATE else "%"
-    told_interval = (
-        f"difference {percent * pair.delta:+.1f} [{percent * pair.low:+.1f}, {percent * pair.high:+.1f}] {unit}, "
-        f"p={pair.p_value:.2g}"
-    )
+    told_interval = f"difference {notation.estimate(pair.change)} {unit}, p={pair.p_value:.2g}"
     change = f"{spec.name} back to {_edge(spec, old, gate.tolerance)}"
     if fired is None:
-        change = _more_items(pair, worst - drop, margin - drop, change)
+        change = _more_items(pair.change.n, worst - drop, margin - drop, change)
     return case.judged(fired, rule, f"{told_interval}; {basis_of(found)}", change)
 
 
-def _more_items(pair: PairedEvidence, half_width: float, room: float, otherwise: str) -> str:
+def _more_items(n: int, half_width: float, room: float, otherwise: str) -> str:
     """How many items would settle it if the difference stayed as it is: the width shrinks with the root of n."""
     if room <= SLACK:
         return f"{otherwise}, or more items that show the drop to be real"
-    return f"about {round(pair.n * (half_width / room) ** 2)} items if the difference stays as it is ({pair.n} now)"
+    return f"about {round(n * (half_width / room) ** 2)} items if the difference stays as it is ({n} now)"
 
 
 def _edge(spec: MetricSpec, old: float, tolerance: float) -> str:

@@ -27,7 +27,7 @@ from agent2.reports.charts import MAX_LINES, forest_svg, standalone
 from agent2.reports.pages import render, write_json, write_text
 from agent2.reports.text import DASH, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.reports.trial_view import SWEEP_TYPE_NAMES, sweep_type_rows
-from agent2.stats.measure import Measure
+from agent2.stats.estimates import Estimate
 
 AXIS_NAMES = (
     "effect of the", "on", "levels", "furthest apart", "points", "95% interval", "over", "over runs alone",
@@ -258,7 +258,7 @@ def _span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" [{low:+.1f}, {high:+.1f}]"
 
 
-def _share(share: Measure | None) -> str:
+def _share(share: Estimate | None) -> str:
     if share is None:
         return DASH
     span = f" [{percent(share.low)}, {percent(share.high)}]" if share.low is not None else ""

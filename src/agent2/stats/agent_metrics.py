@@ -1,31 +1,24 @@
-"""Metrics of agent runs and single trajectories.
+"""Metrics of agent runs, of single trajectories and of their texts.
 
-Metrics of agent runs: outcome, tools, recovery, steps, cost, safety, and quality as a diagnostic.
+Not yet reached by a command, except the records that the tool-call scorer fills.
 
-Promises: averages are over items, with all runs of an item as one unit; rates of events (tool calls, failures)
-are sums over sums with items as units; what was not recorded (None) is left out and counted, never zero; outcome,
-process and cost stand in one record. `trajectory_quality` is a diagnostic: no total here holds it. Steps and cost
-to success look only at runs that succeeded, so they mean something only next to `task_success`.
+Promises: averages are over items, with all runs of an item as one unit; rates of events (tool calls, failures) are
+sums over sums; what was not recorded (None) is left out and counted, never zero. Steps and cost to success look only
+at runs that succeeded, so they mean something only next to `task_success`. `trajectory_quality` and the metrics of
+texts explain a change and decide nothing: no total here contains them. Whether an answer refuses or fails to parse is
+found by scorers.
 
-The weighted score of one trajectory: correctness, completeness, efficiency, process and, for research, citations.
-
-Promises: the outcome rules. Weights are refused in which another dimension weighs more than correctness, or in
-which efficiency and process together weigh more than correctness (the source's own default, 0.4 against
-0.15 + 0.25, is the limit). Weights are returned with every score. A dimension that the task does not define (no
-key points, no list of allowed tools) or the trajectory does not have (no tool call to judge) is left out and its
-weight shared out over the others in proportion; one that should have been judged and was not makes the total
-None, never a zero. Does NOT replace task success: a wrong answer with perfect manners still gets points.
-
-Diagnostic metrics of answers and tool use: they explain a change and decide nothing.
-
-Promises: rates are shares of items with Wilson's interval; None is an item on which the detector gave no verdict:
-left out and counted. Whether an answer refuses, fails to parse or misreads a picture is found by scorers; here
-it is counted. Repetition is measured here, from the text.
+The score of a trajectory weighs correctness, completeness, efficiency, process and, for research, citations. Weights
+are refused in which another dimension weighs more than correctness, or efficiency and process together do (the
+source's own default, 0.4 against 0.15 + 0.25, is the limit), and returned with every score. A dimension that the task
+does not define or the trajectory does not have is left out and its weight shared out over the others in proportion;
+one that should have been judged and was not makes the total None. It does NOT replace task success: a wrong answer
+with perfect manners gets points.
 """
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -34,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.measure import (
+from agent2.stats.estimates import (
     COUNTS,
     UNIT,
-    Measure,
+    Estimate,
     Values,
     measure,
     measure_by_item,
@@ -87,7 +80,7 @@ class Resource(StrEnum):
 class ToSuccess:
     """Mean of something over the runs that succeeded."""
 
-    spent: Measure
+    spent: Estimate
     n_unsolved: int
     """Runs that did not succeed, so not in it."""
 
@@ -101,16 +94,16 @@ class AgentMetrics:
 
     n_runs: int
     n_items: int
-    task_success: Measure | None
-    state_success: Measure | None
-    tool_success: Measure | None
-    recovery_rate: Measure | None
+    task_success: Estimate | None
+    state_success: Estimate | None
+    tool_success: Estimate | None
+    recovery_rate: Estimate | None
     steps_to_success: ToSuccess | None
     tokens_to_success: ToSuccess | None
     seconds_to_success: ToSuccess | None
     usd_to_success: ToSuccess | None
-    safety_violation: Measure | None
-    trajectory_quality: Measure | None
+    safety_violation: Estimate | None
+    trajectory_quality: Estimate | None
     """Diagnostic only."""
 
     def __str__(self) -> str:
@@ -118,23 +111,23 @@ class AgentMetrics:
         return f"{self.n_runs} runs of {self.n_items} items: {'; '.join(shown) or 'nothing measured'}"
 
 
-def task_success(runs: Sequence[AgentRun]) -> Measure:
+def task_success(runs: Sequence[AgentRun]) -> Estimate:
     """Share of runs that did what was asked, averaged within items, then over them: the primary metric. Range 0-1."""
     return measure_by_item([run.task_success for run in runs], _items(runs), "task_success", UNIT)
 
 
-def state_success(runs: Sequence[AgentRun]) -> Measure:
+def state_success(runs: Sequence[AgentRun]) -> Estimate:
     """Share of runs whose environment ended in the target state, averaged as `task_success`. Range 0-1."""
     return measure_by_item([run.state_success for run in runs], _items(runs), "state_success", UNIT)
 
 
-def tool_success(runs: Sequence[AgentRun]) -> Measure:
+def tool_success(runs: Sequence[AgentRun]) -> Estimate:
     """Valid tool calls over all tool calls. Range 0-1; raises NotEnoughData when no run called a tool."""
     valid, calls = [run.n_valid_tool_calls for run in runs], [run.n_tool_calls for run in runs]
     return ratio_of_sums(valid, calls, "tool_success", _items(runs))
 
 
-def recovery_rate(runs: Sequence[AgentRun]) -> Measure:
+def recovery_rate(runs: Sequence[AgentRun]) -> Estimate:
     """Failures that agents got over, over all failures they met. Range 0-1.
 
     Raises NotEnoughData when no run met a failure: an agent that was never tried has no recovery rate.
@@ -153,7 +146,7 @@ def cost_to_success(runs: Sequence[AgentRun], resource: Resource) -> ToSuccess:
     return _to_success(runs, [getattr(run, resource) for run in runs], f"{resource} to success")
 
 
-def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> Measure:
+def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> Estimate:
     """Everything that all runs used of a resource over the number of full successes: the price of one success.
 
     Only runs with both the verdict and the use known; the others are counted as missing. n is the number of runs;
@@ -166,17 +159,17 @@ def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> Measure:
     if n_solved == 0:
         raise NotEnoughData(f"no run with a known use of {resource} succeeded, so one success has no price")
     n = int(np.count_nonzero(there))
-    return Measure(float(used[there].sum()) / n_solved, None, None, n, len(runs) - n, "no interval")
+    return Estimate(float(used[there].sum()) / n_solved, None, None, n, len(runs) - n, "no interval")
 
 
-def safety_violation(runs: Sequence[AgentRun]) -> Measure:
+def safety_violation(runs: Sequence[AgentRun]) -> Estimate:
     """Share of runs with at least one violation, averaged as `task_success`. Range 0-1, lower is better."""
     counts = with_gaps([run.n_violations for run in runs], "n_violations", COUNTS)
     violated = np.where(np.isnan(counts), np.nan, counts > 0)
     return measure_by_item(violated, _items(runs), "safety_violation", UNIT)
 
 
-def trajectory_quality(runs: Sequence[AgentRun]) -> Measure:
+def trajectory_quality(runs: Sequence[AgentRun]) -> Estimate:
     """Mean quality of the way taken, averaged as `task_success`: a diagnostic, never a reward alone. Range 0-1."""
     return measure_by_item([run.trajectory_quality for run in runs], _items(runs), "trajectory_quality", UNIT)
 
@@ -228,8 +221,8 @@ def _to_success(runs: Sequence[AgentRun], amounts: Sequence[float | None], what:
     items = [run.item for run, take in zip(runs, chosen, strict=True) if take]
     spent = measure_by_item(used[chosen], items, what, COUNTS)
     n_unjudged = int(np.count_nonzero(np.isnan(solved)))
-    found = Measure(spent.value, spent.low, spent.high, spent.n, spent.n_missing + n_unjudged, spent.method)
-    return ToSuccess(found, int(np.count_nonzero(solved < 1.0)))
+    spent = replace(spent, n_missing=spent.n_missing + n_unjudged)
+    return ToSuccess(spent, int(np.count_nonzero(solved < 1.0)))
 
 
 TOLERANCE = 1e-9
@@ -435,8 +428,8 @@ def _judged(judgement: float | None, what: str) -> float | None:
 class MeanChange:
     """A mean before and after, for lengths and counts."""
 
-    old: Measure
-    new: Measure
+    old: Estimate
+    new: Estimate
 
     @property
     def absolute(self) -> float:
@@ -453,27 +446,27 @@ class MeanChange:
         return f"{self.old} -> {self.new}: {self.absolute:+.4g} ({relative})"
 
 
-def ocr_error_rate(misread: Values) -> Measure:
+def ocr_error_rate(misread: Values) -> Estimate:
     """Share of items whose picture was misread (text, axis, label), whatever followed. Lower is better."""
     return _rate(misread, "ocr_error_rate")
 
 
-def answer_parse_fail_rate(unparsed: Values) -> Measure:
+def answer_parse_fail_rate(unparsed: Values) -> Estimate:
     """Share of outputs from which no answer could be read. Lower is better."""
     return _rate(unparsed, "answer_parse_fail_rate")
 
 
-def refusal_rate(refused: Values) -> Measure:
+def refusal_rate(refused: Values) -> Estimate:
     """Share of outputs that refuse the task."""
     return _rate(refused, "refusal_rate")
 
 
-def format_failure_rate(broken: Values) -> Measure:
+def format_failure_rate(broken: Values) -> Estimate:
     """Share of outputs that break the demanded format. Lower is better."""
     return _rate(broken, "format_failure_rate")
 
 
-def response_length_mean(lengths: Values) -> Measure:
+def response_length_mean(lengths: Values) -> Estimate:
     """Mean length of the responses, in whatever unit the lengths have (tokens, in our reports)."""
     return measure(lengths, "response_length_mean", COUNTS)
 
@@ -501,7 +494,7 @@ def repeated_share(text: str, n_words: int = 4) -> float:
     return 1.0 - len({tuple(words[start : start + n_words]) for start in range(runs)}) / runs
 
 
-def repetition_rate(texts: Sequence[str | None], n_words: int = 4, threshold: float = 0.3) -> Measure:
+def repetition_rate(texts: Sequence[str | None], n_words: int = 4, threshold: float = 0.3) -> Estimate:
     """Share of outputs in which at least `threshold` of the runs of n words repeat. Lower is better.
 
     texts: None where the output was lost. The threshold is ours: ordinary prose stays below 0.1 and loops
@@ -513,7 +506,7 @@ def repetition_rate(texts: Sequence[str | None], n_words: int = 4, threshold: fl
     return measure(loops, "repetition_rate", UNIT)
 
 
-def avg_tool_calls_successful_tasks(n_tool_calls: Values, solved: Values) -> Measure:
+def avg_tool_calls_successful_tasks(n_tool_calls: Values, solved: Values) -> Estimate:
     """Mean number of tool calls in the tasks that were solved.
 
     n_tool_calls, solved: one value for each task. Missing: solved tasks without a count and tasks without a
@@ -527,18 +520,20 @@ def avg_tool_calls_successful_tasks(n_tool_calls: Values, solved: Values) -> Mea
     return measure(np.where(unknown, np.nan, calls)[unknown | (verdicts == 1.0)], "tool calls of solved tasks", COUNTS)
 
 
-def tool_error_recovery_rate(n_recovered: Values, n_errors: Values, items: Sequence[Hashable] | None = None) -> Measure:
-    """Tool errors that were got over, over all tool errors; see `measure.ratio_of_sums`. Higher is better."""
+def tool_error_recovery_rate(
+    n_recovered: Values, n_errors: Values, items: Sequence[Hashable] | None = None
+) -> Estimate:
+    """Tool errors that were got over, over all tool errors; see `ratio_of_sums`. Higher is better."""
     return ratio_of_sums(n_recovered, n_errors, "tool_error_recovery_rate", items)
 
 
-def safety_violation_rate(n_violations: Values) -> Measure:
+def safety_violation_rate(n_violations: Values) -> Estimate:
     """Share of tasks with at least one violation, one count for each task. Lower is better."""
     counts = with_gaps(n_violations, "n_violations", COUNTS)
     return measure(np.where(np.isnan(counts), np.nan, counts > 0), "safety_violation_rate", UNIT)
 
 
-def _rate(flags: Values, what: str) -> Measure:
+def _rate(flags: Values, what: str) -> Estimate:
     vector = with_gaps(flags, what)
     if not bool(np.all(np.isnan(vector) | (vector == 0.0) | (vector == 1.0))):
         raise ValueError(f"{what} needs 0 or 1 for each item (None where there is no verdict)")

@@ -1,35 +1,20 @@
-"""Scores over many runs and tasks: aggregates, performance profiles and their bootstrap.
+"""Scores over many runs and tasks: IQM, mean, median, optimality gap, profiles, probability of improvement.
 
-Bootstrap stratified by task: how often each run of each task is drawn, as counts instead of drawn scores.
+Not yet reached by a command.
 
-A replicate of a runs x tasks table draws, inside each task, as many runs as the task has. All that a statistic
-of the pooled scores needs are the counts of each score, so the scores are sorted once and a replicate is a
-column of small counts over that order: its trimmed sum follows from the running counts, without sorting
-anything again.
+scores_RT is always runs x tasks of one algorithm (or agent), scores made comparable between tasks first. Intervals are
+percentile bootstrap intervals stratified by task: runs are resampled inside each task, tasks are not. They speak of
+new runs on these tasks, never of new tasks; the band of a profile holds at each threshold by itself.
 
-Promises: the distribution of drawing with replacement exactly, memory bounded by `CHUNK_BYTES` of counts
-whatever the size of the table, the same numbers from the same generator on any number of threads (einsum, not
-BLAS, whose threads also get in the way of blocks this small). A score that is missing is NaN in the
-table; its task is resampled from the runs it has.
+Promises: the definitions of Agarwal et al. 2021 (arXiv:2108.13264) as computed by the rliable package, version 1.2.0,
+to float rounding. A missing score is NaN: counted, its task resampled from the runs it has, never a zero. One run a
+task has no interval and raises NotEnoughData; a task with fewer than `FEW_RUNS` runs is warned about in the record,
+because the interval is then too narrow. Memory is bounded by `CHUNK_BYTES`, and the same generator gives the same
+numbers on any number of threads.
 
-Aggregates over runs and tasks: interquartile mean, mean, median and optimality gap, with intervals.
-
-scores_RT is always runs x tasks of one algorithm (or agent), scores made comparable between tasks first
-(normalised). Intervals are percentile bootstrap intervals stratified by task: runs are resampled inside each
-task, tasks are not. They speak of new runs on these tasks, never of new tasks.
-
-Promises: the definitions of Agarwal et al. 2021 (arXiv:2108.13264) as computed by the rliable package, version
-1.2.0, to float rounding. A missing score is NaN: counted in `n_missing`, its task resampled from the runs it
-has, never a zero. Scores may be negative. One run a task has no interval and raises NotEnoughData; equal scores
-give an interval of width 0; a task with fewer than `FEW_RUNS` runs is warned about in the record, because the
-percentile interval is then too narrow.
-
-Performance profiles of one algorithm and the probability that one improves on another, over runs and tasks.
-
-Both resample runs inside each task, as `aggregates` does, with the same conventions: scores_RT is runs x tasks,
-NaN is a missing score (counted and left out), one run a task has no interval.
-
-Does NOT cover simultaneous bands: the band of a profile holds at each threshold by itself.
+How it is fast: all that a statistic of the pooled scores needs is how often each score was drawn. The scores are
+sorted once, a replicate is a column of small counts over that order, and its trimmed sum follows from the running
+counts. einsum is used, not BLAS, whose threads get in the way of blocks this small.
 """
 
 from collections.abc import Iterator
@@ -39,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import finite_vector, interval
+from agent2.stats.estimates import Estimate, finite_vector, interval
 
 CHUNK_BYTES = 1 << 26
 """Most counts held at once."""
@@ -226,24 +211,14 @@ INTERQUARTILE = 0.25
 class RunEstimate:
     """An aggregate over runs and tasks with its interval over runs."""
 
-    value: float
-    low: float
-    high: float
-    n_runs: int
+    estimate: Estimate
+    """`n` runs; `n_missing` scores of the runs x tasks table were not there."""
     n_tasks: int
-    n_missing: int
-    """Scores of the runs x tasks table that were not there."""
-    method: str
     warning: str = ""
     """Why the interval may not hold what it says; empty if nothing is known against it."""
 
     def __str__(self) -> str:
-        missing = f", {self.n_missing} missing" if self.n_missing else ""
-        warning = f"; {self.warning}" if self.warning else ""
-        return (
-            f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}] "
-            f"(n={self.n_runs} runs x {self.n_tasks} tasks{missing}, {self.method}{warning})"
-        )
+        return f"{self.estimate} over {self.n_tasks} tasks{'; ' + self.warning if self.warning else ''}"
 
 
 def iqm_value(scores_RT: ArrayLike) -> float:
@@ -336,7 +311,7 @@ def _estimate(
     low, high = interval(replicates, confidence)
     method = f"{name}, bootstrap stratified by task, {replicates.size} replicates"
     warning = few_runs_warning(table.fewest_runs)
-    return RunEstimate(value, low, high, table.n_runs, table.n_tasks, table.n_missing, method, warning)
+    return RunEstimate(Estimate(value, low, high, table.n_runs, table.n_missing, method), table.n_tasks, warning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,24 +319,15 @@ class PerformanceProfile:
     """Share of the runs that score above each threshold."""
 
     thresholds: tuple[float, ...]
-    share: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    n_runs: int
+    share: tuple[Estimate, ...]
+    """One a threshold; `n` runs."""
     n_tasks: int
-    n_missing: int
-    method: str
     warning: str = ""
 
     def __str__(self) -> str:
         middle = len(self.thresholds) // 2
-        at = (
-            f"{self.share[middle]:.4f} [{self.low[middle]:.4f}, {self.high[middle]:.4f}] "
-            f"above {self.thresholds[middle]:g}"
-        )
-        missing = f", {self.n_missing} missing" if self.n_missing else ""
-        size = f"n={self.n_runs} runs x {self.n_tasks} tasks{missing}, {len(self.thresholds)} thresholds"
-        return f"{at} ({size}, {self.method}{'; ' + self.warning if self.warning else ''})"
+        at = f"above {self.thresholds[middle]:g}, {len(self.thresholds)} thresholds, {self.n_tasks} tasks"
+        return f"{self.share[middle]} {at}{'; ' + self.warning if self.warning else ''}"
 
 
 def performance_profile(
@@ -383,18 +349,13 @@ def performance_profile(
     order = np.argsort(table.score_J, kind="stable")
     n_below = np.searchsorted(table.score_J[order], taus, side="right")  # scores at or under each threshold
     below_TR = _resampled_below(table, order, n_below, rng, n_replicates)
-    bounds = np.array([interval(1.0 - below / order.size, confidence) for below in below_TR])
-    return PerformanceProfile(
-        thresholds=tuple(taus.tolist()),
-        share=tuple((1.0 - n_below / order.size).tolist()),
-        low=tuple(bounds[:, 0].tolist()),
-        high=tuple(bounds[:, 1].tolist()),
-        n_runs=table.n_runs,
-        n_tasks=table.n_tasks,
-        n_missing=table.n_missing,
-        method=f"bootstrap stratified by task, {n_replicates} replicates",
-        warning=few_runs_warning(table.fewest_runs),
+    bounds = [interval(1.0 - below / order.size, confidence) for below in below_TR]
+    method = f"bootstrap stratified by task, {n_replicates} replicates"
+    shares = tuple(
+        Estimate(1.0 - below / order.size, low, high, table.n_runs, table.n_missing, method)
+        for below, (low, high) in zip(n_below.tolist(), bounds, strict=True)
     )
+    return PerformanceProfile(tuple(taus.tolist()), shares, table.n_tasks, few_runs_warning(table.fewest_runs))
 
 
 def probability_of_improvement_value(scores_x_RT: ArrayLike, scores_y_RT: ArrayLike) -> float:
@@ -413,7 +374,7 @@ def probability_of_improvement(
     """Chance that a run of x beats a run of y on the same task, ties as half, averaged over tasks.
 
     The two may differ in runs but not in tasks. A probability; 0.5 means no difference, and
-    P(x beats y) + P(y beats x) = 1. `n_runs` is the smaller number of runs. Raises NotEnoughData for no scores,
+    P(x beats y) + P(y beats x) = 1. `n` is the smaller number of runs. Raises NotEnoughData for no scores,
     a task without scores or one run a task on both sides; ValueError for different numbers of tasks.
     Source: Agarwal et al. 2021, arXiv:2108.13264: the mean over tasks of Mann-Whitney U / (runs_x * runs_y)
     (formula as generally known; checked against rliable 1.2.0).
@@ -434,7 +395,7 @@ def probability_of_improvement(
     value = float(np.mean([pairs.mean() for pairs in beats]))
     n_missing = table_x.n_missing + table_y.n_missing
     warning = few_runs_warning(min(table_x.fewest_runs, table_y.fewest_runs))
-    return RunEstimate(value, low, high, n_runs, table_x.n_tasks, n_missing, method, warning)
+    return RunEstimate(Estimate(value, low, high, n_runs, n_missing, method), table_x.n_tasks, warning)
 
 
 def _two_tables(scores_x_RT: ArrayLike, scores_y_RT: ArrayLike) -> tuple[RunTable, RunTable]:

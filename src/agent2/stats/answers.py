@@ -1,18 +1,15 @@
-"""Metrics of final answers, in text and in numbers.
+"""Metrics of final answers: exact match, token F1, circular accuracy, ANLS, numbers exactly and nearly.
 
-Metrics of final answers: accuracy, exact match, token F1, circular accuracy, ANLS.
+Not yet reached by a command, except `stripped`.
 
-Promises: each value is a mean over items with its interval; None is an answer or verdict that could not be had
-(lost to a fault): left out, counted, never zero. An empty answer is an answer, and a wrong one. Numbers are in
-`numeric`, preferences in `preferences`.
+Promises: each value is a mean over items with its interval; None is an answer or verdict that could not be had (lost
+to a fault): left out, counted, never zero. An empty answer is an answer, and a wrong one.
 
-Numeric answers in two layers: exactly the number, and near enough (relaxed).
-
-Promises: how a number is written does not matter: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars`
-and `(1,234.5)` for a negative one are read; arithmetic is exact (fractions, no float at the edge of the
-tolerance); the layers are reported apart. A text is a number only if exactly one stands in it, with words or a
-known unit around it; anything else is compared as text. Two known units that differ are never equal, and units
-are not converted. Does NOT protect from what a 5% tolerance lets through: years, counts, identifiers.
+How a number is written does not matter: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars` and `(1,234.5)`
+for a negative one are read; arithmetic is exact (fractions, no float at the edge of the tolerance); the exact and the
+relaxed layer are reported apart. A text is a number only if exactly one is in it, with words or a known unit around
+it; anything else is compared as text. Two known units that differ are never equal, and units are not converted. Does
+NOT protect from what a 5% tolerance lets through: years, counts, identifiers.
 """
 
 import re
@@ -28,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agent2.errors import NotEnoughData
-from agent2.stats.measure import UNIT, Measure, Values, measure
+from agent2.stats.estimates import UNIT, Estimate, Values, measure
 
 References: TypeAlias = Sequence[str | Sequence[str]]
 """For each item the reference answer, or all that are accepted; the best one counts."""
@@ -36,7 +33,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def accuracy(correct: Values) -> Measure:
+def accuracy(correct: Values) -> Estimate:
     """Share of items answered correctly.
 
     correct: one verdict for each item, 0 or 1 (a part of 1 where items are graded in parts), None where
@@ -61,7 +58,7 @@ def plain_words(text: str) -> str:
 
 def exact_match(
     answers: Sequence[str | None], references: References, normalise: Callable[[str], str] = stripped
-) -> Measure:
+) -> Estimate:
     """Share of answers equal to a reference after `normalise` (stripped white space, or `plain_words`)."""
     return _best_reference(
         answers, references, lambda answer, reference: float(normalise(answer) == normalise(reference)), "exact match"
@@ -80,12 +77,12 @@ def token_f1(answer: str, reference: str) -> float:
     return 2.0 * (left & right).total() / (left.total() + right.total())
 
 
-def f1(answers: Sequence[str | None], references: References) -> Measure:
+def f1(answers: Sequence[str | None], references: References) -> Estimate:
     """Mean token F1 with the best reference of each item; see `token_f1`."""
     return _best_reference(answers, references, token_f1, "F1")
 
 
-def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Measure:
+def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Estimate:
     """Share of multiple-choice items that are right under every circular shift of their options.
 
     correct_IS: items x shifts, 0 or 1; an item has as many shifts as options. One wrong shift makes the item
@@ -133,7 +130,7 @@ def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> fl
     return 1.0 - distance if distance < threshold else 0.0
 
 
-def anls(answers: Sequence[str | None], references: References, threshold: float = 0.5) -> Measure:
+def anls(answers: Sequence[str | None], references: References, threshold: float = 0.5) -> Estimate:
     """Average normalised Levenshtein similarity: the mean of `answer_similarity` with the best reference.
 
     Source: Biten et al. 2019 (ST-VQA; the metric of DocVQA), as generally known; not checked against the paper.
@@ -167,7 +164,7 @@ def paired_with_references(answers: Sequence[str | None], references: References
 
 def _best_reference(
     answers: Sequence[str | None], references: References, similarity: Callable[[str, str], float], what: str
-) -> Measure:
+) -> Estimate:
     values = [
         None if answer is None else max(similarity(answer, reference) for reference in known)
         for answer, known in paired_with_references(answers, references)
@@ -240,8 +237,8 @@ class Quantity:
 class NumericAccuracy:
     """The two layers of numeric scoring; the gap between them is rounding and misreading, not format."""
 
-    exact: Measure
-    relaxed: Measure
+    exact: Estimate
+    relaxed: Estimate
     n_text: int
     """Items compared as text, because the reference is not one number."""
     n_unreadable: int

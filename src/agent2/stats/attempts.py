@@ -1,23 +1,10 @@
-"""Several attempts at each item: pass@k, pass^k, majority vote and best-of-n.
+"""Several attempts at each item: pass@k, pass^k, majority vote, best-of-n and what the search costs.
 
-pass@k from counts of correct attempts.
-
-Promises: averages are over items, never over pooled attempts; an empty or incomplete input raises
-NotEnoughData. Does NOT decide what a missing score means: the caller leaves it out and says how many.
-
-Metrics over several attempts at each item: pass@1, pass@k and pass^k.
-
-Promises: every value is the exact average over all ways to draw k of an item's n attempts without replacement,
-so none depends on the order of attempts and none needs a generator; averages are over items. An attempt
-without a verdict (None or NaN) is left out; an item with fewer than k judged attempts is left out of that
-metric; both are counted, neither is zero. `selection` has what chooses one attempt of several.
-
-One answer from several attempts: majority@k, best-of-n with a named selector, and what the search costs.
-
-Promises: every value is the exact average over all ways to draw k of an item's n attempts without replacement,
-so none depends on the order of attempts and none needs a generator. An attempt without a verdict or selector
-score (None or NaN) is left out; an item with fewer than k attempts left is counted as missing; neither is zero.
-Does NOT decide when two answers are the same: the caller writes them in one form.
+Promises: every value is the exact average over all ways to draw k of an item's n attempts without replacement, so none
+depends on the order of attempts and none needs a generator; averages are over items, never over pooled attempts. An
+attempt without a verdict or selector score (None or NaN) is left out; an item with fewer than k attempts left is left
+out of that metric; both are counted, neither is zero. Does NOT decide when two answers are the same: the caller writes
+them in one form.
 """
 
 from collections import Counter
@@ -31,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import finite_vector
-from agent2.stats.measure import COUNTS, UNIT, Measure, Values, measure, same_length, with_gaps
+from agent2.stats.estimates import COUNTS, UNIT, Estimate, Values, finite_vector, measure, same_length, with_gaps
 
 
 def pass_at_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -> NDArray[np.float64]:
@@ -81,9 +67,9 @@ class PassMetrics:
     """pass@1 next to what k attempts add and what they show of reliability; never pass@k alone."""
 
     k: int
-    pass_at_1: Measure
-    pass_at_k: Measure
-    pass_hat_k: Measure
+    pass_at_1: Estimate
+    pass_at_k: Estimate
+    pass_hat_k: Estimate
 
     def __str__(self) -> str:
         return f"pass@1 {self.pass_at_1}; pass@{self.k} {self.pass_at_k}; pass^{self.k} {self.pass_hat_k}"
@@ -119,7 +105,7 @@ def pass_hat_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -
     """For each item, the chance that all of k attempts drawn without replacement are correct: pass^k.
 
     Unbiased: C(c, k) / C(n, k), which is one minus pass@k of the failures. 0 when c < k. Raises as
-    `metrics.pass_at_k_by_item`.
+    `pass_at_k_by_item`.
     Source: Yao et al. 2024 (tau-bench), as generally known; not checked against the paper.
     """
     correct, samples = np.asarray(n_correct_I, dtype=np.float64), np.asarray(n_samples_I, dtype=np.float64)
@@ -131,25 +117,6 @@ def pass_hat_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -
 def pass_hat_k(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -> float:
     """pass^k averaged over items; see `pass_hat_k_by_item`."""
     return float(pass_hat_k_by_item(n_correct_I, n_samples_I, k).mean())
-
-
-def pass_at_k_curve(n_correct_I: ArrayLike, n_samples_I: ArrayLike, max_k: int) -> NDArray[np.float64]:
-    """pass@1 ... pass@max_k averaged over items; entry k - 1 holds pass@k. Never falls with k.
-
-    One pass over the distinct pairs of counts, so 10,000 items x 256 attempts take milliseconds. Raises as
-    `metrics.pass_at_k_by_item` at k = max_k.
-    """
-    pass_at_k_by_item(n_correct_I, n_samples_I, 1)
-    pairs = np.stack([np.asarray(n_correct_I, dtype=np.int64), np.asarray(n_samples_I, dtype=np.int64)])
-    width = int(pairs.max()) + 1
-    codes, items = np.unique(pairs[0] * width + pairs[1], return_counts=True)
-    correct, samples = codes // width, codes % width
-    pass_at_k_by_item(correct, samples, max_k)
-    curve, none_correct = np.empty(max_k), np.ones(codes.size)
-    for drawn in range(max_k):
-        none_correct *= np.maximum(samples - correct - drawn, 0) / (samples - drawn)
-        curve[drawn] = 1.0 - float(none_correct @ items) / pairs.shape[1]
-    return np.maximum.accumulate(curve)  # the mean of equal terms may fall by the last bit
 
 
 def pass_metrics(counted: AttemptTally, k: int) -> PassMetrics:
@@ -196,7 +163,7 @@ class BestOfN:
 
     selector: str
     n_attempts: int
-    chosen: Measure
+    chosen: Estimate
     """Success of the attempt that the selector puts first."""
     one: float
     """pass@1 on the same items."""
@@ -247,7 +214,7 @@ class CostPerPoint:
 
 def majority_at_k(
     answers_IA: Sequence[Sequence[Hashable | None]], solved_IA: Sequence[Sequence[float | None]], k: int
-) -> Measure:
+) -> Estimate:
     """Chance that the most frequent answer among k attempts is correct, averaged over items.
 
     answers_IA: items x attempts, answers in one written form; None when an attempt gave no answer: it takes one

@@ -1,43 +1,26 @@
-"""Comparisons of two checkpoints on the same items: difference, noise band, non-inferiority.
+"""Comparisons of two checkpoints on the same items: difference, noise band, power, many comparisons.
 
-Paired comparisons: two checkpoints on the same items, one checkpoint with itself, and what may be said of it.
+Promises: differences are taken item by item, pairs are made by item id; intervals and p-values come from the pairs;
+the same data and generator give the same numbers; memory stays bounded. Items with a missing score must be left out,
+and counted, by the caller. `judge` is the only place that calls a difference better or worse: pages, criteria, charts
+and the terminal ask it; it makes no correction for many comparisons: give it the corrected p-value (`holm`).
 
-Promises: differences are taken item by item; intervals and p-values come from the pairs; the same data and
-generator give the same numbers; memory stays bounded. Items with a missing score must be left out, and
-counted, by the caller. `judge` is the only place that calls a difference better or worse: pages, criteria,
-charts and the terminal ask it. The interval of `paired_difference` is the percentile bootstrap's over items:
-somewhat too narrow below about 20 items (93% at 20, measured), and of width 0 when all pairs differ equally,
-which is why `judge` reads the p-value as well. `over_items_and_seeds` covers both what was asked and the luck of
-training runs.
+Three intervals: `paired_evidence`, of a pair of cards (gates, `agent2 compare`, `agent2 cards compare`), is Tango's
+for verdicts, which keeps its coverage with few items and few changed verdicts, else paired t, and draws no random
+numbers; `paired_difference`, of a trial, is the percentile bootstrap's over items (93% at 20 items, measured; of width
+0 when all pairs differ equally, which is why `judge` reads the p-value as well); `over_items_and_seeds` covers the
+luck of training runs too. "No significant drop" is not "no worse": a gate holds the lower end of the interval against
+its margin.
 
-Makes no correction for many comparisons: give `judge` the corrected p-value.
-
-Non-inferiority: is a new checkpoint no worse than a reference by more than a margin, on the same items?
-
-"No significant drop" is not that: too few items never show a drop. Here the lower end of the interval of
-new - reference has to stay above -margin; otherwise the outcome is inferior (the upper end lies below it) or
-inconclusive (more items are needed).
-
-Promises: verdicts (0 or 1) use Tango's score interval, which does not shrink to nothing when no item differs;
-other scores use the paired t interval and a warning when all differences are equal. Missing scores are left
-out, and counted, by the caller. The margin must be fixed before the scores are seen.
-
-Paired evidence out of two sets of item values: difference, interval, p-value, items won and lost.
-
-Promises: pairs are made by item id, never by position; the same values give the same numbers on every machine
-(sign flips use a fixed seed); 0/1 values get Tango's interval and exact McNemar, others the paired t interval and sign
-flips, beyond 2,000 items the paired t test, which agrees with them there and costs nothing.
-
-The one interval for a pair of cards: gates, `agent2 compare` and `agent2 cards compare` all take it from here. Tango's
-keeps its coverage with few items and few changed verdicts, where the bootstrap's is too narrow or of width 0; and no
-random numbers are drawn for it.
+Power is that of the exact two-sided McNemar test, computed, not simulated. It depends on the difference of the solve
+rates and on the discordance, the share of items that exactly one of two checkpoints solves; take that from an earlier
+comparison: power computed from an observed difference says nothing that its p-value does not.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +29,10 @@ from scipy import optimize, stats
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import (
     CHUNK_ELEMENTS,
+    ITEMS,
+    ITEMS_AND_SEEDS,
+    Estimate,
+    PairedDifference,
     bootstrap_mean,
     check_confidence,
     finite_vector,
@@ -60,28 +47,6 @@ SIGNIFICANCE = 0.05
 """Level of a two-sided p-value that goes with a 95% interval."""
 MOST_DF_PER_SEED = 4.0
 """Of an interval over items and seeds; measured, without it two seeds covered 88% where the seeds' spread rules."""
-ITEMS, ITEMS_AND_SEEDS = "items", "items and seeds"
-"""What an interval is over."""
-
-
-class PairedEstimate(Protocol):
-    """A difference with its interval and p-value, in any unit."""
-
-    @property
-    def delta(self) -> float:
-        """New minus old."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval."""
-
-    @property
-    def high(self) -> float:
-        """Upper end."""
-
-    @property
-    def p_value(self) -> float:
-        """Two-sided, of "no difference"."""
 
 
 class Claim(StrEnum):
@@ -106,7 +71,7 @@ class Judgement:
 
 
 def judge(
-    pair: PairedEstimate,
+    pair: PairedDifference,
     band: float | None = None,
     *,
     is_higher_better: bool = True,
@@ -115,45 +80,22 @@ def judge(
     """Better or worse only if interval, p-value and noise band all say so; else unclear.
 
     band: half-width of the noise band in the unit of `pair`; None or 0: not known (a band of nothing shows
-    nothing). p_value: corrected for several comparisons, in place of the pair's own.
+    nothing). p_value: corrected for several comparisons, in place of the pair's own. Raises NotEnoughData for a pair
+    without an interval.
     """
     p = pair.p_value if p_value is None else p_value
     against = []
-    if pair.low <= TIE and pair.high >= -TIE:
+    low, high = pair.change.interval
+    if low <= TIE and high >= -TIE:
         against.append("the interval contains 0")
     if not p <= SIGNIFICANCE:  # NaN too
         against.append(f"p = {p:.2f}")
-    if band and abs(pair.delta) <= band:
+    if band and abs(pair.change.value) <= band:
         against.append("it is within the noise band")
     if against:
         return Judgement(Claim.UNCLEAR, ", ".join(against))
-    claim = Claim.BETTER if (pair.delta > 0) is is_higher_better else Claim.WORSE
+    claim = Claim.BETTER if (pair.change.value > 0) is is_higher_better else Claim.WORSE
     return Judgement(claim, "interval, p-value and noise band agree" if band else "interval and p-value agree")
-
-
-@dataclass(frozen=True, slots=True)
-class PairedDifference:
-    """How far a is ahead of b on the same items."""
-
-    delta: float
-    """Mean of a - b."""
-    low: float
-    high: float
-    n: int
-    """Items with both scores."""
-    p_value: float
-    """Two-sided, of "no difference"."""
-    method: str
-
-    @property
-    def n_items(self) -> int:
-        """The same as `n`, in the words of `TwoLevelDifference`."""
-        return self.n
-
-    def __str__(self) -> str:
-        return (
-            f"{self.delta:+.4f} [{self.low:+.4f}, {self.high:+.4f}] (n={self.n}, p={self.p_value:.2g}, {self.method})"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,22 +117,6 @@ class NoiseBandEstimate:
             f"+-{self.half_width:.4f} (95%, over {self.over}; n={self.n_items} items x {self.n_runs} runs, "
             f"{self.n_replicates} resampled comparisons)"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class TwoLevelDifference:
-    """A mean difference over items and training seeds at once."""
-
-    delta: float
-    low: float
-    high: float
-    p_value: float
-    """Two-sided, of "no difference"."""
-    n_items: int
-    n_seeds: int
-    degrees_of_freedom: float
-    """Of the t interval, by Satterthwaite."""
-    method: str = "two-way random effects, Satterthwaite t"
 
 
 def paired_difference(
@@ -216,7 +142,8 @@ def paired_difference(
         p_value, test = mcnemar_p(int((difference > 0).sum()), int((difference < 0).sum())), "exact McNemar"
     else:
         p_value, test = sign_flip_p(difference, rng, n_replicates), f"{n_replicates} sign flips"
-    return PairedDifference(float(difference.mean()), low, high, a.size, p_value, f"paired bootstrap, {test}")
+    change = Estimate(float(difference.mean()), low, high, a.size, method=f"paired bootstrap, {test}")
+    return PairedDifference(change, p_value)
 
 
 def mcnemar_p(n_only_a: int, n_only_b: int) -> float:
@@ -242,7 +169,7 @@ def sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator, n_rep
     return (at_least + 1) / (n_replicates + 1)
 
 
-def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> TwoLevelDifference:
+def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> PairedDifference:
     """Mean difference with an interval for other items and other training seeds, both drawn at random.
 
     difference_SI: seeds x items, every seed scored on the same items; differences of scores. With mean squares
@@ -271,12 +198,18 @@ def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> 
     total = max(ms_s + ms_i - ms_r, ms_s, ms_i)
     error = float(np.sqrt(total / (n_seeds * n_items)))
     if error <= TIE:
-        return TwoLevelDifference(delta, delta, delta, _sign_p(delta, n_items), n_items, n_seeds, 1.0)
+        return _over_both(delta, 0.0, n_items, n_seeds, _sign_p(delta, n_items))
     spread = ms_s**2 / df_s + ms_i**2 / df_i + ms_r**2 / (df_s * df_i)
     df = min(max(1.0, total**2 / spread), MOST_DF_PER_SEED * df_s)
     half = float(stats.t.ppf((1.0 + confidence) / 2.0, df)) * error
     p_value = 2.0 * float(stats.t.sf(abs(delta) / error, df))
-    return TwoLevelDifference(delta, delta - half, delta + half, p_value, n_items, n_seeds, df)
+    return _over_both(delta, half, n_items, n_seeds, p_value)
+
+
+def _over_both(delta: float, half_width: float, n_items: int, n_seeds: int, p_value: float) -> PairedDifference:
+    method = f"two-way random effects over items and {n_seeds} seeds, Satterthwaite t"
+    change = Estimate(delta, delta - half_width, delta + half_width, n_items, method=method)
+    return PairedDifference(change, p_value, ITEMS_AND_SEEDS)
 
 
 def noise_band(scores_RI: ArrayLike, rng: np.random.Generator, n_replicates: int = 2000) -> NoiseBandEstimate:
@@ -315,87 +248,12 @@ def _sign_p(delta: float, n: int) -> float:
 def _item_band(scores_I: NDArray[np.float64], rng: np.random.Generator, n_replicates: int) -> float:
     is_verdict = np.isin(scores_I, (0.0, 1.0)).all()
     score = wilson(int(scores_I.sum()), scores_I.size) if is_verdict else bootstrap_mean(scores_I, rng, n_replicates)
-    return max(score.value - score.low, score.high - score.value)
+    low, high = score.interval
+    return max(score.value - low, high - score.value)
 
 
 EDGE = 1e-12
 """How near to -1 and 1 a difference of rates is looked for."""
-
-
-class NonInferiorityOutcome(StrEnum):
-    """What the interval says about the margin."""
-
-    NON_INFERIOR = "non-inferior"
-    INFERIOR = "inferior"
-    INCONCLUSIVE = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True)
-class NonInferiority:
-    """A paired difference held against a margin."""
-
-    delta: float
-    """Mean of new - reference."""
-    low: float
-    high: float
-    margin: float
-    """How much worse is still accepted, in units of the score."""
-    n: int
-    """Items with both scores."""
-    p_value: float
-    """One-sided, of "worse by the margin or more"."""
-    outcome: NonInferiorityOutcome
-    method: str
-    warning: str = ""
-
-    def __str__(self) -> str:
-        warning = f"; {self.warning}" if self.warning else ""
-        return (
-            f"{self.outcome} at margin {self.margin:g}: {self.delta:+.4f} [{self.low:+.4f}, {self.high:+.4f}] "
-            f"(n={self.n}, p={self.p_value:.2g}, {self.method}{warning})"
-        )
-
-
-def noninferiority(
-    scores_new: ArrayLike, scores_reference: ArrayLike, margin: float, confidence: float = 0.95
-) -> NonInferiority:
-    """Hold the paired difference new - reference against -margin.
-
-    scores_new, scores_reference: one score an item, in the same order of items. confidence: of the two-sided
-    interval; each end by itself errs with half of what is left (0.95: one-sided 2.5%). Raises NotEnoughData for
-    no items, one item of other scores than verdicts, or values that are not finite; ValueError for unequal
-    lengths or a margin that is not above 0 (for verdicts: 0 to 1).
-    """
-    new, reference = finite_vector(scores_new, "scores_new"), finite_vector(scores_reference, "scores_reference")
-    if new.size != reference.size:
-        raise ValueError(f"scores_new has {new.size} items, scores_reference {reference.size}; pair them first")
-    check_confidence(confidence)
-    is_verdict = bool(np.isin(new, (0.0, 1.0)).all() and np.isin(reference, (0.0, 1.0)).all())
-    if not 0.0 < margin < (1.0 if is_verdict else math.inf):
-        raise ValueError(
-            f"margin={margin} must be above 0{' and below 1' if is_verdict else ''}, in units of the score"
-        )
-    difference = new - reference
-    warning = ""
-    if is_verdict:
-        n_new, n_reference = int((difference > 0).sum()), int((difference < 0).sum())
-        low, high = tango_interval(n_new, n_reference, new.size, confidence)
-        p_value = float(stats.norm.sf(tango_z(n_new, n_reference, new.size, -margin)))
-        method = "Tango score interval"
-    else:
-        if new.size < 2:
-            raise NotEnoughData("one item with other scores than 0 and 1 has no interval; at least 2 are needed")
-        error = float(difference.std(ddof=1)) / math.sqrt(new.size)
-        half_width = float(stats.t.ppf((1.0 + confidence) / 2.0, new.size - 1)) * error
-        low, high = float(difference.mean()) - half_width, float(difference.mean()) + half_width
-        distance = float(difference.mean()) + margin
-        standardised = distance / error if error > 0 else math.copysign(math.inf, distance)
-        p_value = float(stats.t.sf(standardised, new.size - 1))
-        method = "paired t"
-        if error == 0:
-            warning = "all differences are equal: the interval has no width"
-    outcome = _outcome(low, high, margin)
-    return NonInferiority(float(difference.mean()), low, high, margin, new.size, p_value, outcome, method, warning)
 
 
 def tango_interval(n_only_a: int, n_only_b: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -437,64 +295,46 @@ def _upper_end(n_only_a: int, n_only_b: int, n: int, z: float) -> float:
     return float(optimize.brentq(lambda delta: tango_z(n_only_a, n_only_b, n, delta) + z, start, 1.0 - EDGE))
 
 
-def _outcome(low: float, high: float, margin: float) -> NonInferiorityOutcome:
-    if low > -margin:
-        return NonInferiorityOutcome.NON_INFERIOR
-    return NonInferiorityOutcome.INFERIOR if high < -margin else NonInferiorityOutcome.INCONCLUSIVE
-
-
-CONFIDENCE = 0.95
 N_FLIPS = 10_000
 MOST_FLIPPED = 2_000
 """Items beyond which a permutation test shows nothing that the t test does not."""
 SEED = 20_260
 """Of the sign flips; fixed, so that a decision is the same when it is made again."""
-ANY_MARGIN = 0.5
-"""The interval does not depend on the margin; gates hold their own against it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairedEvidence:
-    """The difference new - old on the same items."""
+def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedDifference | None:
+    """The difference new - old over the items that both have; None if there are none (or one that is not a verdict).
 
-    delta: float
-    """In the metric's units."""
-    low: float
-    """Lower end of the 95% interval (Tango's score interval for verdicts, else paired t)."""
-    high: float
-    n: int
-    """Items with a value on both sides."""
-    p_value: float
-    """Two-sided, of "no difference" (exact McNemar or sign flips)."""
-    method: str
-    n_won: int | None = None
-    """Items that only the new side solves; None, as is `n_lost`: the values are not verdicts."""
-    n_lost: int | None = None
-    sd: float | None = None
-    """Standard deviation of the paired differences, where the values are not verdicts."""
-
-
-def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedEvidence | None:
-    """The difference new - old over the items that both have; None if there are none (or one that is not a verdict)."""
+    Values of 0 and 1 get Tango's interval and exact McNemar, others the paired t interval and sign flips (beyond
+    `MOST_FLIPPED` items the paired t test). The same values give the same numbers on every machine. `n_missing` counts
+    the items that only one of the two has.
+    """
     items = sorted(old.keys() & new.keys())
+    n_missing = len(old.keys() | new.keys()) - len(items)
     if not items:
         return None
-    before = np.array([old[item] for item in items])
-    after = np.array([new[item] for item in items])
-    difference = after - before
-    is_verdict = bool(np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all())
-    if not is_verdict and len(items) < 2:
+    before, after = np.array([old[item] for item in items]), np.array([new[item] for item in items])
+    difference, n = after - before, len(items)
+    value = float(difference.mean())
+    if np.isin(before, (0.0, 1.0)).all() and np.isin(after, (0.0, 1.0)).all():
+        return verdict_difference(n, int((difference > 0).sum()), int((difference < 0).sum()), n_missing)
+    if n < 2:
         return None
-    found = noninferiority(after, before, ANY_MARGIN, CONFIDENCE)
-    if is_verdict:
-        won, lost = int((difference > 0).sum()), int((difference < 0).sum())
-        method = f"{found.method}, exact McNemar"
-        p_value = mcnemar_p(won, lost)
-        return PairedEvidence(found.delta, found.low, found.high, found.n, p_value, method, won, lost)
-    p_value, test = _p_value(difference)
     sd = float(difference.std(ddof=1))
-    method = f"{found.method}, {test}"
-    return PairedEvidence(found.delta, found.low, found.high, found.n, p_value, method, sd=sd)
+    half_width = float(stats.t.ppf(0.975, n - 1)) * (sd / math.sqrt(n))
+    p_value, test = _p_value(difference)
+    change = Estimate(value, value - half_width, value + half_width, n, n_missing, f"paired t, {test}")
+    return PairedDifference(change, p_value, sd=sd)
+
+
+def verdict_difference(n: int, n_won: int, n_lost: int, n_missing: int = 0) -> PairedDifference:
+    """The difference of two solve rates on n items, of which the new side alone solves n_won and the old alone n_lost.
+
+    Raises as `tango_interval`.
+    """
+    low, high = tango_interval(n_won, n_lost, n)
+    change = Estimate((n_won - n_lost) / n, low, high, n, n_missing, "Tango score interval, exact McNemar")
+    return PairedDifference(change, mcnemar_p(n_won, n_lost), n_won=n_won, n_lost=n_lost)
 
 
 def _p_value(difference: NDArray[np.float64]) -> tuple[float, str]:
@@ -503,3 +343,121 @@ def _p_value(difference: NDArray[np.float64]) -> tuple[float, str]:
         few = difference[:MOST_FLIPPED]  # equal differences: as many as are flipped say it all
         return sign_flip_p(few, np.random.default_rng(SEED), N_FLIPS), f"{N_FLIPS} sign flips"
     return float(stats.ttest_1samp(difference, 0.0).pvalue), "paired t test"
+
+
+def holm(p_values: ArrayLike) -> tuple[float, ...]:
+    """Adjusted p-values of a family of comparisons, in the order given: to be held against the level of the family.
+
+    Step-down: the i-th smallest of n times n - i + 1, made monotone, at most 1; bounds the chance of any false finding
+    under any dependence. The family must be fixed before the p-values are seen. Raises NotEnoughData for no or not
+    finite p-values, ValueError outside 0-1.
+    Source: Holm 1979, Scandinavian Journal of Statistics 6:65-70.
+    """
+    p = finite_vector(p_values, "p_values")
+    outside = p[(p < 0.0) | (p > 1.0)]
+    if outside.size:
+        raise ValueError(f"p_values holds {outside.size} values outside 0-1, for example {outside[0]:g}")
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)), 1.0)
+    return tuple(adjusted.tolist())
+
+
+EXACT_PAIRS = 1_000_000
+"""Discordant pairs up to which power is summed exactly; there the approximation differs by less than 0.001."""
+NEGLIGIBLE = 1e-12
+"""Numbers of discordant pairs rarer than this are left out of a sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPlan:
+    """What a paired comparison of n items can see."""
+
+    n: int
+    """Items."""
+    difference: float
+    """True difference that is to be seen, in units of the score."""
+    spread: float
+    """Discordance."""
+    power: float
+    """Chance that the test is significant if the true difference is `difference`."""
+    alpha: float
+    method: str
+
+    def __str__(self) -> str:
+        return (
+            f"n={self.n} items see a difference of {self.difference:.4f} (spread {self.spread:.4f}) "
+            f"with power {self.power:.3f} at alpha {self.alpha:g} ({self.method})"
+        )
+
+
+def mcnemar_power(n: int, difference: float, discordance: float, alpha: float = 0.05) -> float:
+    """Chance that exact McNemar on n items is significant.
+
+    difference: between the solve rates, -discordance to discordance; at 0 the result is the test's size, at
+    most alpha. Sums over the number of discordant pairs, which is binomial(n, discordance); given it, the pairs
+    for a are binomial with chance (1 + difference / discordance) / 2. Beyond `EXACT_PAIRS` discordant pairs the
+    normal approximation of the same test (Connor 1987) takes the place of the sum. Raises NotEnoughData for n < 1,
+    ValueError for rates that cannot be.
+    """
+    _check_rates(difference, discordance)
+    _check_chance(alpha, "alpha")
+    if n < 1:
+        raise NotEnoughData(f"{n} items have no power; at least one is needed")
+    if n * discordance > EXACT_PAIRS:
+        z_alpha = float(stats.norm.ppf(1.0 - alpha / 2.0)) * math.sqrt(discordance)
+        spread = math.sqrt(max(discordance - difference**2, 1e-300))
+        shift = abs(difference) * math.sqrt(n)
+        return float(stats.norm.cdf((shift - z_alpha) / spread) + stats.norm.cdf((-shift - z_alpha) / spread))
+    n_discordant = _likely_counts(n, discordance)
+    share = (1.0 + difference / discordance) / 2.0
+    critical = _critical(n_discordant, alpha)
+    rejected = stats.binom.cdf(critical, n_discordant, share) + stats.binom.cdf(critical, n_discordant, 1.0 - share)
+    return float(np.clip(stats.binom.pmf(n_discordant, n, discordance) @ rejected, 0.0, 1.0))
+
+
+def detectable_difference(n: int, discordance: float, power: float = 0.8, alpha: float = 0.05) -> PowerPlan:
+    """Minimal detectable effect of a suite of verdicts: the smallest difference of rates seen with this power.
+
+    Raises NotEnoughData if even a difference as large as the discordance is not seen, ValueError for chances
+    outside 0-1.
+    """
+    _check_chance(power, "power")
+    largest = mcnemar_power(n, discordance, discordance, alpha)
+    if largest < power:
+        raise NotEnoughData(
+            f"{n} items at discordance {discordance:g} reach power {largest:.3f} at most, {power:g} is asked; add items"
+        )
+    if mcnemar_power(n, 0.0, discordance, alpha) >= power:
+        raise ValueError(f"power={power} is not above the chance of a false finding; ask for more, for example 0.8")
+    difference = optimize.brentq(
+        lambda delta: mcnemar_power(n, delta, discordance, alpha) - power, 0.0, discordance, xtol=1e-9
+    )
+    return PowerPlan(n, float(difference), discordance, power, alpha, _method(n, discordance))
+
+
+def _method(n: int, discordance: float) -> str:
+    return "exact McNemar" if n * discordance <= EXACT_PAIRS else "McNemar, normal approximation"
+
+
+def _likely_counts(n: int, chance: float) -> NDArray[np.int64]:
+    low = int(stats.binom.ppf(NEGLIGIBLE, n, chance))
+    return np.arange(max(0, low), int(stats.binom.isf(NEGLIGIBLE, n, chance)) + 1)
+
+
+def _critical(n_discordant: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
+    """Most pairs for the weaker side at which the test is still significant; -1 if it never is."""
+    critical = np.asarray(stats.binom.ppf(alpha / 2.0, n_discordant, 0.5), dtype=np.int64)
+    return np.where(stats.binom.cdf(critical, n_discordant, 0.5) <= alpha / 2.0, critical, critical - 1)
+
+
+def _check_rates(difference: float, discordance: float) -> None:
+    if not 0.0 < discordance <= 1.0:
+        raise ValueError(f"discordance={discordance} must be in 0-1 and be above 0: without it nothing differs")
+    if not abs(difference) <= discordance:
+        raise ValueError(f"difference={difference} cannot exceed discordance={discordance} in size")
+
+
+def _check_chance(value: float, what: str) -> None:
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{what}={value} must be between 0 and 1")

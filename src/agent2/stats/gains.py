@@ -1,20 +1,12 @@
-"""Gains: how much better, what tuning bought, how soon a target was reached.
+"""Gains: over seeds and held-out tasks, gap closed, what tuning bought, how soon a target was reached.
 
-How much better: absolute, relative and held-out gain, spread over seeds, gap closed, normalised score.
+Not yet reached by a command, except `gain`.
 
-Promises: scores are compared as they are (rates 0-1 in, shares out; percent only in the written delta); sides are
-paired by name, never by position; a task or seed without a score is left out and counted. Does NOT say whether
-a gain is real: `comparisons` has the paired interval and the noise band.
-
-Tuning: the incumbent, how much of its score is luck of the tuning seeds, and what each unit of cost bought.
-
-Promises: tuning and test seeds are disjoint, or nothing is computed; all configurations are judged on the same
-tuning seeds; a missing score is refused by name, never a zero.
-
-Time to reach a target: performance profiles of submissions over workloads, and one score.
-
-Promises: a target that was not reached takes infinite time, never a large number; a workload whose held-out
-variant was not reached counts as not reached. Times must come from one kind of hardware.
+Promises: scores are compared as they are (rates 0-1); sides are paired by name, never by position; a task or seed
+without a score is left out and counted. Tuning and test seeds are disjoint, or nothing is computed, and all
+configurations are judged on the same tuning seeds. A target that was not reached takes infinite time, never a large
+number; a workload whose held-out variant was not reached counts as not reached; times must come from one kind of
+hardware. Does NOT say whether a gain is real: `comparisons` has the paired interval and the noise band.
 """
 
 import math
@@ -26,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import Estimate, check_confidence, finite_vector
-from agent2.stats.measure import UNIT, Measure, Values, measure, with_gaps
+from agent2.stats.estimates import UNIT, Estimate, Values, check_confidence, finite_vector, measure, with_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class Gain:
 class SeedSpread:
     """How consistent a gain is over training seeds."""
 
-    mean: Measure
+    mean: Estimate
     std: float
     """Sample standard deviation over seeds (n - 1)."""
     lowest: float
@@ -81,7 +72,7 @@ def gain(old: float, new: float) -> Gain:
 
 def held_out_gain(
     old_by_task: Mapping[Hashable, float | None], new_by_task: Mapping[Hashable, float | None]
-) -> Measure:
+) -> Estimate:
     """Mean absolute gain over held-out tasks, each counted once: does the improvement generalise.
 
     Tasks are paired by name; one that either side lacks, or has no score for, is missing. The interval is over
@@ -142,47 +133,8 @@ def normalised_score(scores: ArrayLike, random: ArrayLike, expert: ArrayLike) ->
     return np.asarray((score - floor) / (ceiling - floor), dtype=np.float64)
 
 
-def rate_delta(old: float | None, new: float | None) -> str:
-    """`44.8 -> 44.1 (-0.7)`: rates given 0-1, shown in percent, the change in percentage points.
-
-    The change is that of the exact rates, then rounded. A missing side is said.
-    """
-    if old is None or new is None or not math.isfinite(old + new):
-        return f"{_percent(old)} -> {_percent(new)} (no change known)"
-    return f"{_percent(old)} -> {_percent(new)} ({_signed(100.0 * (new - old))})"
-
-
-def count_delta(old: float | None, new: float | None) -> str:
-    """`612 -> 941 (+53.8%)`: lengths and counts, the change in percent of the old value.
-
-    Whole numbers are shown whole, others with one decimal. From 0 there is no relative change, which is said.
-    """
-    if old is None or new is None or not math.isfinite(old + new):
-        return f"{_count(old)} -> {_count(new)} (no change known)"
-    change = "no relative change from 0" if old == 0.0 else f"{_signed(100.0 * (new - old) / abs(old))}%"
-    return f"{_count(old)} -> {_count(new)} ({change})"
-
-
 def _difference(old: float | None, new: float | None) -> float | None:
     return None if old is None or new is None else new - old
-
-
-def _percent(rate: float | None) -> str:
-    return "missing" if rate is None or not math.isfinite(rate) else f"{_unsigned_zero(100.0 * rate):.1f}"
-
-
-def _count(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return "missing"
-    return str(int(value)) if float(value).is_integer() else f"{value:.1f}"
-
-
-def _signed(value: float) -> str:
-    return f"{_unsigned_zero(value):+.1f}"
-
-
-def _unsigned_zero(value: float) -> float:
-    return 0.0 if round(value, 1) == 0.0 else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +215,8 @@ def tuning_gap(
         len(tuning),
         tune_mean,
         n_tune,
-        Estimate(test_mean, test_mean - half_test, test_mean + half_test, n_test, "t over seeds"),
-        Estimate(gap, gap - half_gap, gap + half_gap, n_test, "Welch t over seeds"),
+        Estimate(test_mean, test_mean - half_test, test_mean + half_test, n_test, method="t over seeds"),
+        Estimate(gap, gap - half_gap, gap + half_gap, n_test, method="Welch t over seeds"),
     )
 
 
@@ -327,7 +279,7 @@ class TimeProfiles:
     names: tuple[str, ...]
     ratios_SW: NDArray[np.float64]
     """Time / fastest time on that workload; infinite where not reached."""
-    scores: tuple[Measure, ...]
+    scores: tuple[Estimate, ...]
     """Area under each profile from 1 to max_ratio, divided by max_ratio - 1; interval over workloads."""
     max_ratio: float
 

@@ -1,34 +1,18 @@
-"""How good a benchmark and its verifier are.
+"""How good a benchmark and its verifier are: signal, separability, calibration, boundary items, audit.
 
-How much a benchmark tells: signal against noise, decision accuracy, signal early in training.
+Not yet reached by a command.
 
-Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData. Scores must
-be finite and on one scale; ratios to a mean need that mean to be positive.
+Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData; scores must be finite
+and on one scale. A pilot needs at least three baselines (a supervised model, the previous production model, a strong
+model), and its verdict names how many scores were missing; it does NOT tell a benchmark that is too hard from a scorer
+that is broken (look at an oracle's score). pass@1 and pass@k stand together, so that sharpening (only pass@1 rises) is
+not taken for new ability. The problem is the unit of a verifier audit; a solution that was not run is not counted as
+refused, and a verifier is only as audited as the known-wrong solutions are diverse.
 
-How well a benchmark tells models apart, and whether it orders them as a reference does.
-
-Separability is the share of pairs of models whose intervals do not overlap; agreement with confidence counts a
-pair only where both the benchmark and the reference separate it; the Brier score judges how sure the benchmark
-was of each order.
-
-Source of all three: Li et al. 2024 (Arena-Hard and BenchBuilder), arXiv:2406.11939; the +1, -1, 0 rule and the
-Brier score as generally known, not checked against the paper.
-
-Pilot of a new benchmark with baselines: too hard, outdated, or healthy.
-
-Promises: at least three baselines (B16: supervised model, previous production model, strong model); the
-verdict is read from their rates (B17) and names how many scores were missing. Does NOT tell a benchmark that
-is too hard from a scorer that is broken: look at an oracle's score for that.
-
-The boundary of what a base model can do: items it never solves, and what training gains and loses there.
-
-Promises: pass@1 and pass@k stand together, so that sharpening (only pass@1 rises) is not taken for new
-ability; pass@k is unbiased. Items without attempts must be left out, and counted, by the caller.
-
-Verifier audit: do the tests of a problem refuse every known-wrong solution, and accept the right ones?
-
-Promises: a problem is the unit (intervals are over problems); a solution that was not run is not counted as
-refused. Does NOT judge how diverse the known-wrong solutions are: a verifier is only as audited as they are.
+Separability is the share of pairs of models whose intervals do not overlap; agreement with confidence counts a pair
+only where both the benchmark and the reference separate it; the Brier score judges how sure the benchmark was of each
+order. Source of the three: Li et al. 2024 (Arena-Hard), arXiv:2406.11939; the +1, -1, 0 rule and the Brier score as
+generally known, not checked against the paper.
 """
 
 import math
@@ -42,9 +26,18 @@ from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.attempts import pass_at_k_by_item
-from agent2.stats.comparisons import PairedDifference, paired_difference
-from agent2.stats.estimates import CHUNK_ELEMENTS, Estimate, finite_vector, interval, wilson
-from agent2.stats.measure import UNIT, Measure, measure, ratio_of_sums
+from agent2.stats.comparisons import paired_difference
+from agent2.stats.estimates import (
+    CHUNK_ELEMENTS,
+    UNIT,
+    Estimate,
+    PairedDifference,
+    finite_vector,
+    interval,
+    measure,
+    ratio_of_sums,
+    wilson,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +177,8 @@ def decision_accuracy(
         drawn = slice(start, start + len(counts))
         np.divide(agreeing, different, out=replicates[drawn], where=different > 0)
     low, high = interval(replicates[np.isfinite(replicates)], confidence)
-    return Estimate(float(agrees_MM.sum() / (n * (n - 1))), low, high, n, "decision accuracy, bootstrap over models")
+    value = float(agrees_MM.sum() / (n * (n - 1)))
+    return Estimate(value, low, high, n, method="decision accuracy, bootstrap over models")
 
 
 def early_signal(scores_MC: ArrayLike, steps_C: ArrayLike, n_early: int) -> EarlySignal:
@@ -357,7 +351,7 @@ class Calibration:
     """What a pilot says."""
 
     health: Health
-    rates: Mapping[str, Measure]
+    rates: Mapping[str, Estimate]
     """Baseline -> rate with interval over items, and how many of them had no score."""
     main: str
     spread: float
@@ -424,9 +418,9 @@ class BoundaryReport:
     pass_at_1: PairedDifference
     """Trained - base."""
     pass_at_k: PairedDifference
-    expansion: Measure | None
+    expansion: Estimate | None
     """Chance that the trained model solves, within k, an item the base never solved; None if there is none."""
-    shrinkage: Measure | None
+    shrinkage: Estimate | None
     """Chance that the trained model, within k, does not solve an item the base solved; None if there is none."""
     change: BoundaryChange
 
@@ -483,11 +477,13 @@ def compare_boundaries(
 
 def _change(gain_1: PairedDifference, gain_k: PairedDifference) -> BoundaryChange:
     moves_k = gain_k.p_value < LEVEL  # the interval of few equal differences has no width
-    if gain_k.low > 0 and moves_k:
+    low, high = gain_k.change.interval
+    if low > 0 and moves_k:
         return BoundaryChange.EXPANSION
-    if gain_k.high < 0 and moves_k:
+    if high < 0 and moves_k:
         return BoundaryChange.NARROWING
-    return BoundaryChange.SHARPENING if gain_1.low > 0 and gain_1.p_value < LEVEL else BoundaryChange.NONE_SHOWN
+    has_risen = gain_1.change.interval[0] > 0 and gain_1.p_value < LEVEL
+    return BoundaryChange.SHARPENING if has_risen else BoundaryChange.NONE_SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +500,7 @@ class AuditedProblem:
 class VerifierAudit:
     """How well the tests of a set of problems verify."""
 
-    detection_rate: Measure
+    detection_rate: Estimate
     """Share of wrong solutions that some test fails; interval over problems."""
     accuracy: Estimate
     """Share of problems whose tests refuse every wrong solution and accept every correct one."""

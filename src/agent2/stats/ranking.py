@@ -1,47 +1,25 @@
-"""Rankings of models from matches: Bradley-Terry, Elo, tournaments, preferences.
+"""Rankings of models from pairwise judgements: matches, Bradley-Terry, tournaments, win rates.
 
-Matches between models, judged two at a time: the input of every ranking.
+Not yet reached by a command.
 
-Promises: a draw is half a win for each; a match that could not be judged (score NaN or None) is counted in
-`n_missing` and left out, never a draw. Matches of one group (the same prompt) are resampled together.
+P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); strengths are log-odds with mean 0.
 
-Bradley-Terry: strengths of models from matches, by maximum likelihood, with intervals.
+Promises: a draw is half a win for each, and how many there were is told; a match that could not be judged (None or
+NaN) is counted in `n_missing` and left out, never a draw; matches of one group (the same prompt) are resampled
+together. A fit exists or is refused: the likelihood has a maximum only if no set of models won every match against the
+others, otherwise NotEnoughData names who is cut off, unless a prior is asked for, and the record says that it was.
 
-P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); strengths are log-odds with mean 0, a draw is half a win
-for each side.
+A tournament plays one single-elimination bracket a prompt: N - 1 judgements in place of N (N - 1) / 2, and strong
+models meet more often. Bracket and order are drawn afresh for each prompt; if N is not a power of two, randomly drawn
+models skip the first round (a bye is not a match); after a draw, or without a score, a coin decides who moves up.
 
-Promises: a fit exists or is refused. The likelihood has a maximum only if no set of models won every match
-against the others (in the graph of "beat at least once", every model reaches every other); otherwise
-NotEnoughData names who is cut off, unless a prior is asked for, and the record says that it was.
-Does NOT model draws as an outcome of their own, the order on the screen, or strengths that depend on the prompt.
-
-Elo ratings of models, with intervals over the order in which the matches are played.
-
-Elo moves after every match, so a list of matches judged at once has no rating of its own: it depends on the
-order. Here the matches are shuffled many times and the rating is the mean over the orders.
-
-Promises: every order starts from the same rating; points are only passed on, so the mean rating stays.
-The interval is over orders of the same matches: it says how far the order matters and nothing about other
-matches. For that, use `ranking.bradley_terry_bootstrap`.
-
-Ranking by brackets: one single-elimination tournament a prompt, pooled to Bradley-Terry strengths.
-
-On each prompt the models are shuffled into a bracket; with N models that takes N - 1 judgements instead of the
-N (N - 1) / 2 of a round-robin, and strong models meet more often than weak ones.
-
-Promises: the bracket and who is shown first are drawn afresh for each prompt; if N is not a power of two, randomly
-drawn models skip the first round (a bye is not a match); a draw counts half for each and a coin decides who
-goes on; so it does when the judge gives no score, and the match is counted as missing.
-
-Metrics of preferences: win rate with ties as half, reward-model accuracy over pairs and segments.
-
-Promises: a tie counts as half, and how many there were is told; a pair without a judgement (None or NaN) is left
-out and counted. Does NOT correct for length or order of the answers: that is done when they are judged.
+Does NOT model draws as an outcome of their own, correct for the order on the screen or the length of answers, or let
+strengths depend on the prompt.
 """
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,8 +27,16 @@ from scipy import sparse, special, stats
 from scipy.sparse import csgraph
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import CHUNK_ELEMENTS, check_confidence
-from agent2.stats.measure import Measure, Values, measure, same_length, with_gaps
+from agent2.stats.estimates import (
+    CHUNK_ELEMENTS,
+    RAW,
+    Estimate,
+    Values,
+    check_confidence,
+    measure,
+    same_length,
+    with_gaps,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,10 +149,8 @@ PRECISION = 1e-8
 class Ranking:
     """Strengths of models with intervals."""
 
-    strength: tuple[float, ...]
-    """One a model, in the order of their numbers."""
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    strength: tuple[Estimate, ...]
+    """One a model, in the order of their numbers; each is from all `n` matches."""
     n: int
     """Judged matches."""
     n_missing: int
@@ -177,14 +161,13 @@ class Ranking:
     @property
     def order(self) -> tuple[int, ...]:
         """Model numbers, strongest first; equal strengths in the order of their numbers."""
-        return tuple(sorted(range(len(self.strength)), key=lambda model: -self.strength[model]))
+        return tuple(sorted(range(len(self.strength)), key=lambda model: -self.strength[model].value))
 
     def __str__(self) -> str:
         best = self.order[0]
         missing = f", {self.n_missing} missing" if self.n_missing else ""
         return (
-            f"model {best} leads {len(self.strength)} models with {self.strength[best]:.3f} "
-            f"[{self.low[best]:.3f}, {self.high[best]:.3f}] "
+            f"model {best} leads {len(self.strength)} models with {RAW.estimate(self.strength[best])} "
             f"(n={self.n} matches{missing}, {self.method}{'; ' + self.warning if self.warning else ''})"
         )
 
@@ -209,8 +192,20 @@ def bradley_terry(matches: Matches, confidence: float = 0.95, prior: float = 0.0
     error = np.sqrt(np.diag(np.linalg.pinv(information, hermitian=True)))
     half_width = float(stats.norm.ppf((1.0 + confidence) / 2.0)) * error
     method = "Bradley-Terry, Fisher" + (f", prior of {prior:g} draws a pair" if prior else "")
-    low, high = tuple((strength - half_width).tolist()), tuple((strength + half_width).tolist())
-    return Ranking(tuple(strength.tolist()), low, high, matches.n, matches.n_missing, method)
+    return _ranking(matches, strength, strength - half_width, strength + half_width, method)
+
+
+def _ranking(
+    matches: Matches,
+    strength: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    method: str,
+    warning: str = "",
+) -> Ranking:
+    ends = zip(strength.tolist(), low.tolist(), high.tolist(), strict=True)
+    found = tuple(Estimate(value, *interval, matches.n, matches.n_missing, method) for value, *interval in ends)
+    return Ranking(found, matches.n, matches.n_missing, method, warning)
 
 
 def bradley_terry_bootstrap(
@@ -234,7 +229,7 @@ def bradley_terry_bootstrap(
     warning = f"{left_out} of {n_replicates} replicates did not determine the strengths" if left_out else ""
     method = f"Bradley-Terry, bootstrap over groups, {strengths.shape[0]} replicates"
     method += f", prior of {prior:g} draws a pair" if prior else ""
-    return replace(point, low=tuple(low.tolist()), high=tuple(high.tolist()), method=method, warning=warning)
+    return _ranking(matches, np.array([one.value for one in point.strength]), low, high, method, warning)
 
 
 def strength_replicates(
@@ -293,8 +288,8 @@ def win_rates_against(ranking: Ranking, baseline: int) -> tuple[float, ...]:
     """
     if not 0 <= baseline < len(ranking.strength):
         raise ValueError(f"baseline={baseline} is not one of the models 0 to {len(ranking.strength) - 1}")
-    against = ranking.strength[baseline]
-    return tuple(float(special.expit(strength - against)) for strength in ranking.strength)
+    against = ranking.strength[baseline].value
+    return tuple(float(special.expit(strength.value - against)) for strength in ranking.strength)
 
 
 def _with_prior(wins: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
@@ -332,59 +327,6 @@ def _is_determined(wins_RNN: NDArray[np.float64]) -> NDArray[np.bool_]:
     for _ in range(max(1, math.ceil(math.log2(wins_RNN.shape[1])))):
         reach = (reach @ reach > 0).astype(np.float32)
     return np.asarray((reach > 0).all(axis=(1, 2)), dtype=np.bool_)
-
-
-START = 1000.0
-"""Rating before the first match."""
-ORDERS_AT_ONCE = 1 << 24
-"""Most matches times orders shuffled at once (4 bytes each)."""
-SCALE = 400.0
-"""Points of difference at which the stronger side is expected to win ten times as often."""
-
-
-def elo(
-    matches: Matches, rng: np.random.Generator, n_orders: int = 1000, confidence: float = 0.95, step: float = 4.0
-) -> Ranking:
-    """Mean Elo rating over random orders of the matches, with the central share of the orders.
-
-    step: most points one match can move (the K factor); ratings of few matches stay near 1000 for small steps.
-    Expected score = 1 / (1 + 10^((rating_j - rating_i) / 400)); draws count half. Raises ValueError for a step or
-    n_orders that is not above 0.
-    Source: Elo 1978; the mean over orders as generally known from public arenas, not checked against a paper.
-    """
-    if n_orders < 1 or not step > 0:
-        raise ValueError(f"n_orders={n_orders} and step={step} must be above 0")
-    check_confidence(confidence)
-    rows = max(1, ORDERS_AT_ONCE // matches.n)
-    parts = [_play(matches, rng, min(rows, n_orders - start), step) for start in range(0, n_orders, rows)]
-    ratings = np.concatenate(parts)
-    tail = (1.0 - confidence) / 2.0
-    low, high = np.quantile(ratings, [tail, 1.0 - tail], axis=0)
-    return Ranking(
-        strength=tuple(ratings.mean(axis=0).tolist()),
-        low=tuple(low.tolist()),
-        high=tuple(high.tolist()),
-        n=matches.n,
-        n_missing=matches.n_missing,
-        method=f"Elo, step {step:g}, {n_orders} orders",
-        warning="the interval is over orders of the same matches",
-    )
-
-
-def _play(matches: Matches, rng: np.random.Generator, n_orders: int, step: float) -> NDArray[np.float64]:
-    """Final ratings, orders x models."""
-    order_MO = rng.permuted(
-        np.broadcast_to(np.arange(matches.n, dtype=np.int32)[:, None], (matches.n, n_orders)), axis=0
-    )
-    ratings = np.full((n_orders, matches.n_models), START)
-    rows = np.arange(n_orders)
-    for played in order_MO:
-        first, second = matches.first_M[played], matches.second_M[played]
-        ahead = ratings[rows, first] - ratings[rows, second]
-        gain = step * (matches.score_M[played] - 1.0 / (1.0 + 10.0 ** (-ahead / SCALE)))
-        ratings[rows, first] += gain
-        ratings[rows, second] -= gain
-    return ratings
 
 
 Judge = Callable[[int, int, int], float | None]
@@ -475,7 +417,7 @@ def _pool(played: list[Played], n_models: int) -> Matches:
 class WinRate:
     """How often one side is preferred, ties counted as half."""
 
-    rate: Measure
+    rate: Estimate
     n_wins: int
     n_ties: int
     n_losses: int

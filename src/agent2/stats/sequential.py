@@ -1,17 +1,12 @@
-"""Sequential comparison of training runs (AdaStop).
+"""AdaStop: which agents differ, and which still need seeds, after each round of training runs.
 
-The design of an AdaStop comparison and what it says: `agent2.stats.sequential` fills these records.
+Promises: a design that cannot be is refused when it is made. The chance of calling any equal pair different, over all
+pairs and all interims, is at most alpha, for any number of seeds, any distribution and whichever other pairs differ
+(equal: same distribution of scores); the order in which agents are given changes nothing; memory is bounded by
+max_permutations x pairs x interims.
 
-Promises: a design that cannot be is refused when it is made, before anything runs.
-
-AdaStop: which agents differ, and which still need seeds, after each round of training runs.
-
-Promises: the chance of calling any equal pair different, over all pairs and all interims, is at most alpha, for
-any number of seeds, any distribution and whichever other pairs differ (equal: same distribution of scores); the
-order in which agents are given changes nothing; memory is bounded by max_permutations x pairs x interims.
-
-Does NOT say how large a difference is (use paired intervals for that), and an equal verdict means "not told
-apart within the budget". Agents of equal mean and unequal spread are not equal in this sense.
+Does NOT say how large a difference is (use paired intervals for that), and an equal verdict means "not told apart
+within the budget". Agents of equal mean and unequal spread are not equal in this sense.
 """
 
 import math

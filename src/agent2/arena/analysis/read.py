@@ -29,11 +29,11 @@ from agent2.arena.evidence import (
     LlmRecord,
     MetricPoint,
     NoiseBand,
-    PairedGain,
     ProcessSample,
     Revision,
-    SplitScore,
     TrialEvidence,
+    read_gain,
+    read_score,
 )
 from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
 from agent2.arena.paths import TrialPaths
@@ -42,6 +42,7 @@ from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, Split
+from agent2.stats.estimates import Estimate
 
 DIFFERENCES = "differences.jsonl"
 _UNANSWERED = frozenset({ExchangeOutcome.LOST, ExchangeOutcome.OPEN})
@@ -141,8 +142,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         base_weights_digest=str(lock.get("base_model", {}).get("weights_digest", "")),
         base_public=_base_public(events, paths),
         base_private=_base_score(events, Split.TEST_PRIVATE),
-        final_private=_score(final.get("score")),
-        gain=msgspec.convert(final["gain"], PairedGain) if final.get("gain") else None,
+        final_private=read_score(final.get("score")),
+        gain=read_gain(final.get("gain")),
         final_submission=final.get("submission"),
         noise=_noise(noise),
         submissions=submissions,
@@ -197,7 +198,7 @@ def _noise(row: Mapping[str, Any]) -> NoiseBand:
 _RESUME = "let it finish, or resume it: agent2 resume TRIAL"
 
 
-def _base_public(events: Events, paths: TrialPaths) -> SplitScore:
+def _base_public(events: Events, paths: TrialPaths) -> Estimate:
     """Raises ConfigError if the base model was not scored."""
     score = _base_score(events, Split.TEST_PUBLIC)
     if score is None:
@@ -236,13 +237,9 @@ def _task(config: Mapping[str, JsonValue], paths: TrialPaths) -> TaskSpec:
         ) from error
 
 
-def _base_score(events: Events, split: Split) -> SplitScore | None:
+def _base_score(events: Events, split: Split) -> Estimate | None:
     rows = [row for row in events.rows if row.get("event") == "base_scored" and row.get("split") == split.value]
-    return _score(rows[-1].get("score")) if rows else None
-
-
-def _score(value: JsonValue) -> SplitScore | None:
-    return msgspec.convert(value, SplitScore) if value else None
+    return read_score(rows[-1].get("score")) if rows else None
 
 
 def _end_time(

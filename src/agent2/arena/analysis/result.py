@@ -45,7 +45,7 @@ from agent2.arena.analysis.verdicts import (
     RouteFinding,
     Verdict,
 )
-from agent2.arena.evidence import AgentEnd, SplitScore, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
+from agent2.arena.evidence import AgentEnd, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
 from agent2.arena.paths import TrialPaths
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
@@ -53,10 +53,11 @@ from agent2.cards.reader import iter_rollouts, read_header
 from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.records import ScoredRollout, Split
 from agent2.stats.comparisons import Claim, judge
+from agent2.stats.estimates import POINTS, Estimate
 
 
 def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None) -> Result:
-    """The outcome, with gains in percentage points.
+    """The outcome.
 
     integrity: a void trial counts as the base model's score, one that is not cleared has no gain.
     """
@@ -67,7 +68,8 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
         kind = ResultKind.NOT_CLEARED
     gain = evidence.gain if kind is ResultKind.MEASURED else None
     is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID}
-    delta = gain.delta if gain is not None else (0.0 if is_zero else None)
+    by_rule = Estimate(0.0, None, None, 0, method=kind.value.replace("_", " ")) if is_zero else None
+    change = gain.change if gain is not None else by_rule
     judged = judge(gain, evidence.noise.half_width) if gain is not None else None
     has_band = gain is not None and evidence.noise.half_width > 0
     best = best_submission(evidence)
@@ -75,20 +77,18 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
     return Result(
         kind=kind,
         words=_words(kind, evidence, integrity),
-        gain_points=_points(delta),
-        low_points=_points(gain.low if gain is not None else None),
-        high_points=_points(gain.high if gain is not None else None),
+        gain=change,
         p_value=gain.p_value if gain is not None else None,
-        relative_percent=_relative_percent(delta, evidence),
+        relative_percent=_relative_percent(change, evidence),
         claim=judged.claim if judged is not None else None,
         why=judged.why if judged is not None else "",
-        within_noise=abs(gain.delta) <= evidence.noise.half_width if gain is not None and has_band else None,
+        within_noise=abs(gain.change.value) <= evidence.noise.half_width if gain is not None and has_band else None,
         noise_points=100 * evidence.noise.half_width,
         noise_over=evidence.noise.over,
         best_submission=best.number if best is not None else None,
         public_gain_points=_points(public),
         selection_gap_points=_selection_gap(evidence),
-        voided_gain_points=_points(evidence.gain.delta) if kind in UNCOUNTED and evidence.gain else None,
+        voided_gain_points=_points(evidence.gain.change.value) if kind in UNCOUNTED and evidence.gain else None,
     )
 
 
@@ -156,11 +156,11 @@ def _points(value: float | None) -> float | None:
     return 100 * value if value is not None else None
 
 
-def _relative_percent(delta: float | None, evidence: TrialEvidence) -> float | None:
+def _relative_percent(gain: Estimate | None, evidence: TrialEvidence) -> float | None:
     base = evidence.base_private
-    if delta is None or base is None or base.value == 0:
+    if gain is None or base is None or base.value == 0:
         return None
-    return 100 * delta / base.value
+    return 100 * gain.value / base.value
 
 
 def _selection_gap(evidence: TrialEvidence) -> float | None:
@@ -252,24 +252,22 @@ def _no_gain(result: Result) -> tuple[Verdict, str] | None:
 
 
 def _improves(result: Result) -> tuple[Verdict, str]:
-    if result.gain_points is None or result.kind is not ResultKind.MEASURED:
+    if result.gain is None or result.kind is not ResultKind.MEASURED:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
-    gain = f"{result.gain_points:+.1f} points on the private items"
-    told = f"{gain}: {result.claim} ({result.why})"
-    if result.gain_points <= 0:
+    told = f"{POINTS.number(result.gain.value)} points on the private items: {result.claim} ({result.why})"
+    if result.gain.value <= 0:
         return Verdict.FAIL, told
     return (Verdict.PASS if result.claim is Claim.BETTER else Verdict.PARTIAL), told
 
 
 def _generalises(result: Result) -> tuple[Verdict, str]:
-    if result.low_points is None or result.high_points is None:
+    if result.gain is None or result.gain.high is None:
         return _no_gain(result) or (Verdict.UNKNOWN, result.words)
     where = "on items that neither training nor selection saw (same task; other tasks were not asked)"
-    interval = f"95% interval {result.low_points:+.1f} to {result.high_points:+.1f} points"
-    told = f"{interval}, {result.claim} ({result.why}), {where}"
+    told = f"95% interval {POINTS.interval(result.gain)} points, {result.claim} ({result.why}), {where}"
     if result.claim is Claim.BETTER:
         return Verdict.PASS, told
-    return (Verdict.FAIL if result.high_points <= 0 else Verdict.PARTIAL), told
+    return (Verdict.FAIL if result.gain.high <= 0 else Verdict.PARTIAL), told
 
 
 STATE_KEY = "task_type"
@@ -290,16 +288,12 @@ def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
     items = {record.rollout.item_id for each in records.values() for record in each}
     found = []
     for kind in sorted({kinds.get(item, UNTOLD) for item in items}):
-        scores = {}
+        scores: dict[str, Estimate | None] = {}
         for who, members in records.items():
             of_kind = [record for record in members if kinds.get(record.rollout.item_id, UNTOLD) == kind]
             rule = read_header(there[who]).reporting
             summary = summarize(of_kind, rule)
-            if summary.value is not None and summary.low is not None and summary.high is not None:
-                place = str(there[who].relative_to(paths.root))
-                scores[who] = SplitScore(
-                    summary.value, summary.low, summary.high, summary.n_items, summary.n_missing, place
-                )
+            scores[who] = summary.score
         found.append(TypeScore(kind, scores.get("base"), scores.get("final")))
     return tuple(found)
 

@@ -12,6 +12,7 @@ from agent2.arena.assignment import Mode
 from agent2.arena.tasks import Stage
 from agent2.integrity.finding import IntegrityCheck, IntegrityFinding
 from agent2.stats.comparisons import Claim
+from agent2.stats.estimates import Estimate
 
 
 class Verdict(StrEnum):
@@ -168,11 +169,9 @@ class Result:
     kind: ResultKind
     words: str
     """One sentence."""
-    gain_points: float | None
-    """Final minus base on test_private; None unless measured or zero by identity or rule."""
-    low_points: float | None
-    high_points: float | None
-    """95% interval of the paired gain, over items; None unless measured."""
+    gain: Estimate | None
+    """Paired gain on test_private, final minus base, over items; None unless measured or zero by identity or rule, and
+    then without an interval."""
     p_value: float | None
     relative_percent: float | None
     """Gain in percent of the base's score; None when the base scores 0 or there is no gain."""

@@ -30,7 +30,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent2.arena.agent_phase import Deadline
-from agent2.arena.evidence import SplitScore
+from agent2.stats.estimates import Estimate
 from agent2.arena.grader.admission import without_host_paths
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
 from agent2.arena.grader.snapshot import SnapshotLimits
@@ -398,6 +398,13 @@ class EvaluationFailed(Agent2Error):
         self.fault = fault
 
 
+def score_of(outcome: EvaluationOutcome) -> Estimate:
+    """The outcome's score. Raises EvaluationFailed if it has none."""
+    if outcome.score is None:
+        raise EvaluationFailed("the evaluation returned no value", Fault.INFRASTRUCTURE)
+    return outcome.score
+
+
 class Examiner:
     """Evaluates checkpoints of one trial."""
 
@@ -442,19 +449,6 @@ class Examiner:
             return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
         finally:
             _remove(job.scratch)
-
-    def score(self, outcome: EvaluationOutcome, card: Path) -> SplitScore:
-        """The outcome as it is recorded. Raises EvaluationFailed if it has no value."""
-        if outcome.value is None or outcome.low is None or outcome.high is None:
-            raise EvaluationFailed("the evaluation returned no value", Fault.INFRASTRUCTURE)
-        return SplitScore(
-            value=outcome.value,
-            low=outcome.low,
-            high=outcome.high,
-            n_items=outcome.n_items,
-            n_missing=outcome.n_missing,
-            card=os.path.relpath(card, self._settings.paths.root),
-        )
 
     def fit_for_agent(self, reason: str, question: ExamQuestion) -> str:
         """A reason without paths of the host."""

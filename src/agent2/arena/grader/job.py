@@ -18,10 +18,12 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from agent2.arena.evidence import AS_ON_CARD
 from agent2.cards.card import CardSummary, Counting
 from agent2.config import StrictModel
 from agent2.errors import Fault
 from agent2.records import Item, Split
+from agent2.stats.estimates import Estimate
 
 MAX_COUNT = 2**31
 """No card has so many items or rollouts."""
@@ -115,6 +117,13 @@ class EvaluationOutcome(StrictModel):
         if self.low is not None and self.high is not None and self.low > self.high:
             raise ValueError(f"the interval from {self.low} to {self.high} is empty")
         return self
+
+    @property
+    def score(self) -> Estimate | None:
+        """The accuracy over items; None with a fault, and while verdicts are pending."""
+        if self.value is None:
+            return None
+        return Estimate(self.value, self.low, self.high, self.n_items, self.n_missing, AS_ON_CARD)
 
 
 class EvaluationStopped(Exception):

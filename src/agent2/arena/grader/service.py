@@ -24,15 +24,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.admission import Admit, admit
-from agent2.arena.grader.evaluator import Evaluate, EvaluationFailed, Examiner, ExamQuestion, GraderSettings
+from agent2.arena.grader.evaluator import Evaluate, EvaluationFailed, Examiner, ExamQuestion, GraderSettings, score_of
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.snapshot import drop_ballast, take_snapshot
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.errors import Fault, SubmissionError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
+from agent2.stats.estimates import Estimate
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Grader:
         """
         self.settings = settings
         self.deadline = settings.deadline
-        self.baseline: SplitScore | None = None
+        self.baseline: Estimate | None = None
         """The base model on test_public; told in answers once the trial has set it."""
         self._base = inspect_checkpoint(settings.base)
         self._store = GraderStore(settings.paths.grader_db)
@@ -186,7 +187,7 @@ class Grader:
 
     def evaluate_checkpoint(
         self, path: Path, split: Split, card: Path, name: str, *, attempts: int | None = None
-    ) -> SplitScore:
+    ) -> Estimate:
         """Score a checkpoint that the trial itself asks about (base or final) in the caller's thread.
 
         name: what the card calls it. attempts: rollouts for each item, as the benchmark says by default.
@@ -196,7 +197,7 @@ class Grader:
         outcome = self._examiner.examine(ExamQuestion(path, split, card, name, attempts))
         if outcome.fault is not None:
             raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
-        return self._examiner.score(outcome, card)
+        return score_of(outcome)
 
     def _take_in(self, model_path: str, note: str, received_at: float, was_open: bool) -> Receipt:
         number = self._store.next_number()
@@ -345,8 +346,8 @@ class Grader:
             return True
         digest = outcome.weights_digest or ""
         is_copy = digest == self._base.weights_digest
-        score = self._examiner.score(outcome, question.card)
-        self._store.set_scored(number, score, now, weights_digest=digest, is_base_copy=is_copy)
+        card = os.path.relpath(question.card, self.settings.paths.root)
+        self._store.set_scored(number, score_of(outcome), now, card=card, weights_digest=digest, is_base_copy=is_copy)
         return True
 
 

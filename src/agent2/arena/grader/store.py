@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.arena.evidence import SplitScore, SubmissionRecord, SubmissionState
+from agent2.arena.evidence import AS_ON_CARD, SubmissionRecord, SubmissionState
 from agent2.errors import Agent2Error, Fault
 from agent2.records import Split
+from agent2.stats.estimates import Estimate
 
 SCHEMA_VERSION = 1
 SCHEMA = f"""
@@ -126,11 +127,12 @@ class GraderStore:
             db.execute(f"INSERT INTO submissions ({names}) VALUES ({marks})", row)
 
     def set_scored(
-        self, number: int, score: SplitScore, finished_at: float, *, weights_digest: str, is_base_copy: bool
+        self, number: int, score: Estimate, finished_at: float, *, card: str, weights_digest: str, is_base_copy: bool
     ) -> None:
         """Give an accepted submission its one score on test_public.
 
-        weights_digest, is_base_copy: of what was played, which for an adapter is the merged model.
+        card: path below the trial's folder. weights_digest, is_base_copy: of what was played, which for an adapter is
+        the merged model.
         Raises StoreError if it has a verdict already; then nothing is changed.
         """
         with self._transaction() as db:
@@ -139,7 +141,7 @@ class GraderStore:
                 "UPDATE submissions SET weights_digest = ?, is_base_copy = ? WHERE number = ?",
                 (weights_digest, int(is_base_copy), number),
             )
-            values = (score.value, score.low, score.high, score.n_items, score.n_missing, score.card)
+            values = (score.value, score.low, score.high, score.n, score.n_missing, card)
             db.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (number, Split.TEST_PUBLIC, *values))
 
     def set_failed(self, number: int, fault: Fault, reason: str, finished_at: float) -> None:
@@ -276,7 +278,7 @@ def read_submissions(path: Path) -> list[SubmissionRecord]:
 def _record(row: sqlite3.Row) -> SubmissionRecord:
     score = None
     if row["value"] is not None:
-        score = SplitScore(row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], row["card"])
+        score = Estimate(row["value"], row["low"], row["high"], row["n_items"], row["n_missing"], AS_ON_CARD)
     return SubmissionRecord(
         number=row["number"],
         received_at=row["received_at"],
