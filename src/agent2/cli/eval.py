@@ -110,9 +110,9 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 def _tell(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
     from agent2.cli.show import print_table
-    from agent2.reports.eval_pages import summary_rows
+    from agent2.reports.eval_pages import eval_summary
 
-    print_table(["", "baseline -> checkpoint"], summary_rows(outcome))
+    print_table(["", "baseline -> checkpoint"], [*eval_summary(outcome).lines().items()])
     if len({side.digest for side in outcome.identity.sides.values()}) == 1:
         typer.echo("- both sides are the same checkpoint: differences are sampling noise")
     for reason in outcome.decision.reasons:

@@ -43,9 +43,9 @@ def monitor(
             typer.echo(f"run {run.name}")
         folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
         paths = write_monitor_report(seen, found, pulled, contract.name, folder)
-        columns, rows = signal_table(seen)
-        if rows:
-            print_table(columns, rows)
+        signals = signal_table(seen)
+        if signals.records:
+            print_table(signals.names, signals.cells())
         for note in run.notes:
             typer.echo(f"note: {note}")
         for finding in found.findings:

@@ -159,10 +159,10 @@ def print_result(root: Path) -> None:
     """
     from agent2.arena.evidence import AgentEnd
     from agent2.cli.show import print_path, print_table
-    from agent2.reports.pages import headline
+    from agent2.reports.trial_view import headline, headline_facts
 
     evidence, analysis, page = write_trial_report(root)
-    print_table(["", ""], [list(row) for row in headline(evidence, analysis)])
+    print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
     print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
         raise MachineLacks(
@@ -187,10 +187,11 @@ def print_replay(root: Path) -> bool:
     from agent2.arena.paths import TrialPaths
     from agent2.arena.recording import DIFFERENCES, compare_replay
     from agent2.cli.show import print_path, print_table
-    from agent2.reports.pages import call_words, difference_lines, submission_rows
+    from agent2.reports.pages import call_words, difference_lines, replay_table
 
     report = compare_replay(root)
-    print_table(["submission", "code", "checkpoint", "files that differ"], submission_rows(report))
+    table = replay_table(report)
+    print_table(table.names, table.cells())
     for line in difference_lines(report):
         typer.echo(line)
     for line in call_words(report):

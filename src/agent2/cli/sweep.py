@@ -29,16 +29,18 @@ def sweep(
         run_sweep,
         sweep_rows,
     )
-    from agent2.arena.sweep_records import axis_effects, pair_effects, summarise_agents
+    from agent2.arena.sweep_records import pair_effects
     from agent2.cli.run import check_is_folder
     from agent2.cli.show import print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.config import load_yaml
     from agent2.reports.sweep_pages import (
-        AXIS_NAMES,
+        TERMINAL_AGENT,
+        TERMINAL_COMPARISON,
         agent_table,
-        axis_rows,
+        axis_table,
         comparison_table,
-        row_table,
+        narrow_trial_table,
+        sweep_report,
         write_sweep_report,
     )
 
@@ -48,17 +50,19 @@ def sweep(
     check_is_folder("--out", out)
     with progress_bar() as steps, resumed_by_repeating():
         root, failures = run_sweep(spec, out, steps)
-    rows = sweep_rows(spec, root)
-    comparisons = compare_agents(spec, root)
     effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
-    gains = item_gains(spec, root)
-    written = write_sweep_report(rows, comparisons, root / "report", f"Sweep {spec.name}", effects, gains)
-    print_table(*row_table(rows))
-    print_table(*agent_table(summarise_agents(rows, gains)))
-    if comparisons:
-        print_table(*comparison_table(comparisons))
-    if effects:
-        print_table(AXIS_NAMES, axis_rows(axis_effects(effects)))
+    rows, comparisons, gains = sweep_rows(spec, root), compare_agents(spec, root), item_gains(spec, root)
+    report = sweep_report(rows, comparisons, f"Sweep {spec.name}", effects, gains)
+    written = write_sweep_report(report, root / "report")
+    tables = (
+        narrow_trial_table(report.rows),
+        agent_table(report.agents).of(*TERMINAL_AGENT),
+        comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
+        axis_table(report.effects),
+    )
+    for table in tables:
+        if table.records:
+            print_table(table.names, table.cells())
     decision = decide_sweep(spec, root)
     if decision is not None:
         typer.echo(str(decision))

@@ -22,7 +22,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib
@@ -43,6 +43,7 @@ from agent2.monitor.series import MEANING, Series
 from agent2.monitor.watch import Watch
 from agent2.reports.text import clean
 from agent2.stats.comparisons import Claim, judge
+from agent2.stats.estimates import Estimate
 
 INK, MUTED, GRID = "#010203", "#010204", "#010205"
 BLUE, ORANGE, GREEN, PURPLE = "#010206", "#010207", "#010208", "#010209"
@@ -229,23 +230,20 @@ def _give_room(axes: Axes) -> None:
 
 
 def _draw_base(axes: Axes, evidence: TrialEvidence) -> None:
-    base = evidence.base_public
-    axes.axhspan(100 * base.low, 100 * base.high, color=MUTED, alpha=0.14, linewidth=0)
-    axes.axhline(100 * base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
+    base = evidence.base_public.scaled(100)
+    axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
+    axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
 
 
 def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     scored = scored_submissions(evidence)
     start = evidence.started_at
     for copies, marker, colour, label in ((False, "o", BLUE, "submission"), (True, "D", PURPLE, "copy of the base")):
-        chosen = [(s, s.score) for s in scored if s.is_base_copy is copies and s.score is not None]
+        chosen = [(s, s.score.scaled(100)) for s in scored if s.is_base_copy is copies and s.score is not None]
         if not chosen:
             continue
-        values = [100 * score.value for _, score in chosen]
-        bars = [
-            [100 * (score.value - score.low) for _, score in chosen],
-            [100 * (score.high - score.value) for _, score in chosen],
-        ]
+        values = [score.value for _, score in chosen]
+        bars = list(zip(*(arms(score) for _, score in chosen), strict=True))
         times = [(submission.received_at - start) / unit for submission, _ in chosen]
         axes.errorbar(times, values, yerr=bars, fmt=marker, color=colour, capsize=3, markersize=6, label=label)
         for time, value, (submission, _) in zip(times, values, chosen, strict=True):
@@ -257,7 +255,7 @@ def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     unscored = [s for s in evidence.submissions if s.state in {SubmissionState.REJECTED, SubmissionState.FAILED}]
     if unscored:
         times = [(s.received_at - start) / unit for s in unscored]
-        bottom = 100 * evidence.base_public.low - 2
+        bottom = 100 * evidence.base_public.interval[0] - 2
         axes.plot(times, [bottom] * len(times), "x", color=ORANGE, markersize=8, label="refused or failed (no score)")
 
 
@@ -270,9 +268,9 @@ def _draw_final(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
     )
     for score, colour, fill, label in marks:
         if score is not None:
-            bars = [[100 * (score.value - score.low)], [100 * (score.high - score.value)]]
+            shown = score.scaled(100)
             axes.errorbar(
-                [end], [100 * score.value], yerr=bars, fmt="*", color=colour, markerfacecolor=fill,
+                [end], [shown.value], yerr=[[arm] for arm in arms(shown)], fmt="*", color=colour, markerfacecolor=fill,
                 capsize=3, markersize=12, label=label,
             )  # fmt: skip
 
@@ -435,12 +433,12 @@ def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ())
                 clean(name, 60), (0, height), xycoords=("axes fraction", "data"), xytext=(-8, 0),
                 textcoords="offset points", ha="right", va="center", fontweight="bold", color=INK, fontsize=10,
             )  # fmt: skip
-            gains = [row.gain_points for row in members if row.gain_points is not None]
+            gains = [100 * row.gain.value for row in members if row.gain is not None]
             if gains:
-                mean, summary = sum(gains) / len(gains), means.get(name)
-                axes.plot([mean], [height], "D", color=GREEN, markersize=7)
-                if summary is not None and summary.low_points is not None and summary.high_points is not None:
-                    axes.hlines(height, summary.low_points, summary.high_points, color=GREEN, linewidth=2)
+                axes.plot([sum(gains) / len(gains)], [height], "D", color=GREEN, markersize=7)
+                mean = means[name].mean_gain if name in means else None
+                if mean is not None and mean.low is not None:
+                    axes.hlines(height, *mean.scaled(100).interval, color=GREEN, linewidth=2)
             for row in members:
                 height -= 1
                 ticks.append(height)
@@ -461,8 +459,7 @@ def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ())
 
 
 def _draw_forest(axes: Axes, row: SweepRow, height: float) -> None:
-    gain, low, high = row.gain_points, row.low_points, row.high_points
-    if gain is None:
+    if row.gain is None:
         words = row.result.replace("_", " ") or row.state
         axes.annotate(clean(words, 60), (0, height), xytext=(6, 0), textcoords="offset points", va="center",
                       color=MUTED, fontsize=9)  # fmt: skip
@@ -472,12 +469,19 @@ def _draw_forest(axes: Axes, row: SweepRow, height: float) -> None:
         "markersize": 6,
         "markerfacecolor": BLUE if row.claim in {Claim.BETTER, Claim.WORSE} else "none",
     }
-    if low is None or high is None:
-        axes.plot([gain], [height], "s", **style)
-        axes.annotate(clean(row.result.replace("_", " "), 60), (gain, height), xytext=(8, 0),
+    gain = row.gain.scaled(100)
+    if gain.low is None:
+        axes.plot([gain.value], [height], "s", **style)
+        axes.annotate(clean(row.result.replace("_", " "), 60), (gain.value, height), xytext=(8, 0),
                       textcoords="offset points", va="center", color=MUTED, fontsize=9)  # fmt: skip
         return
-    axes.errorbar([gain], [height], xerr=[[gain - low], [high - gain]], fmt="o", capsize=2.5, **style)
+    axes.errorbar([gain.value], [height], xerr=[[arm] for arm in arms(gain)], fmt="o", capsize=2.5, **style)
+
+
+def arms(estimate: Estimate) -> tuple[float, float]:
+    """How far the interval reaches below and above the value; not below 0, where a value is outside by rounding."""
+    low, high = estimate.interval
+    return max(0.0, estimate.value - low), max(0.0, high - estimate.value)
 
 
 METRIC_ROW_INCHES = 0.34
@@ -493,10 +497,8 @@ STYLES = {
 @dataclass(frozen=True, slots=True)
 class _Bar:
     label: str
-    change: float
+    change: Estimate
     """In points for rates, in percent of the old value for the rest."""
-    low: float | None
-    high: float | None
     kind: str
 
 
@@ -529,9 +531,10 @@ def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
     if not is_rate and old == 0.0:
         return None
     scale = 100.0 if is_rate else 100.0 / abs(old)
-    low, high = (None, None) if found.paired is None else (scale * found.paired.low, scale * found.paired.high)
+    known = found.paired.change if found.paired is not None else Estimate(0.0, None, None, found.n_items or 0)
+    change = replace(known.scaled(scale), value=scale * (new - old))
     mark = " *" if spec.role is Role.PRIMARY else ""
-    return _Bar(clean(f"{spec.name}{mark}", 44), scale * (new - old), low, high, change_kind(spec, found))
+    return _Bar(clean(f"{spec.name}{mark}", 44), change, change_kind(spec, found))
 
 
 def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
@@ -548,10 +551,8 @@ def _draw_changes(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:
     axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
     for place, bar in enumerate(bars):
         colour, marker = STYLES[bar.kind]
-        error = None if bar.low is None or bar.high is None else [[bar.change - bar.low], [bar.high - bar.change]]
-        if error is not None:
-            error = [[max(0.0, side) for side in part] for part in error]
-        axes.errorbar([bar.change], [-place], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
+        error = None if bar.change.low is None else [[arm] for arm in arms(bar.change)]
+        axes.errorbar([bar.change.value], [-place], xerr=error, fmt=marker, color=colour, capsize=3, markersize=7)
     axes.set_yticks([-place for place in range(len(bars))], [bar.label for bar in bars], fontsize=9, color=INK)
     axes.set_ylim(-len(bars) + 0.4, 0.6)
     axes.tick_params(axis="y", length=0)

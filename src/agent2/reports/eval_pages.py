@@ -1,37 +1,42 @@
-"""The report of a suite evaluation.
+"""The report of a suite evaluation: report.yaml and report.json in the known fields, report.md and report.html.
 
-What the pages of a suite evaluation show: rows of clean text, the same for HTML and Markdown.
+The YAML and JSON files hold the same: `agent2 decide` reads either and comes to the same decision on a machine without
+torch. Equal cards give equal bytes in every file: no times, no paths of the machine. The HTML page is one file without
+scripts that asks the network for nothing.
 
-No number is computed here; rates are told in percent and points, lengths and counts in percent of the old value.
-Nothing that differs between two runs over equal cards (times, paths) is shown. Texts of models and of strangers'
-files pass `clean`. Of hidden items only ids are shown: no question, reference, answer or reason of a fault.
-
-The report of a suite evaluation: report.yaml and report.json in the known fields, report.md and report.html.
-
-The YAML and JSON files hold the same: `agent2 decide` reads either and comes to the same decision on a machine
-without torch. Equal cards give equal bytes in every file: no times, no paths of the machine. The HTML page is one
-file without scripts that asks the network for nothing.
+No number is computed here; rates are told in percent and points, lengths and counts in percent of the old value. Texts
+of models and of strangers' files pass `clean`. Of hidden items only ids are shown: no question, reference, answer or
+reason of a fault.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent2.benchmarks import BENCHMARKS, READS_FILES
-from agent2.cards.card import CardSummary
+from agent2.cards.card import CardSummary, Drop
 from agent2.contract.changes import tell_change
+from agent2.contract.decision import Answers
 from agent2.contract.evidence import MetricEvidence
 from agent2.contract.findings import Finding, GateState
 from agent2.contract.gates import RELEASE, TrainingAction
 from agent2.contract.metrics import MetricSpec, Unit
 from agent2.contract.report_write import report_dict, write_report
-from agent2.evaluation.outcome import AttemptMetrics, BenchmarkOutcome, SuiteOutcome, evaluation_section
+from agent2.contract.suite import Cause
+from agent2.evaluation.outcome import (
+    AttemptMetrics,
+    BadcaseExample,
+    BenchmarkOutcome,
+    SuiteOutcome,
+    evaluation_section,
+)
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
-from agent2.records import HIDDEN_SPLITS, Split
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
 from agent2.reports.charts import change_kind, change_svg, standalone
 from agent2.reports.pages import render, write_text
-from agent2.reports.text import DASH, clean, clean_lines, p_words, percent
+from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
+from agent2.stats.estimates import POINTS, Notation
 
 
 def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
@@ -93,28 +98,83 @@ FOLD_LINES, FOLD_CHARACTERS = 12, 600
 LONG = 1000
 NO_ANSWER = "(no answer)"
 
-Row = tuple[str, ...]
 VERDICT_OF_STATE = {
     GateState.PASSED: "pass",
     GateState.FIRED: "fail",
     GateState.INCONCLUSIVE: "partial",
     GateState.NOT_EVALUATED: "unknown",
 }
-METRIC_NAMES = (
-    "metric",
-    "role",
-    "old -> new (change)",
-    "95% interval over items",
-    "p",
-    "verdict",
-    "items",
-    "missing",
-    "noise",
-)
-COST_NAMES = ("benchmark", "side", "rollouts", "turns", "retries", "prompt tokens", "completion tokens", "per item")
-ATTEMPT_NAMES = ("benchmark", "side", "k", "pass@1", "pass@k", "pass^k", "majority@k", "best-of-n", "search costs")
-DROP_NAMES = ("benchmark", "side", "item", "attempt", "fault", "counted", "reason")
-PROTOCOL_NAMES = ("benchmark", "protocol digest", "how it was played")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine:
+    """One metric of the suite and what was found of it; None: not measured here."""
+
+    spec: MetricSpec
+    found: MetricEvidence | None
+
+
+@dataclass(frozen=True, slots=True)
+class SideLine:
+    """One side of one benchmark."""
+
+    benchmark: BenchmarkOutcome
+    side: str
+
+    @property
+    def summary(self) -> CardSummary:
+        """Of its card."""
+        return self.benchmark.summaries[self.side]
+
+
+@dataclass(frozen=True, slots=True)
+class DropLine:
+    """One rollout that failed or is left out."""
+
+    benchmark: str
+    side: str
+    drop: Drop
+
+
+@dataclass(frozen=True, slots=True)
+class BadcaseLine:
+    """One class of bad cases."""
+
+    label: str
+    n: int
+    cause: Cause | None
+    """None: the suite's taxonomy has no such class."""
+    examples: Sequence[BadcaseExample]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What was evaluated, by digest."""
+
+    what: str
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSummary:
+    """The result in short, for the terminal."""
+
+    metrics: tuple[MetricLine, ...]
+    """Those with a number."""
+    fired: tuple[Finding, ...]
+    training_action: TrainingAction
+
+    def lines(self) -> dict[str, str]:
+        """Name -> words."""
+        found = {
+            line.spec.name: tell_change(line.found.old, line.found.new, line.spec.unit)
+            for line in self.metrics
+            if line.found is not None
+        }
+        gates = {f"gate {finding.gate}": finding.state.value for finding in self.fired}
+        every = found | gates | {"training action": self.training_action.value}
+        return {clean(name): clean(words) for name, words in every.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,46 +224,54 @@ class ItemsView:
 
 
 @dataclass(frozen=True, slots=True)
+class BadcaseExamples:
+    """Items that show a class of bad cases."""
+
+    label: str
+    items: tuple[ItemView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvalView:
-    """All texts of an evaluation's pages."""
+    """All that an evaluation's pages show."""
 
     title: str
     subtitle: str
     release: str
     passes: bool
-    tiles: tuple[Row, ...]
+    tiles: tuple[Tile, ...]
     reasons: tuple[str, ...]
     would_change: tuple[str, ...]
     also: tuple[str, ...]
-    questions: tuple[Row, ...]
-    metrics: tuple[Row, ...]
+    questions: Facts[Answers]
+    metrics: Table[MetricLine]
     basis: str
     gates: tuple[GateView, ...]
     problems: tuple[str, ...]
-    badcases: tuple[Row, ...]
-    """(class, cases, attributed to, where to look)."""
-    examples: tuple[tuple[str, tuple[ItemView, ...]], ...]
-    """Class of bad cases -> items that show it; empty where the items are hidden."""
+    badcases: Table[BadcaseLine]
+    examples: tuple[BadcaseExamples, ...]
+    """Empty where the items are hidden."""
     items: tuple[ItemsView, ...]
     items_note: str
-    attempts: tuple[Row, ...]
+    attempts: Table[SideLine]
     attempt_gaps: tuple[str, ...]
-    cost: tuple[Row, ...]
-    drops: tuple[Row, ...]
+    cost: Table[SideLine]
+    drops: Table[DropLine]
+    """The first of them."""
     n_drops: int
     skipped: tuple[str, ...]
-    protocols: tuple[Row, ...]
-    provenance: tuple[Row, ...]
-    cards: tuple[Row, ...]
+    protocols: Table[BenchmarkOutcome]
+    provenance: Table[Identity]
+    cards: Table[SideLine]
     notes: tuple[str, ...]
     limits: tuple[str, ...]
     """What the numbers do not cover."""
 
 
 def eval_view(outcome: SuiteOutcome) -> EvalView:
-    """The texts of an evaluation's pages."""
+    """What an evaluation's pages show."""
     decision, identity = outcome.decision, outcome.identity
-    drops = _drops(outcome.benchmarks, is_hidden=is_hidden(outcome))
+    with_attempts = _sides(outcome, attempts=True)
     return EvalView(
         title=clean(f"{decision.checkpoint} against {decision.baseline}"),
         subtitle=clean(
@@ -217,7 +285,7 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         would_change=_clean_all(decision.would_change),
         also=_clean_all(decision.also),
         questions=_questions(outcome),
-        metrics=tuple(_metric_row(spec, outcome.evidence.metrics.get(spec.name)) for spec in outcome.suite.metrics),
+        metrics=_metric_table(outcome),
         basis=clean(decision.basis, LONG),
         gates=tuple(_gate(finding) for finding in decision.findings),
         problems=_clean_all(decision.problems),
@@ -225,39 +293,38 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         examples=_examples(outcome),
         items=tuple(_items(one) for one in outcome.benchmarks),
         items_note=_items_note(outcome),
-        attempts=tuple(
-            _attempt_row(one.name, side, one.attempts[side]) for one, side in _sides(outcome, attempts=True)
-        ),
+        attempts=_attempt_table(with_attempts),
         attempt_gaps=_clean_all(
             dict.fromkeys(
-                f"{one.name}: {gap}" for one, side in _sides(outcome, attempts=True) for gap in one.attempts[side].gaps
+                f"{line.benchmark.name}: {gap}"
+                for line in with_attempts
+                for gap in line.benchmark.attempts[line.side].gaps
             )
         ),
-        cost=tuple(_cost_row(one.name, side, one.summaries[side]) for one, side in _sides(outcome)),
-        drops=drops[:MAX_ITEMS],
-        n_drops=len(drops),
+        cost=_cost_table(_sides(outcome)),
+        drops=_drop_table(outcome),
+        n_drops=sum(len(line.summary.drops) for line in _sides(outcome)),
         skipped=_clean_all(outcome.skipped),
-        protocols=tuple(_protocol_row(one) for one in outcome.benchmarks),
+        protocols=_protocol_table(outcome.benchmarks),
         provenance=_provenance(outcome),
-        cards=tuple((one.name, side, one.cards[side]) for one, side in _sides(outcome)),
+        cards=Table(
+            (*_side_columns(), Column("folder", lambda line: line.benchmark.cards[line.side])), _sides(outcome)
+        ),
         notes=_clean_all(decision.notes),
         limits=_clean_all(limits_of_numbers(outcome)),
     )
 
 
-def summary_rows(outcome: SuiteOutcome) -> list[tuple[str, str]]:
-    """The result in rows of (name, value), for the terminal."""
-    rows = [
-        (metric.name, tell_change(found.old, found.new, metric.unit))
-        for metric in outcome.suite.metrics
-        if (found := outcome.evidence.metrics.get(metric.name)) is not None
-    ]
-    rows += [(f"gate {finding.gate}", finding.state.value) for finding in outcome.decision.findings if finding.fired]
-    rows.append(("training action", outcome.decision.training_action.value))
-    return [(clean(name), clean(value)) for name, value in rows]
+def eval_summary(outcome: SuiteOutcome) -> EvalSummary:
+    """The result in short."""
+    measured = (MetricLine(spec, outcome.evidence.metrics.get(spec.name)) for spec in outcome.suite.metrics)
+    fired = tuple(finding for finding in outcome.decision.findings if finding.fired)
+    return EvalSummary(
+        tuple(line for line in measured if line.found is not None), fired, outcome.decision.training_action
+    )
 
 
-def _tiles(outcome: SuiteOutcome) -> tuple[Row, ...]:
+def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     decision, primary = outcome.decision, outcome.suite.primary
     found = outcome.evidence.metrics.get(primary.name)
     told = tell_change(found.old, found.new, primary.unit) if found is not None else "missing"
@@ -265,10 +332,14 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Row, ...]:
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
     open_words = f"; {n_open} not evaluated" if n_open else ""
     return (
-        ("release decision", clean(decision.release), "ships" if decision.release == RELEASE else _passes(outcome)),
-        ("training action", decision.training_action.value.replace("_", " "), _training_words(outcome)),
-        (clean(f"{primary.name} (primary)"), change.removesuffix(")") or DASH, f"{values} {_interval(primary, found)}"),
-        ("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{open_words}"),
+        Tile("release decision", clean(decision.release), "ships" if decision.release == RELEASE else _passes(outcome)),
+        Tile("training action", decision.training_action.value.replace("_", " "), _training_words(outcome)),
+        Tile(
+            clean(f"{primary.name} (primary)"),
+            change.removesuffix(")") or DASH,
+            f"{values} {_interval(MetricLine(primary, found))}",
+        ),
+        Tile("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{open_words}"),
     )
 
 
@@ -281,35 +352,59 @@ def _training_words(outcome: SuiteOutcome) -> str:
     return "no gate asks for a pause" if is_free else "a gate asks for it"
 
 
-def _questions(outcome: SuiteOutcome) -> tuple[Row, ...]:
-    answers = outcome.decision.answers
-    return tuple(
-        (question, clean(answer, LONG))
-        for question, answer in (
-            ("Did capabilities improve?", answers.capabilities_improved),
-            ("Are preferences aligned?", answers.preferences_aligned),
-            ("Is the reward distorted?", answers.reward_distorted),
-            ("May training go on?", answers.may_continue_training),
-            ("May it be deployed?", answers.may_be_deployed),
-            ("Where should the next data come from?", answers.next_data_from),
-        )
+def _questions(outcome: SuiteOutcome) -> Facts[Answers]:
+    return Facts(
+        (
+            Column("Did capabilities improve?", lambda said: clean(said.capabilities_improved, LONG)),
+            Column("Are preferences aligned?", lambda said: clean(said.preferences_aligned, LONG)),
+            Column("Is the reward distorted?", lambda said: clean(said.reward_distorted, LONG)),
+            Column("May training go on?", lambda said: clean(said.may_continue_training, LONG)),
+            Column("May it be deployed?", lambda said: clean(said.may_be_deployed, LONG)),
+            Column("Where should the next data come from?", lambda said: clean(said.next_data_from, LONG)),
+        ),
+        outcome.decision.answers,
     )
 
 
-def _metric_row(spec: MetricSpec, found: MetricEvidence | None) -> Row:
-    if found is None:
-        return (clean(spec.name), _role(spec), "not measured", DASH, DASH, DASH, DASH, DASH, DASH)
-    pair, n_missing = found.paired, found.n_missing_old + found.n_missing_new
-    return (
-        clean(spec.name),
-        _role(spec),
-        clean(tell_change(found.old, found.new, spec.unit) + (f"; {found.problem}" if found.problem else "")),
-        _interval(spec, found),
-        p_words(pair.p_value) if pair is not None else DASH,
-        DASH if pair is None or (kind := change_kind(spec, found)) == "neither" else kind,
-        str(found.n_items) if found.n_items is not None else DASH,
-        str(n_missing) if found.n_items is not None else DASH,
-        DASH if found.noise is None else f"±{_amount(spec, found.noise, found.old).lstrip('+')}",
+def _metric_table(outcome: SuiteOutcome) -> Table[MetricLine]:
+    def change(line: MetricLine) -> str:
+        if line.found is None:
+            return "not measured"
+        problem = f"; {line.found.problem}" if line.found.problem else ""
+        return clean(tell_change(line.found.old, line.found.new, line.spec.unit) + problem)
+
+    def p_value(line: MetricLine) -> str:
+        pair = line.found.paired if line.found is not None else None
+        return p_words(pair.p_value if pair is not None else None)
+
+    def verdict(line: MetricLine) -> str:
+        if line.found is None or line.found.paired is None:
+            return DASH
+        kind = change_kind(line.spec, line.found)
+        return DASH if kind == "neither" else kind
+
+    def missing(line: MetricLine) -> str:
+        found = line.found
+        return DASH if found is None or found.n_items is None else str(found.n_missing_old + found.n_missing_new)
+
+    def noise(line: MetricLine) -> str:
+        if line.found is None or line.found.noise is None:
+            return DASH
+        return f"±{_notation(line).number(line.found.noise).lstrip('+')}"
+
+    return Table(
+        (
+            Column("metric", lambda line: clean(line.spec.name)),
+            Column("role", lambda line: _role(line.spec)),
+            Column("old -> new (change)", change),
+            Column("95% interval over items", lambda line: DASH if line.found is None else _interval(line)),
+            Column("p", p_value),
+            Column("verdict", verdict),
+            Column("items", lambda line: count(line.found.n_items if line.found is not None else None)),
+            Column("missing", missing),
+            Column("noise", noise),
+        ),
+        [MetricLine(spec, outcome.evidence.metrics.get(spec.name)) for spec in outcome.suite.metrics],
     )
 
 
@@ -318,18 +413,19 @@ def _role(spec: MetricSpec) -> str:
     return f"{words}, safety" if spec.is_safety else f"{words} of {spec.scope}" if spec.scope else words
 
 
-def _interval(spec: MetricSpec, found: MetricEvidence | None) -> str:
-    if found is None or found.paired is None:
+def _interval(line: MetricLine) -> str:
+    if line.found is None or line.found.paired is None:
         return "no pairs"
-    pair = found.paired
-    return f"[{_amount(spec, pair.low, found.old)}, {_amount(spec, pair.high, found.old)}]"
+    notation, change = _notation(line), line.found.paired.change
+    return f"[{', '.join(map(notation.number, change.interval))}]"
 
 
-def _amount(spec: MetricSpec, amount: float, old: float | None) -> str:
-    """A difference with sign: points for rates, percent of the old value for the rest."""
-    if spec.unit is Unit.RATE:
-        return f"{100 * amount + 0.0:+.1f}"
-    return f"{100 * amount / abs(old):+.1f}%" if old else f"{amount:+.3g}"
+def _notation(line: MetricLine) -> Notation:
+    """Of a difference: points for rates, percent of the old value for the rest."""
+    if line.spec.unit is Unit.RATE:
+        return POINTS
+    old = line.found.old if line.found is not None else None
+    return Notation("+.1f", 100 / abs(old), "%") if old else Notation("+.3g")
 
 
 def _gate(finding: Finding) -> GateView:
@@ -346,18 +442,23 @@ def _gate(finding: Finding) -> GateView:
     )
 
 
-def _badcases(outcome: SuiteOutcome) -> tuple[Row, ...]:
+def _badcases(outcome: SuiteOutcome) -> Table[BadcaseLine]:
     counts = sorted((outcome.evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     causes = outcome.suite.failure_taxonomy
-    return tuple(
+    return Table(
         (
-            clean(name),
-            str(n),
-            causes[name].value if name in causes else "not in the suite's taxonomy",
-            clean(", ".join(f"{one.item_id} ({one.benchmark})" for one in outcome.examples.get(name, ())), LONG),
-        )
-        for name, n in counts
-        if n > 0
+            Column("class", lambda line: clean(line.label)),
+            Column("cases", lambda line: str(line.n)),
+            Column(
+                "attributed to",
+                lambda line: line.cause.value if line.cause is not None else "not in the suite's taxonomy",
+            ),
+            Column(
+                "for instance",
+                lambda line: clean(", ".join(f"{one.item_id} ({one.benchmark})" for one in line.examples), LONG),
+            ),
+        ),
+        [BadcaseLine(name, n, causes.get(name), outcome.examples.get(name, ())) for name, n in counts if n > 0],
     )
 
 
@@ -411,7 +512,7 @@ def _text(name: str, value: str) -> TextView:
     return TextView(name, head, text[len(head) :].removeprefix("\n"))
 
 
-def _examples(outcome: SuiteOutcome) -> tuple[tuple[str, tuple[ItemView, ...]], ...]:
+def _examples(outcome: SuiteOutcome) -> tuple[BadcaseExamples, ...]:
     if is_hidden(outcome):
         return ()
     benchmarks = {one.name: one for one in outcome.benchmarks}
@@ -424,61 +525,115 @@ def _examples(outcome: SuiteOutcome) -> tuple[tuple[str, tuple[ItemView, ...]], 
             baseline, checkpoint = (text.answers[side] for side in SIDES)
             answers = (baseline.get(each.attempt, ""), checkpoint.get(each.attempt, ""))
             items.append(_item(one, each.item_id, answers))
-        found.append((clean(label), tuple(items)))
+        found.append(BadcaseExamples(clean(label), tuple(items)))
     return tuple(found)
 
 
-def _attempt_row(benchmark: str, side: str, found: AttemptMetrics) -> Row:
-    passes, cost = found.passes, found.cost
-    rates = (passes.pass_at_1, passes.pass_at_k, passes.pass_hat_k) if passes is not None else (None,) * 3
-    tokens = DASH
-    if cost is not None:
-        tokens = f"{cost.tokens:.3g} tokens a point and item" if cost.tokens is not None else "nothing gained"
+def _side_columns() -> tuple[Column[SideLine], ...]:
     return (
-        benchmark,
-        side,
-        str(found.k),
-        *(percent(rate.value) if rate is not None else DASH for rate in (*rates, found.majority)),
-        f"{percent(found.best.chosen.value)} by {clean(found.best.selector)}" if found.best is not None else DASH,
-        tokens,
+        Column("benchmark", lambda line: line.benchmark.name),
+        Column("side", lambda line: line.side),
     )
 
 
-def _cost_row(benchmark: str, side: str, summary: CardSummary) -> Row:
-    n_items = len(summary.item_scores)
-    return (
-        benchmark,
-        side,
-        str(summary.n_rollouts),
-        str(summary.n_turns),
-        str(summary.n_retries),
-        str(summary.prompt_tokens),
-        str(summary.completion_tokens),
-        f"{summary.tokens / n_items:.1f} tokens" if n_items else DASH,
-    )
+def _attempt_table(lines: Sequence[SideLine]) -> Table[SideLine]:
+    def found(line: SideLine) -> AttemptMetrics:
+        return line.benchmark.attempts[line.side]
 
+    def rate(name: str) -> Column[SideLine]:
+        def words(line: SideLine) -> str:
+            passes = found(line).passes
+            return DASH if passes is None else percent(getattr(passes, PASSES[name]).value)
 
-def _drops(benchmarks: Iterable[BenchmarkOutcome], *, is_hidden: bool) -> tuple[Row, ...]:
-    """The reason of a fault may quote the item, so that of a hidden one stays on the card."""
-    return tuple(
+        return Column(name, words)
+
+    def majority(line: SideLine) -> str:
+        voted = found(line).majority
+        return percent(voted.value if voted is not None else None)
+
+    def best(line: SideLine) -> str:
+        chosen = found(line).best
+        return DASH if chosen is None else f"{percent(chosen.chosen.value)} by {clean(chosen.selector)}"
+
+    def cost(line: SideLine) -> str:
+        spent = found(line).cost
+        if spent is None:
+            return DASH
+        return f"{spent.tokens:.3g} tokens a point and item" if spent.tokens is not None else "nothing gained"
+
+    return Table(
         (
-            one.name,
-            side,
-            clean(drop.item_id),
-            str(drop.attempt),
-            drop.fault.value if drop.fault is not None else "none",
-            drop.counted.value.replace("_", " "),
-            "on the card; it may quote a hidden item" if is_hidden else clean(drop.reason),
-        )
-        for one in benchmarks
-        for side in SIDES
-        for drop in one.summaries[side].drops
+            *_side_columns(),
+            Column("k", lambda line: str(found(line).k)),
+            *map(rate, PASSES),
+            Column("majority@k", majority),
+            Column("best-of-n", best),
+            Column("search costs", cost),
+        ),
+        lines,
     )
 
 
-def _protocol_row(one: BenchmarkOutcome) -> Row:
-    old, new = (one.protocols[side] for side in SIDES)
-    digests = new.digest[:16] if old.digest == new.digest else f"{old.digest[:16]} and {new.digest[:16]}: incomparable"
+PASSES = {"pass@1": "pass_at_1", "pass@k": "pass_at_k", "pass^k": "pass_hat_k"}
+"""Column -> field of `PassMetrics`."""
+
+
+def _cost_table(lines: Sequence[SideLine]) -> Table[SideLine]:
+    def per_item(line: SideLine) -> str:
+        n_items = len(line.summary.item_scores)
+        return f"{line.summary.tokens / n_items:.1f} tokens" if n_items else DASH
+
+    return Table(
+        (
+            *_side_columns(),
+            Column("rollouts", lambda line: str(line.summary.n_rollouts)),
+            Column("turns", lambda line: str(line.summary.n_turns)),
+            Column("retries", lambda line: str(line.summary.n_retries)),
+            Column("prompt tokens", lambda line: str(line.summary.prompt_tokens)),
+            Column("completion tokens", lambda line: str(line.summary.completion_tokens)),
+            Column("per item", per_item),
+        ),
+        lines,
+    )
+
+
+def _drop_table(outcome: SuiteOutcome) -> Table[DropLine]:
+    """The first of them. The reason of a fault may quote the item, so that of a hidden one stays on the card."""
+    hidden = is_hidden(outcome)
+    drops = [DropLine(one.benchmark.name, one.side, drop) for one in _sides(outcome) for drop in one.summary.drops]
+    return Table(
+        (
+            Column("benchmark", lambda line: line.benchmark),
+            Column("side", lambda line: line.side),
+            Column("item", lambda line: clean(line.drop.item_id)),
+            Column("attempt", lambda line: str(line.drop.attempt)),
+            Column("fault", lambda line: line.drop.fault.value if line.drop.fault is not None else "none"),
+            Column("counted", lambda line: line.drop.counted.value.replace("_", " ")),
+            Column(
+                "reason",
+                lambda line: "on the card; it may quote a hidden item" if hidden else clean(line.drop.reason),
+            ),
+        ),
+        drops[:MAX_ITEMS],
+    )
+
+
+def _protocol_table(benchmarks: Sequence[BenchmarkOutcome]) -> Table[BenchmarkOutcome]:
+    def digests(one: BenchmarkOutcome) -> str:
+        old, new = (one.protocols[side].digest for side in SIDES)
+        return new[:16] if old == new else f"{old[:16]} and {new[:16]}: incomparable"
+
+    return Table(
+        (
+            Column("benchmark", lambda one: one.name),
+            Column("protocol digest", digests),
+            Column("how it was played", lambda one: _protocol_words(one.protocols[CHECKPOINT])),
+        ),
+        benchmarks,
+    )
+
+
+def _protocol_words(new: EvaluationProtocol) -> str:
     drawn = new.sampling
     time = "" if new.max_wall_time_s is None else f", {new.max_wall_time_s:g} s a rollout"
     context = "" if new.context_length is None else f", context {new.context_length}"
@@ -489,22 +644,27 @@ def _protocol_row(one: BenchmarkOutcome) -> Row:
         f"{new.max_turns} turn(s){time}, {new.retries} retry(s); {new.environment}, {new.scorer}; {new.dtype}, "
         f"chat template {new.chat_template_digest[:12]}" + (f"; tools: {tools}" if tools else "")
     )
-    return (one.name, digests, clean(words, LONG))
+    return clean(words, LONG)
 
 
-def _provenance(outcome: SuiteOutcome) -> tuple[Row, ...]:
-    rows = [
-        (side, clean(f"{own.name} ({own.kind})"), own.digest)
-        for side, own in ((name, outcome.identity.sides[name]) for name in (CHECKPOINT, BASELINE))
-    ]
-    rows.append(("suite", clean(outcome.suite.id), outcome.suite.digest))
+def _provenance(outcome: SuiteOutcome) -> Table[Identity]:
+    sides = ((name, outcome.identity.sides[name]) for name in (CHECKPOINT, BASELINE))
+    rows = [Identity(side, f"{own.name} ({own.kind})", own.digest) for side, own in sides]
+    rows.append(Identity("suite", outcome.suite.id, outcome.suite.digest))
     if outcome.identity.secret_digest is not None:
-        rows.append(("installation secret", "hidden items derive from it", outcome.identity.secret_digest))
-    return tuple(rows)
+        rows.append(Identity("installation secret", "hidden items derive from it", outcome.identity.secret_digest))
+    return Table(
+        (
+            Column("what", lambda one: one.what),
+            Column("name", lambda one: clean(one.name)),
+            Column("digest", lambda one: one.digest),
+        ),
+        rows,
+    )
 
 
-def _sides(outcome: SuiteOutcome, *, attempts: bool = False) -> list[tuple[BenchmarkOutcome, str]]:
-    return [(one, side) for one in outcome.benchmarks for side in SIDES if not attempts or side in one.attempts]
+def _sides(outcome: SuiteOutcome, *, attempts: bool = False) -> list[SideLine]:
+    return [SideLine(one, side) for one in outcome.benchmarks for side in SIDES if not attempts or side in one.attempts]
 
 
 def _clean_all(sentences: Iterable[str]) -> tuple[str, ...]:
@@ -528,15 +688,7 @@ def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
     report: dict[str, Any] = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
     report["evaluation"] = evaluation_section(outcome)
     figure = change_svg(outcome.suite.metrics, outcome.evidence)
-    fields = {
-        "view": eval_view(outcome),
-        "figure": figure,
-        "metric_names": METRIC_NAMES,
-        "cost_names": COST_NAMES,
-        "attempt_names": ATTEMPT_NAMES,
-        "drop_names": DROP_NAMES,
-        "protocol_names": PROTOCOL_NAMES,
-    }
+    fields = {"view": eval_view(outcome), "figure": figure}
     paths = EvalReportPaths(
         yaml=out / "report.yaml",
         json=out / "report.json",

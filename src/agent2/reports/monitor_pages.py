@@ -1,20 +1,21 @@
 """The report of a monitored run: monitor.json for programs, monitor.md and monitor.html for people."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent2.monitor.pulls import Pull
+from agent2.contract.findings import Finding
+from agent2.monitor.pulls import Pull, RewardedRollout
+from agent2.monitor.signals import Signal
 from agent2.monitor.watch import TrainingVerdict, Watch
 from agent2.reports.charts import monitor_svg, panel_svgs, standalone
 from agent2.reports.pages import render, write_json, write_text
-from agent2.reports.text import clean, clean_lines
+from agent2.reports.text import Column, Table, clean, clean_lines
 
-FORMAT = "agent2-monitor-1"
+FORMAT = "agent2-monitor-2"
+"""Version 1 had the gates in words."""
 MAX_TEXT = 400
 """Characters of a pulled rollout."""
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def write_monitor_report(
         "panels": panel_svgs(watch),
         "signals": signal_table(watch),
         "gates": gate_table(verdict),
-        "not_watched": [(danger.value, ", ".join(names)) for danger, names in sorted(watch.not_watched.items())],
+        "not_watched": {danger.value: names for danger, names in sorted(watch.not_watched.items())},
         "pull": pull,
         "pulled": pull_table(pull),
         "notes": [clean(note) for note in watch.log.notes],
@@ -68,43 +69,50 @@ def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, su
         "signals": [asdict(signal) for signal in watch.signals],
         "present": [danger.value for danger in watch.present],
         "not_watched": {danger.value: names for danger, names in watch.not_watched.items()},
-        "gates": [dict(zip(gate_table(verdict)[0], row, strict=True)) for row in gate_table(verdict)[1]],
+        "gates": [asdict(finding) for finding in verdict.findings],
         "series": series,
         "notes": list(watch.log.notes),
         "pull": asdict(pull) if pull is not None else None,
     }
 
 
-def signal_table(watch: Watch) -> Table:
+def signal_table(watch: Watch) -> Table[Signal]:
     """One row for each danger that was raised."""
-    rows = [
-        [
-            str(signal.step),
-            signal.danger.value,
-            "still present" if signal.danger in watch.present else "passed",
-            clean(signal.evidence),
-            signal.advice,
-        ]
-        for signal in watch.signals
-    ]
-    return ["step", "danger", "at the end", "evidence", "what to do"], rows
+    return Table(
+        (
+            Column("step", lambda one: str(one.step)),
+            Column("danger", lambda one: one.danger.value),
+            Column("at the end", lambda one: "still present" if one.danger in watch.present else "passed"),
+            Column("evidence", lambda one: clean(one.evidence)),
+            Column("what to do", lambda one: one.advice),
+        ),
+        watch.signals,
+    )
 
 
-def gate_table(verdict: TrainingVerdict) -> Table:
+def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
     """One row for each gate of the suite that speaks about training."""
-    rows = [
-        [f.gate, f.state.value, ", ".join(f.inputs), f.rule, f.evidence, f.effects.training.value if f.fired else "-"]
-        for f in verdict.findings
-    ]
-    return ["gate", "state", "inputs", "rule", "evidence", "asks for"], rows
+    return Table(
+        (
+            Column("gate", lambda one: one.gate),
+            Column("state", lambda one: one.state.value),
+            Column("inputs", lambda one: ", ".join(one.inputs)),
+            Column("rule", lambda one: one.rule),
+            Column("evidence", lambda one: one.evidence),
+            Column("asks for", lambda one: one.effects.training.value if one.fired else "-"),
+        ),
+        verdict.findings,
+    )
 
 
-def pull_table(pull: Pull | None) -> Table:
+def pull_table(pull: Pull | None) -> Table[RewardedRollout]:
     """The pulled rollouts."""
-    head = ["rollout", "reward", "score", "what the model wrote"]
-    if pull is None:
-        return head, []
-    return head, [
-        [clean(f"{one.id} #{one.attempt}"), f"{one.reward:.4g}", f"{one.score:.4g}", clean_lines(one.text, MAX_TEXT)]
-        for one in pull.pulled
-    ]
+    return Table(
+        (
+            Column("rollout", lambda one: clean(f"{one.id} #{one.attempt}")),
+            Column("reward", lambda one: f"{one.reward:.4g}"),
+            Column("score", lambda one: f"{one.score:.4g}"),
+            Column("what the model wrote", lambda one: clean_lines(one.text, MAX_TEXT)),
+        ),
+        pull.pulled if pull is not None else (),
+    )

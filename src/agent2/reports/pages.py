@@ -17,7 +17,7 @@ from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
 from agent2.reports.charts import curves_svg, llm_svg, standalone, trajectory_svg
-from agent2.reports.text import DASH, breakable, clean, markdown, markdown_lines
+from agent2.reports.text import DASH, Column, Table, breakable, clean, markdown, markdown_lines
 from agent2.reports.trial_view import headline, summary_lines, trial_view
 
 MAX_DIFFERENCES = 5
@@ -25,17 +25,17 @@ MAX_LINES = 40
 """Of one request's difference."""
 
 
-def submission_rows(report: ReplayReport) -> list[list[str]]:
-    """Number, code, checkpoint and changed files of each submission."""
-    return [
-        [
-            str(one.number),
-            _code_words(one),
-            _words(one.recorded_weights, one.replayed_weights),
-            clean(", ".join(one.changed_files)) or DASH,
-        ]
-        for one in report.submissions
-    ]
+def replay_table(report: ReplayReport) -> Table[SubmissionReplay]:
+    """Each submission of a replay beside the recorded one."""
+    return Table(
+        (
+            Column("submission", lambda one: str(one.number)),
+            Column("code", _code_words),
+            Column("checkpoint", lambda one: _words(one.recorded_weights, one.replayed_weights)),
+            Column("files that differ", lambda one: clean(", ".join(one.changed_files)) or DASH),
+        ),
+        report.submissions,
+    )
 
 
 def difference_lines(report: ReplayReport) -> list[str]:
@@ -77,7 +77,8 @@ def _words(recorded: str | None, replayed: str | None) -> str:
 
 __all__ = ["ReportPaths", "headline", "summary_lines", "write_report"]
 
-FORMAT = "agent2-report-1"
+FORMAT = "agent2-report-2"
+"""Version 1 had numbers with intervals as flat fields, and the headline as a mapping of words."""
 SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
 
 
@@ -121,7 +122,7 @@ def report_record(evidence: TrialEvidence, analysis: Analysis) -> dict[str, Any]
         "analysis": asdict(analysis),
         "route_label": analysis.route.label,
         "training_logs": _training_logs(evidence),
-        "headline": dict(headline(evidence, analysis)),
+        "headline": asdict(headline(evidence, analysis)),
     }
 
 

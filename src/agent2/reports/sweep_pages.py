@@ -1,13 +1,11 @@
 """The report of a sweep: every trial, every agent over its seeds, every pair of agents on the same items.
 
-Writes sweep.json, sweep.md, sweep.html and forest.svg. A trial without a gain is shown by its reason and
-enters no average; averages say over how many trials they are.
-
-The tables of driver and scaffold effects on a sweep's page and in the terminal.
+Writes sweep.json, sweep.md, sweep.html and forest.svg, all from one `SweepReport`. A trial without a gain is shown by
+its reason and enters no average; averages say over how many trials they are.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.arena.analysis.verdicts import IntegrityState
@@ -25,103 +23,38 @@ from agent2.arena.sweep_records import (
 )
 from agent2.reports.charts import MAX_LINES, forest_svg, standalone
 from agent2.reports.pages import render, write_json, write_text
-from agent2.reports.text import DASH, clean, dollars, duration, p_words, percent, points, score_words
-from agent2.reports.trial_view import SWEEP_TYPE_NAMES, sweep_type_rows
-from agent2.stats.estimates import Estimate
-
-AXIS_NAMES = (
-    "effect of the", "on", "levels", "furthest apart", "points", "95% interval", "over", "over runs alone",
-    "p, adjusted", "verdict",
-)  # fmt: skip
-PAIR_NAMES = (
-    "effect of the", "on", "pair", "difference, points", "interval", "over", "interval over runs alone", "p, adjusted",
-    "verdict", "items", "seeds", "missing", "method",
-)  # fmt: skip
-WORDS = {Axis.DRIVER: "driver", Axis.SCAFFOLD: "agent system"}
-
-Row = tuple[str, ...]
-
-
-def axis_rows(effects: Sequence[AxisEffect]) -> list[Row]:
-    """How much each part matters: the pair that is furthest apart in each family."""
-    return [
-        (
-            WORDS[effect.axis],
-            _where(effect.fixed, effect.mode, effect.task),
-            str(effect.n_levels),
-            clean(f"{effect.widest.level_a} minus {effect.widest.level_b}"),
-            points(effect.widest.delta_points),
-            _interval(effect.widest.low_points, effect.widest.high_points),
-            effect.widest.over,
-            _interval(effect.widest.seed_low_points, effect.widest.seed_high_points),
-            p_words(effect.widest.p_adjusted),
-            effect.widest.claim,
-        )
-        for effect in effects
-    ]
-
-
-def pair_rows(pairs: Sequence[PairEffect]) -> list[Row]:
-    """Every pair."""
-    return [
-        (
-            WORDS[pair.axis],
-            _where(pair.fixed, pair.mode, pair.task),
-            clean(f"{pair.level_a} minus {pair.level_b}"),
-            points(pair.delta_points),
-            _interval(pair.low_points, pair.high_points),
-            pair.over,
-            _interval(pair.seed_low_points, pair.seed_high_points),
-            p_words(pair.p_adjusted),
-            pair.claim,
-            str(pair.n_items),
-            str(pair.n_seeds),
-            str(pair.n_missing),
-            clean(pair.method),
-        )
-        for pair in pairs
-    ]
-
-
-def _where(fixed: str, mode: str, task: str) -> str:
-    return clean(f"{fixed} · {task}" + (f" · {mode}" if mode != "free" else ""))
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return DASH if low is None or high is None else f"[{low:+.1f}, {high:+.1f}]"
-
-
-FORMAT = "agent2-sweep-1"
-ROW_NAMES = (
-    "stack",
-    "seed",
-    "base, private",
-    "best public",
-    "final private",
-    "gain, points (over items)",
-    "verdict",
-    "route",
-    "time",
-    "LLM tokens",
-    "LLM cost",
-    "state",
+from agent2.reports.text import (
+    DASH,
+    Column,
+    Table,
+    clean,
+    dollars,
+    duration,
+    p_words,
+    percent,
+    points,
+    score_words,
 )
-AGENT_NAMES = (
-    "stack",
-    "trials",
-    "with a gain",
-    "mean gain [95%]",
-    "over",
-    "verdict",
-    "spread over seeds",
-    "min to max",
-    "better, by trial",
-    "routes",
-    "completed alone",
-    "failures recovered",
-    "LLM cost",
-)
-COMPARISON_NAMES = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds", "method")
+from agent2.reports.trial_view import sweep_type_table
+from agent2.stats.estimates import PERCENT, POINTS, Estimate
+
+FORMAT = "agent2-sweep-2"
+"""Version 1 had numbers with intervals as flat fields (`gain_points`, `low_points`, ...)."""
+AXIS_WORDS = {Axis.DRIVER: "driver", Axis.SCAFFOLD: "agent system"}
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """All of `sweep.json`; the pages show the same."""
+
+    format: str
+    title: str
+    rows: Sequence[SweepRow]
+    agents: Sequence[AgentSummary]
+    comparisons: Sequence[AgentComparison]
+    effects: Sequence[AxisEffect]
+    """Of drivers and agent systems, where the sweep has several: the widest pair of each family."""
+    pair_effects: Sequence[PairEffect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,156 +67,197 @@ class SweepReportPaths:
     figure: Path
 
 
-def write_sweep_report(
+def sweep_report(
     rows: Sequence[SweepRow],
     comparisons: Sequence[AgentComparison],
-    out_dir: Path,
     title: str = "Sweep",
     effects: Sequence[PairEffect] = (),
     gains: Mapping[tuple[str, str], BySeed] | None = None,
-) -> SweepReportPaths:
-    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced.
+) -> SweepReport:
+    """The report of these records. gains: (task, stack) -> seed -> item -> gain, for the intervals of the mean gains."""
+    return SweepReport(FORMAT, title, rows, summarise_agents(rows, gains), comparisons, axis_effects(effects), effects)
 
-    effects: of drivers and agent systems, where the sweep has several. gains: (task, stack) -> seed -> item -> gain,
-    for the intervals of the mean gains.
-    """
-    widest = axis_effects(effects)
+
+def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
+    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    summaries = summarise_agents(rows, gains)
-    figure = forest_svg(rows, summaries)
+    figure = forest_svg(report.rows, report.agents)
     fields = {
-        "title": clean(title),
-        "subtitle": _subtitle(rows),
+        "title": clean(report.title),
+        "subtitle": _subtitle(report.rows),
         "figure": figure,
-        "rows": (ROW_NAMES, [row_cells(row) for row in rows]),
-        "agents": (AGENT_NAMES, [_agent_cells(summary) for summary in summaries]),
-        "types": (SWEEP_TYPE_NAMES, sweep_type_rows(rows)),
-        "comparisons": (COMPARISON_NAMES, [_comparison_cells(comparison) for comparison in comparisons]),
-        "effects": (AXIS_NAMES, axis_rows(widest)),
-        "pairs": (PAIR_NAMES, pair_rows(effects)),
+        "rows": trial_table(report.rows),
+        "agents": agent_table(report.agents),
+        "types": sweep_type_table(report.rows),
+        "comparisons": comparison_table(report.comparisons),
+        "effects": axis_table(report.effects),
+        "pairs": pair_table(report.pair_effects),
     }
     paths = SweepReportPaths(*(out_dir / name for name in ("sweep.json", "sweep.md", "sweep.html", "forest.svg")))
-    record = {
-        "format": FORMAT,
-        "title": title,
-        "rows": [asdict(row) for row in rows],
-        "agents": [asdict(summary) for summary in summaries],
-        "comparisons": [asdict(comparison) for comparison in comparisons],
-        "effects": [asdict(effect) for effect in widest],
-        "pair_effects": [asdict(pair) for pair in effects],
-    }
     write_text(paths.figure, standalone(figure))
-    write_json(paths.json, record)
+    write_json(paths.json, report)
     write_text(paths.markdown, render("sweep.md.j2", fields))
     write_text(paths.html, render("sweep.html.j2", fields))
     return paths
 
 
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
-"""Column names and rows of cells."""
+def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
+    """Every trial, with all that is known of it."""
 
+    def score(which: Estimate | None) -> str:
+        return PERCENT.estimate(which, DASH)
 
-def row_table(rows: Sequence[SweepRow]) -> Table:
-    """The trials for a terminal: narrow, scores without their intervals."""
-    names = ("stack", "seed", "base", "public", "private", "gain, points (over items)", "verdict", "route")
-    return names, [_narrow_cells(row) for row in rows]
-
-
-def agent_table(summaries: Sequence[AgentSummary]) -> Table:
-    """The agents for a terminal: the mean gains with their intervals."""
-    keep = (0, 1, 3, 4, 5, 6)
-    rows = [_agent_cells(summary) for summary in summaries]
-    return tuple(AGENT_NAMES[i] for i in keep), [tuple(row[i] for i in keep) for row in rows]
-
-
-def comparison_table(comparisons: Sequence[AgentComparison]) -> Table:
-    """The comparisons for a terminal."""
-    return COMPARISON_NAMES[:-1], [_comparison_cells(comparison)[:-1] for comparison in comparisons]
-
-
-def row_cells(row: SweepRow) -> tuple[str, ...]:
-    """One trial in words, in the order of `ROW_NAMES`; also for a table in the terminal."""
-    return (
-        clean(f"{row.agent} · {row.task}"),
-        str(row.seed),
-        *(score_words(score, DASH).partition(" (n")[0] for score in (row.base, row.public, row.private)),
-        _gain_words(row),
-        row.claim or DASH,
-        clean(row.route) or DASH,
-        duration(row.seconds),
-        DASH if row.llm_tokens is None else f"{row.llm_tokens:,}",
-        DASH if row.llm_tokens is None else dollars(row.llm_dollars),
-        clean(row.state) + ("" if row.mode_kept in {"", "pass"} else f", mode {row.mode}: {row.mode_kept}"),
+    return Table(
+        (
+            Column("stack", lambda row: clean(f"{row.agent} · {row.task}")),
+            Column("seed", lambda row: str(row.seed)),
+            Column("base, private", lambda row: score(row.base)),
+            Column("best public", lambda row: score(row.public)),
+            Column("final private", lambda row: score(row.private)),
+            Column("gain, points (over items)", _gain_words),
+            Column("verdict", lambda row: row.claim or DASH),
+            Column("route", lambda row: clean(row.route) or DASH),
+            Column("time", lambda row: duration(row.seconds)),
+            Column("LLM tokens", lambda row: DASH if row.llm_tokens is None else f"{row.llm_tokens:,}"),
+            Column("LLM cost", lambda row: DASH if row.llm_tokens is None else dollars(row.llm_dollars)),
+            Column("state", _state_words),
+        ),
+        rows,
     )
 
 
-def _narrow_cells(row: SweepRow) -> tuple[str, ...]:
-    agent, seed, _, _, _, gain, claim, route, _, _, _, state = row_cells(row)
-    scores = (percent(score.value if score is not None else None) for score in (row.base, row.public, row.private))
-    return (agent, seed, *scores, gain, claim, route if row.state == FINISHED else state)
+def narrow_trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
+    """The trials for a terminal: scores without their intervals, and a state in place of the route it prevented."""
+
+    def score(which: Estimate | None) -> str:
+        return percent(which.value if which is not None else None)
+
+    whole = trial_table(rows).of("stack", "seed", "gain, points (over items)", "verdict")
+    scores = (
+        Column[SweepRow]("base", lambda row: score(row.base)),
+        Column[SweepRow]("public", lambda row: score(row.public)),
+        Column[SweepRow]("private", lambda row: score(row.private)),
+    )
+    route = Column[SweepRow](
+        "route", lambda row: (clean(row.route) or DASH) if row.state == FINISHED else _state_words(row)
+    )
+    return Table((*whole.columns[:2], *scores, *whole.columns[2:], route), rows)
+
+
+def agent_table(summaries: Sequence[AgentSummary]) -> Table[AgentSummary]:
+    """Every agent over its trials."""
+    return Table(
+        (
+            Column("stack", lambda one: clean(f"{one.agent} · {one.task}")),
+            Column("trials", lambda one: f"{one.n_finished} of {one.n_trials}"),
+            Column("with a gain", lambda one: str(one.n_with_gain)),
+            Column("mean gain [95%]", lambda one: POINTS.estimate(one.mean_gain, DASH)),
+            Column("over", lambda one: one.over or DASH),
+            Column("verdict", lambda one: one.claim or DASH),
+            Column("spread over seeds", lambda one: DASH if one.spread_points is None else f"±{one.spread_points:.1f}"),
+            Column("min to max", _span_words),
+            Column("better, by trial", lambda one: f"{one.n_better} of {one.n_with_gain}"),
+            Column("routes", lambda one: clean(", ".join(f"{name} ×{n}" for name, n in one.routes.items())) or DASH),
+            Column("completed alone", lambda one: score_words(one.autonomy, DASH)),
+            Column("failures recovered", lambda one: score_words(one.recovery, DASH)),
+            Column("LLM cost", _cost_words),
+        ),
+        summaries,
+    )
+
+
+TERMINAL_AGENT = ("stack", "trials", "mean gain [95%]", "over", "verdict", "spread over seeds")
+TERMINAL_COMPARISON = ("stacks", "difference, points", "95% interval", "over", "p", "verdict", "items", "seeds")
+"""Columns that a terminal has room for."""
+
+
+def comparison_table(comparisons: Sequence[AgentComparison]) -> Table[AgentComparison]:
+    """Every pair of stacks on the same hidden items."""
+    return Table(
+        (
+            Column("stacks", lambda one: clean(f"{one.agent_a} minus {one.agent_b} · {one.task}")),
+            Column("difference, points", lambda one: POINTS.number(one.difference.change.value)),
+            Column("95% interval", lambda one: POINTS.interval(one.difference.change, DASH)),
+            Column("over", lambda one: one.difference.over),
+            Column("p", lambda one: p_words(one.difference.p_value)),
+            Column("verdict", lambda one: one.claim),
+            Column("items", lambda one: str(one.difference.change.n)),
+            Column("seeds", lambda one: str(one.n_seeds)),
+            Column("method", lambda one: clean(one.difference.change.method) or DASH),
+        ),
+        comparisons,
+    )
+
+
+def axis_table(effects: Sequence[AxisEffect]) -> Table[AxisEffect]:
+    """How much each part matters: the pair that is furthest apart in each family."""
+    return Table(
+        (
+            Column("effect of the", lambda one: AXIS_WORDS[one.axis]),
+            Column("on", lambda one: _where(one.fixed, one.mode, one.task)),
+            Column("levels", lambda one: str(one.n_levels)),
+            Column("furthest apart", lambda one: clean(f"{one.widest.level_a} minus {one.widest.level_b}")),
+            Column("points", lambda one: POINTS.number(one.widest.difference.change.value)),
+            Column("95% interval", lambda one: POINTS.interval(one.widest.difference.change, DASH)),
+            Column("over", lambda one: one.widest.difference.over),
+            Column("over runs alone", lambda one: POINTS.interval(one.widest.over_runs, DASH)),
+            Column("p, adjusted", lambda one: p_words(one.widest.p_adjusted)),
+            Column("verdict", lambda one: one.widest.claim),
+        ),
+        effects,
+    )
+
+
+def pair_table(pairs: Sequence[PairEffect]) -> Table[PairEffect]:
+    """Every pair of stacks that differ in one part."""
+    return Table(
+        (
+            Column("effect of the", lambda pair: AXIS_WORDS[pair.axis]),
+            Column("on", lambda pair: _where(pair.fixed, pair.mode, pair.task)),
+            Column("pair", lambda pair: clean(f"{pair.level_a} minus {pair.level_b}")),
+            Column("difference, points", lambda pair: POINTS.number(pair.difference.change.value)),
+            Column("interval", lambda pair: POINTS.interval(pair.difference.change, DASH)),
+            Column("over", lambda pair: pair.difference.over),
+            Column("interval over runs alone", lambda pair: POINTS.interval(pair.over_runs, DASH)),
+            Column("p, adjusted", lambda pair: p_words(pair.p_adjusted)),
+            Column("verdict", lambda pair: pair.claim),
+            Column("items", lambda pair: str(pair.difference.change.n)),
+            Column("seeds", lambda pair: str(pair.n_seeds)),
+            Column("missing", lambda pair: str(pair.n_missing)),
+            Column("method", lambda pair: clean(pair.difference.change.method)),
+        ),
+        pairs,
+    )
+
+
+def _where(fixed: str, mode: str, task: str) -> str:
+    return clean(f"{fixed} · {task}" + (f" · {mode}" if mode != "free" else ""))
 
 
 def _gain_words(row: SweepRow) -> str:
     why = row.result.replace("_", " ")
-    if row.gain_points is None:
+    if row.gain is None:
         return why or DASH
-    if row.low_points is None or row.high_points is None:
-        return f"{points(row.gain_points)} ({why})"
+    if row.gain.low is None:
+        return f"{POINTS.number(row.gain.value)} ({why})"
     mark = ", flagged" if row.integrity == IntegrityState.FLAGGED.value else ""
-    return f"{points(row.gain_points)} [{row.low_points:+.1f}, {row.high_points:+.1f}]{mark}"
+    return f"{POINTS.estimate(row.gain)}{mark}"
 
 
-def _agent_cells(summary: AgentSummary) -> tuple[str, ...]:
+def _state_words(row: SweepRow) -> str:
+    return clean(row.state) + ("" if row.mode_kept in {"", "pass"} else f", mode {row.mode}: {row.mode_kept}")
+
+
+def _span_words(summary: AgentSummary) -> str:
     low, high = summary.min_gain_points, summary.max_gain_points
-    span = f"{points(low)} to {points(high)}" if low is not None and high is not None else DASH
-    routes = ", ".join(f"{route} ×{n}" for route, n in summary.routes.items())
-    return (
-        clean(f"{summary.agent} · {summary.task}"),
-        f"{summary.n_finished} of {summary.n_trials}",
-        str(summary.n_with_gain),
-        points(summary.mean_gain_points) + _span(summary.low_points, summary.high_points),
-        summary.over or DASH,
-        summary.claim or DASH,
-        f"±{summary.spread_points:.1f}" if summary.spread_points is not None else DASH,
-        span,
-        f"{summary.n_better} of {summary.n_with_gain}",
-        clean(routes) or DASH,
-        _share(summary.autonomy),
-        _share(summary.recovery),
-        _cost(summary),
-    )
+    return DASH if low is None or high is None else f"{points(low)} to {points(high)}"
 
 
-def _span(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" [{low:+.1f}, {high:+.1f}]"
-
-
-def _share(share: Estimate | None) -> str:
-    if share is None:
-        return DASH
-    span = f" [{percent(share.low)}, {percent(share.high)}]" if share.low is not None else ""
-    return f"{percent(share.value)}{span} (n = {share.n})"
-
-
-def _cost(summary: AgentSummary) -> str:
+def _cost_words(summary: AgentSummary) -> str:
     if summary.llm_tokens is None:
         return DASH
     known = dollars(summary.llm_dollars)
     return f"{known} + {summary.n_unknown_cost} trials unknown" if summary.n_unknown_cost else known
-
-
-def _comparison_cells(comparison: AgentComparison) -> tuple[str, ...]:
-    return (
-        clean(f"{comparison.agent_a} minus {comparison.agent_b} · {comparison.task}"),
-        points(comparison.delta_points),
-        _span(comparison.low_points, comparison.high_points).strip(),
-        comparison.over,
-        p_words(comparison.p_value),
-        comparison.claim,
-        str(comparison.n_items),
-        str(comparison.n_seeds),
-        clean(comparison.method) or DASH,
-    )
 
 
 def _subtitle(rows: Sequence[SweepRow]) -> str:

@@ -1,15 +1,76 @@
-"""Text for reports: made safe to show, and numbers in words.
+"""Text for reports: tables of typed records, text made safe to show, and numbers in words.
 
-Text that agents wrote, made safe to show: no control characters, no direction tricks, a bounded length.
+A `Table` keeps the records and how each column puts them in words: pages and terminal print its cells, JSON its
+records.
 
-This is not HTML escaping; templates escape on top of it.
+Text that agents wrote is cleaned: no control characters, no direction tricks, a bounded length. This is not HTML
+escaping; templates escape on top of it.
 """
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from markupsafe import Markup
 
-from agent2.arena.evidence import SplitScore
+from agent2.stats.estimates import PERCENT, Estimate, Notation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """One column of a table, or one line of a list of facts."""
+
+    name: str
+    words: Callable[[T], str]
+    """The record's cell; cleaned, where it is text of an agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """Records and how they are put in words, one row each."""
+
+    columns: Sequence[Column[T]]
+    records: Sequence[T]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return [column.name for column in self.columns]
+
+    def cells(self) -> list[list[str]]:
+        """Rows of texts."""
+        return [[column.words(record) for column in self.columns] for record in self.records]
+
+    def of(self, *names: str) -> "Table[T]":
+        """These columns alone, in this order. Raises KeyError for a column that is not there."""
+        known = {column.name: column for column in self.columns}
+        return Table([known[name] for name in names], self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts(Generic[T]):
+    """One record and how it is put in words, one line a column; what has no words is left out."""
+
+    columns: Sequence[Column[T]]
+    record: T
+
+    def lines(self) -> dict[str, str]:
+        """Name -> words."""
+        told = {column.name: column.words(self.record) for column in self.columns}
+        return {name: words for name, words in told.items() if words}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One large number at the head of a page."""
+
+    name: str
+    value: str
+    detail: str
+
 
 MAX_CHARACTERS = 400
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-_])")
@@ -65,26 +126,25 @@ def markdown(value: object, limit: int = MAX_CHARACTERS) -> str:
 
 
 DASH = "–"
+SIGNED = Notation("+.1f")
 
 
 def percent(value: float | None) -> str:
     """A rate of 0 to 1 as percent with one decimal."""
-    return DASH if value is None else f"{100 * value:.1f}%"
+    return DASH if value is None else PERCENT.number(value)
 
 
-def score_words(score: SplitScore | None, missing: str = "not measured") -> str:
+def score_words(score: Estimate | None, missing: str = "not measured") -> str:
     """A score with its 95% interval and how many items it stands on."""
     if score is None:
         return missing
     lost = f", {score.n_missing} missing" if score.n_missing else ""
-    return f"{percent(score.value)} [{100 * score.low:.1f}, {100 * score.high:.1f}] (n = {score.n_items}{lost})"
+    return f"{PERCENT.estimate(score)} (n = {score.n}{lost})"
 
 
 def points(value: float | None) -> str:
     """Percentage points with sign."""
-    if value is None:
-        return DASH
-    return f"{value + 0.0:+.1f}" if abs(value) >= 0.05 else "0.0"
+    return DASH if value is None else SIGNED.number(value)
 
 
 def duration(seconds: float | None) -> str:

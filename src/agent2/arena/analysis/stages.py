@@ -89,7 +89,7 @@ def checked_submissions(evidence: TrialEvidence) -> tuple[CheckedSubmission, ...
         since = submission.received_at
         if submission.score is None or not between:
             continue
-        public, n_public = submission.score.value, submission.score.n_items
+        public, n_public = submission.score.value, submission.score.n
         candidates = (between[-1], max(between, key=lambda score: score.value))
         own = min(candidates, key=lambda score: abs(score.value - public))
         agrees = abs(own.value - public) <= SLACK + _chance(own.value, n_dev, public, n_public)
