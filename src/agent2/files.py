@@ -1,11 +1,59 @@
-"""Lines of JSONL and CSV files, split where those formats end a line.
+"""Files: written whole or not at all, and read line by line.
 
-`str.splitlines` and `bytes.splitlines` end lines elsewhere too (U+2028, U+0085, form feed, a lone carriage return), and
-all but the last of these may stand unescaped inside a JSON string: a model's answer would break its own row.
+Lines are split where JSONL and CSV end one. `str.splitlines` and `bytes.splitlines` end lines elsewhere too (U+2028,
+U+0085, form feed, a lone carriage return), and all but the last of these may be unescaped inside a JSON string: a
+model's answer would break its own row.
 """
 
-from collections.abc import Iterator
+import contextlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import AnyStr
+
+import msgspec
+
+
+def atomic_write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = False) -> None:
+    """Replace a file by these bytes: a reader, or a kill, sees the old file or the new one, never half of it.
+
+    durable: also on disk when this returns, the folder's entry included (fsync). Two writers do not meet: each has a
+    draft of its own beside the file. Raises OSError, and leaves the old file and no draft, if the disk says no.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.draft")
+    try:
+        with draft.open("xb") as stream:
+            stream.writelines([data] if isinstance(data, bytes) else data)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        draft.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error says more
+            draft.unlink(missing_ok=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a folder's entries survive a power cut. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, whole or not at all; what UTF-8 cannot hold becomes a question mark."""
+    atomic_write(path, text.encode("utf-8", errors="replace"))
+
+
+def write_json(path: Path, value: object) -> None:
+    """Indented JSON of a record, or of lists and mappings of them; numbers that are not finite become null."""
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def numbered_lines(data: AnyStr) -> Iterator[tuple[int, AnyStr]]:

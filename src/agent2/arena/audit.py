@@ -27,9 +27,10 @@ from agent2.arena.audit_child import CHECKING_S, AuditedSubmission, AuditJob, In
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import evaluation_limits
-from agent2.arena.paths import TrialPaths, write_json
+from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam, log_task_access
 from agent2.errors import Agent2Error
+from agent2.files import write_json
 from agent2.installation import ARENA_ROLE, access_log
 from agent2.integrity.access import access_check
 from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings

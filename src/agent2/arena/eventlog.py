@@ -23,6 +23,7 @@ import msgspec
 
 from agent2.arena.paths import TrialPaths
 from agent2.errors import ConfigError
+from agent2.files import atomic_write
 from agent2.records import JsonValue
 
 
@@ -62,12 +63,7 @@ def _ends_torn(path: Path) -> bool:
 def write_events(path: Path, event: str, rows: Iterable[dict[str, JsonValue]]) -> None:
     """Write a whole log at once, or nothing; replaces an earlier one. Each row has its own "t"."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.writelines(_line({"t": row["t"], "event": event, **row}) for row in rows)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    atomic_write(path, (_line({"t": row["t"], "event": event, **row}) for row in rows), durable=True)
 
 
 def _line(row: dict[str, JsonValue]) -> bytes:

@@ -35,12 +35,10 @@ A recording made to be shared (`agent2 share`) has submissions.json in place of 
 The configuration of a trial as stored in its folder, and machine-written JSON files in general.
 """
 
-import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from pydantic import ValidationError
 
 from agent2.arena.assignment import TrialConfig
@@ -221,10 +219,3 @@ def read_config(path: Path) -> TrialConfig:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: {where}: {first['msg']}; it is machine-written, restore it") from error
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write a machine-read file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    draft.replace(path)

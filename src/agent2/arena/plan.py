@@ -39,7 +39,7 @@ from agent2.arena.assignment import (
 from agent2.arena.base_models import is_path, require_base_model
 from agent2.arena.gateway.drivers import load_driver
 from agent2.arena.llm import require_driver
-from agent2.arena.paths import TrialPaths, read_config, write_json
+from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.scoring import Exam
 from agent2.arena.systems.install import find_installed, require_installed
 from agent2.arena.systems.launch import UNCONTAINED
@@ -49,6 +49,7 @@ from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml
 from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
+from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import is_code, is_located, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of

@@ -44,7 +44,7 @@ from agent2.arena.assignment import Mode
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.gateway.drivers import load_driver
-from agent2.arena.paths import TrialPaths, write_json
+from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.sweep_records import (
     AgentComparison,
@@ -60,6 +60,7 @@ from agent2.arena.trial import Steps
 from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError
+from agent2.files import write_json
 from agent2.records import Split, derive_seed
 from agent2.stats.comparisons import judge
 from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially

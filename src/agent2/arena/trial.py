@@ -34,7 +34,7 @@ from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.snapshot import snapshot_limits
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
-from agent2.arena.paths import TrialPaths, read_config, write_json
+from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import clear_unstarted, create_workspace, lock_record, require_same_exam, world_told
 from agent2.arena.recorder.commands import record_commands
 from agent2.arena.recorder.metrics import record_metrics
@@ -52,6 +52,7 @@ from agent2.arena.scoring import (
 )
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Agent2Error, ConfigError, Fault
+from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox

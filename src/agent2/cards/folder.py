@@ -12,7 +12,6 @@ While a card is open, `lines.crc32` holds the checksum of each line that it had 
 its newline, little-endian 32-bit numbers), to name the line that an accident changed. Not a protection against forgery.
 """
 
-import contextlib
 import hashlib
 import os
 import sys
@@ -30,6 +29,7 @@ import zstandard
 from agent2 import installation
 from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Frame
 from agent2.errors import CardError
+from agent2.files import atomic_write
 from agent2.records import JsonValue, ScoredRollout, canonical_json, digest_of
 
 CARD_JSON = "card.json"
@@ -104,18 +104,10 @@ def store_card(path: Path, card: CardFile) -> None:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Write a file aside, fsync it and rename it into place. Raises CardError if the disk says no."""
-    aside = file.with_name(file.name + ".tmp")
+    """Write a file durably, whole or not at all. Raises CardError if the disk says no."""
     try:
-        with aside.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(file)
-        sync_folder(file.parent)
+        atomic_write(file, data, durable=True)
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error says more
-            aside.unlink(missing_ok=True)
         raise disk_error(file, len(data), error) from error
 
 
@@ -147,15 +139,6 @@ def file_digest(file: Path) -> str:
 def cards_below(folder: Path) -> Iterator[Path]:
     """Folders of cards at or below a folder, sorted."""
     yield from sorted(found.parent for found in folder.rglob(CARD_JSON))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames and new files in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def disk_error(file: Path, n_bytes: int, error: OSError) -> CardError:

@@ -251,7 +251,7 @@ def _report_differences(folder: Path) -> list[str]:
 
 def _write(out: Path, found: "list[Regrade]") -> None:
     """Both summaries and every moved rollout of each card."""
-    import msgspec
+    from agent2.files import write_json
 
     plain = [
         {
@@ -267,7 +267,7 @@ def _write(out: Path, found: "list[Regrade]") -> None:
         for one in found
     ]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(msgspec.json.encode(plain) + b"\n")
+    write_json(out, plain)
 
 
 app = typer.Typer(

@@ -18,6 +18,7 @@ from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.findings import Finding, told
 from agent2.contract.metrics import MetricSpec, primary_of
 from agent2.contract.rules import worsening
+from agent2.files import atomic_write
 from agent2.stats.estimates import PairedDifference
 
 TOP_BADCASES = 10
@@ -107,7 +108,7 @@ def write_report(path: Path, report: Mapping[str, Any]) -> None:
         text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     else:
         text = yaml.safe_dump(dict(report), sort_keys=False, allow_unicode=True, width=120)
-    path.write_text(text, encoding="utf-8")
+    atomic_write(path, text.encode())
 
 
 def _changes(metrics: Sequence[MetricSpec], found: Mapping[str, MetricEvidence]) -> dict[str, str]:

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import metric_named
 from agent2.contract.suite import Suite, shortfall
@@ -34,6 +32,7 @@ from agent2.evaluation.suite_plan import (
     owned_folder,
     plan_suite,
 )
+from agent2.files import write_json
 from agent2.models.sources import CheckpointSource
 from agent2.records import HIDDEN_SPLITS, JsonValue, Sampler
 
@@ -58,14 +57,14 @@ def run_suite(request: SuiteRequest, on_progress: OnProgress | None = None) -> S
     plan = plan_suite(request)
     progress = on_progress or _quiet
     with owned_folder(request.out, plan.identity):
-        _write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
+        write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
         if request.played_split not in HIDDEN_SPLITS:
-            _write_json(request.out / REFERENCES_FILE, _references(plan))
+            write_json(request.out / REFERENCES_FILE, _references(plan))
         started = time.time()
         opened: dict[str, JsonValue] = {}
         skipped = _play_checkpoint(request, plan, progress, opened)
         _play_baseline(request, plan, skipped, progress, opened)
-        _write_json(request.out / LOCK_FILE, _lock(request, opened, started))
+        write_json(request.out / LOCK_FILE, _lock(request, opened, started))
     return plan
 
 
@@ -169,12 +168,6 @@ def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float
         "started_at": started,
         "finished_at": time.time(),
     }
-
-
-def _write_json(path: Path, value: object) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
-    draft.replace(path)
 
 
 def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:

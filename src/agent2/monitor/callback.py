@@ -13,9 +13,7 @@ to go on from. Promises: a monitor that breaks stops the run with its error, bec
 what was asked for. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
 """
 
-import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from agent2.contract.gates import TrainingAction
+from agent2.files import write_json
 from agent2.monitor.series import PRIVATE
 from agent2.monitor.watch import LiveMonitor, TrainingVerdict
 
@@ -118,10 +117,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
             "last_good_step": self._good_step,
             "needs_human_review": found.action is TrainingAction.PAUSE_HUMAN_REVIEW,
         }
-        path = self._out / PAUSE_NAME
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        draft.replace(path)
+        write_json(self._out / PAUSE_NAME, record)
 
 
 def _save(parts: Mapping[str, Any], folder: Path) -> None:

@@ -32,9 +32,10 @@ from agent2.evaluation.outcome import (
     evaluation_section,
 )
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
+from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
 from agent2.reports.charts import change_kind, change_svg, standalone
-from agent2.reports.pages import render, write_text
+from agent2.reports.pages import render
 from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
 

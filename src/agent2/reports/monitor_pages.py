@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from agent2.contract.findings import Finding
+from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
 from agent2.monitor.watch import TrainingVerdict, Watch
 from agent2.reports.charts import monitor_svg, panel_svgs, standalone
-from agent2.reports.pages import render, write_json, write_text
+from agent2.reports.pages import render
 from agent2.reports.text import Column, Table, clean, clean_lines
 
 FORMAT = "agent2-monitor-2"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import msgspec
 
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
+from agent2.files import write_json, write_text
 from agent2.reports.charts import curves_svg, llm_svg, standalone, trajectory_svg
 from agent2.reports.text import DASH, Column, Table, breakable, clean, markdown, markdown_lines
 from agent2.reports.trial_view import headline, summary_lines, trial_view
@@ -138,18 +138,6 @@ def render(template: str, fields: dict[str, Any]) -> str:
     engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable}
     engine.globals["symbols"] = SYMBOLS
     return engine.get_template(template).render(fields)
-
-
-def write_json(path: Path, record: object) -> None:
-    """Indented JSON; numbers that are not finite become null."""
-    write_text(path, msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """The whole file or the one before, never half of it."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(text.encode("utf-8", errors="replace"))
-    draft.replace(path)
 
 
 def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:

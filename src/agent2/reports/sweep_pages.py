@@ -21,8 +21,9 @@ from agent2.arena.sweep_records import (
     axis_effects,
     summarise_agents,
 )
+from agent2.files import write_json, write_text
 from agent2.reports.charts import MAX_LINES, forest_svg, standalone
-from agent2.reports.pages import render, write_json, write_text
+from agent2.reports.pages import render
 from agent2.reports.text import (
     DASH,
     Column,
@@ -74,7 +75,7 @@ def sweep_report(
     effects: Sequence[PairEffect] = (),
     gains: Mapping[tuple[str, str], BySeed] | None = None,
 ) -> SweepReport:
-    """The report of these records. gains: (task, stack) -> seed -> item -> gain, for the intervals of the mean gains."""
+    """The report of these records. gains: (task, stack) -> seed -> item -> gain, for intervals of mean gains."""
     return SweepReport(FORMAT, title, rows, summarise_agents(rows, gains), comparisons, axis_effects(effects), effects)
 
 

@@ -30,7 +30,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent2.arena.agent_phase import Deadline
-from agent2.stats.estimates import Estimate
 from agent2.arena.grader.admission import without_host_paths
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
 from agent2.arena.grader.snapshot import SnapshotLimits
@@ -45,6 +44,7 @@ from agent2.records import Benchmark, Item, ScoringMode, Split, digest_of, work_
 from agent2.sandbox.backends import Sandbox, find_sandbox
 from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
+from agent2.stats.estimates import Estimate
 
 INSIDE_DRAFT = "card"
 """The child's card, in the draft."""

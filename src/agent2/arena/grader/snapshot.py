@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.errors import SubmissionError
+from agent2.files import sync_folder
 from agent2.models.layout import ADAPTER_CONFIG, ALLOWED_FILES, INDEX, SHARD_NAME, WEIGHTS
 
 INSIDE_ROOT = "/workspace"
@@ -104,12 +105,12 @@ def take_snapshot(
             if on_copied is not None:
                 on_copied()
             _require_unchanged(folder, names, opened, limits)
-            _sync_folder(draft)
+            sync_folder(draft)
             os.rename(draft, target)
         except BaseException:
             _remove(draft)
             raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
     return SnapshotInfo(target, digests, sum(file.status.st_size for file in opened), skipped)
 
 
@@ -289,14 +290,6 @@ def _require_unchanged(folder: int, names: list[str], opened: list[_Opened], lim
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _remove(folder: Path) -> None:
