@@ -5,7 +5,7 @@
 Promised, and exit code 1 if broken: 95% Wilson and paired bootstrap intervals cover the truth in 93% to 97% of
 cases for rates of 0.1 to 0.9 and 100 or 500 items; AdaStop calls equal agents different in at most 5% of studies
 (5 agents or more, Gaussian or skewed scores, all equal or some); exact McNemar has the power that was planned.
-Tabulated, with a warning where they fall outside: few items, few clusters, IQM of few runs, unequal spreads.
+Tabulated, with a warning where they fall outside: few items, IQM of few runs, unequal spreads.
 
 Fast because a paired interval of verdicts depends only on the two numbers of discordant items: the shipped
 function is asked once for each such pair (all its replicates), not once a repetition. Where scores are not
@@ -31,10 +31,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from agent2.stats.aggregates import iqm
-from agent2.stats.comparisons import mcnemar_p, over_items_and_seeds, paired_difference
+from agent2.stats.comparisons import (
+    mcnemar_p,
+    mcnemar_power,
+    over_items_and_seeds,
+    paired_difference,
+)
 from agent2.stats.estimates import bootstrap_mean, wilson
-from agent2.stats.measure import cluster_bootstrap_mean, clustered_mean
-from agent2.stats.power import items_for_difference, mcnemar_power
 from agent2.stats.sequential import AdaStop, AdaStopSettings, SequentialVerdict, SignSource, sampled_signs
 
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -145,7 +148,7 @@ def items_and_seeds(repetitions: int, rng: np.random.Generator) -> Iterator[Row]
             for _ in range(repetitions):
                 table = seed_sd * rng.normal(size=(n_seeds, 1)) + item_sd * rng.normal(size=(1, 300))
                 found = over_items_and_seeds(table + rest_sd * rng.normal(size=(n_seeds, 300)))
-                hits += found.low <= 0.0 <= found.high
+                hits += found.change.low <= 0.0 <= found.change.high
             setting = f"{n_seeds} seeds x 300 items, sd of seeds {seed_sd}, items {item_sd}"
             yield Row(
                 "items and seeds", setting, hits / repetitions, repetitions, COVERAGE[0], 1.0, promised=n_seeds >= 5
@@ -171,22 +174,6 @@ def few_items(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
         yield Row("few items", f"mean of skewed scores, n={n}", share, repetitions // 5, *COVERAGE, note=note)
 
 
-def few_clusters(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Ten observations a cluster, a third of the variance between clusters."""
-    note = f"{FEW_REPLICATES} replicates"
-    for n_clusters in (3, 5, 10, 20, 50):
-        labels = np.repeat(np.arange(n_clusters), 10)
-        held = np.zeros(2)
-        for _ in range(repetitions):
-            values = rng.normal(0, 1, n_clusters)[labels] + rng.normal(0, math.sqrt(2), labels.size)
-            robust = clustered_mean(values, labels)
-            drawn = cluster_bootstrap_mean(values, labels, rng, FEW_REPLICATES)
-            held += [robust.low <= 0 <= robust.high, drawn.low <= 0 <= drawn.high]
-        shares = held / repetitions
-        yield Row("clusters", f"{n_clusters} clusters, robust t", float(shares[0]), repetitions, *COVERAGE)
-        yield Row("clusters", f"{n_clusters} clusters, bootstrap", float(shares[1]), repetitions, *COVERAGE, note=note)
-
-
 def few_runs(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
     """IQM over 10 tasks of different means, Gaussian runs; the truth is the IQM of very many runs."""
     means = np.linspace(0.2, 0.8, 10)
@@ -196,7 +183,7 @@ def few_runs(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
     for n_runs in (3, 5, 10, 20):
         held = 0
         for _ in range(n_studies):
-            estimate = iqm(means + rng.normal(0, 0.1, size=(n_runs, 10)), rng, FEW_REPLICATES)
+            estimate = iqm(means + rng.normal(0, 0.1, size=(n_runs, 10)), rng, FEW_REPLICATES).estimate
             held += estimate.low <= truth <= estimate.high
         note = f"{FEW_REPLICATES} replicates"
         yield Row("few runs", f"IQM of {n_runs} runs x 10 tasks", held / n_studies, n_studies, *COVERAGE, note=note)
@@ -257,9 +244,6 @@ def power_table(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
         for discordance, difference in ((0.1, 0.02), (0.1, 0.05), (0.3, 0.05), (0.3, 0.1)):
             planned = mcnemar_power(n, difference, discordance)
             yield _power_row(n, difference, discordance, planned, repetitions, rng)
-    for discordance in (0.05, 0.1, 0.2):
-        plan = items_for_difference(0.02, discordance)
-        yield _power_row(plan.n, 0.02, discordance, plan.power, repetitions, rng, "sample size for 2 points: ")
 
 
 SECTIONS: dict[str, Callable[[int, np.random.Generator], Iterator[Row]]] = {
@@ -267,7 +251,6 @@ SECTIONS: dict[str, Callable[[int, np.random.Generator], Iterator[Row]]] = {
     "Coverage of the paired bootstrap interval (10,000 replicates)": paired_coverage,
     "Coverage of the interval over items and seeds": items_and_seeds,
     "Coverage with few items": few_items,
-    "Coverage with few clusters": few_clusters,
     "Coverage of the IQM interval with few runs": few_runs,
     f"AdaStop family-wise error, {DESIGN.n_interims} interims of {DESIGN.n_seeds} seeds": family_wise_error,
     "Share of runs saved by AdaStop against 25 seeds for every agent": runs_saved,
@@ -303,7 +286,7 @@ def _paired_share(
             scores_a[:n_up] = 1.0
             scores_b[n_up : n_up + n_down] = 1.0
             result = paired_difference(scores_a, scores_b, rng)
-            known[n_up, n_down] = result.low, result.high
+            known[n_up, n_down] = result.change.interval
         low, high = known[n_up, n_down]
         held += weight * (low <= difference <= high)
     return held / repetitions
@@ -377,7 +360,6 @@ def _power_row(
     planned: float,
     repetitions: int,
     rng: np.random.Generator,
-    label: str = "",
 ) -> Row:
     up, down = (discordance + difference) / 2, (discordance - difference) / 2
     drawn = rng.multinomial(n, [up, down, 1 - up - down], repetitions)[:, :2]
@@ -385,7 +367,7 @@ def _power_row(
     significant = np.array([mcnemar_p(a, b) <= 0.05 for a, b in counts.tolist()])
     share = float(weights[significant].sum() / repetitions)
     error = 4 * math.sqrt(max(planned * (1 - planned), 1 / repetitions) / repetitions)
-    setting = f"{label}n={n} difference={difference} discordance={discordance}"
+    setting = f"n={n} difference={difference} discordance={discordance}"
     note = f"computed {planned:.4f}"
     return Row("power", setting, share, repetitions, planned - error, planned + error, promised=True, note=note)
 

@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from scipy.stats import binomtest
+
 from agent2.arena import audit_child
 from agent2.arena.audit import control_items
 from agent2.arena.audit_child import AuditJob
@@ -41,7 +43,6 @@ from agent2.benchmarks import load_benchmark
 from agent2.integrity.canaries import HONEY_PATH
 from agent2.integrity.finding import Effect
 from agent2.records import HIDDEN_SPLITS, Item, Split
-from agent2.stats.measure import clopper_pearson
 
 MOST_FLAGGED = 1 / 200
 FEWEST_FOUND = 0.95
@@ -120,7 +121,7 @@ def measured(trial: Path, setting: str, n: int, seed: int = 0) -> Row:
             told = {effect for _, effect in effects}
             n_flagged += bool(told & {Effect.FLAG, Effect.VOID})
             n_void += Effect.VOID in told
-    interval = clopper_pearson(n_flagged, n)
+    interval = binomtest(n_flagged, n).proportion_ci(method="exact")
     return Row(str(trial), setting, n, n_flagged, n_void, interval.low, interval.high, dict(findings))
 
 

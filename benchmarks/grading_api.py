@@ -33,7 +33,7 @@ import psutil
 from safetensors.numpy import save_file
 
 from agent2.arena.agent_phase import Deadline
-from agent2.arena.evidence import SplitScore, SubmissionState
+from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.arena.grader.server import MAX_LISTED, ApiFacts, make_app, serve_on_socket
@@ -42,6 +42,7 @@ from agent2.arena.grader.store import read_submissions
 from agent2.arena.paths import TrialPaths
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Item, Split
+from agent2.stats.estimates import Estimate
 
 READS = ("/health", "/assignment", "/time", "/submissions", "/best", "/submissions/{n}")
 BASELINE = 0.0
@@ -75,7 +76,7 @@ def serve(root: Path, evaluation_ms: float) -> None:
     items = {Split.TEST_PUBLIC: [Item("1", Split.TEST_PUBLIC, "1+1")]}
     deadline = Deadline(time.time(), 3600.0)
     grader = Grader(GraderSettings(paths, root / "base", "arithmetic", items, deadline), evaluate)
-    grader.baseline = SplitScore(BASELINE, 0.0, 0.0, 1, 0, "cards/base")
+    grader.baseline = Estimate(BASELINE, None, None, 1)
     grader.start()
     server = serve_on_socket(make_app(grader, ApiFacts("arithmetic", "/workspace", {"task": "t"})), paths.grader_socket)
     print("ready", flush=True)

@@ -21,11 +21,11 @@ from types import MappingProxyType
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from scipy.stats import binomtest
 
 from agent2.integrity.finding import Effect
 from agent2.integrity.provenance import Kinship, kinship, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.stats.measure import clopper_pearson
 from provenance_models import KINDS, make_all
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -175,7 +175,7 @@ def _conclude(rows: list[Row]) -> int:
         ("children voided", voided, len(children)),
         ("foreign models not voided", passed, len(foreign)),
     ):
-        interval = clopper_pearson(len(wrong), n)
+        interval = binomtest(len(wrong), n).proportion_ci(method="exact")
         print(f"{what}: {len(wrong)} of {n}, 95% interval {interval.low:.2f} to {interval.high:.2f}")
     flagged = [row.name for row in children if row.effect == Effect.FLAG.value]
     print(f"children flagged: {len(flagged)} of {len(children)} {flagged}; disguised copies not voided: {hidden}")

@@ -283,7 +283,7 @@ def open_rl_benchmark(data: Path) -> Iterator[Row]:
     # The file has means over seeds, one number a game; twice the same run gives the same point values.
     rng = np.random.default_rng(RNG_SEED)
     for name, expected, compute in (("median", 0.796, median_over_tasks), ("mean", 4.546, mean_over_tasks)):
-        value = compute([columns[0], columns[0]], rng, 100).value
+        value = compute([columns[0], columns[0]], rng, 100).estimate.value
         note = "the file gives each game to two digits"
         yield Row(f"{name} human-normalised score of PPO ({len(rows)} games)", expected, value, 0.005, note)
 

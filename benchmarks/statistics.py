@@ -63,7 +63,7 @@ OWN = """
 from agent2.stats.aggregates import iqm
 
 def call():
-    result = iqm(scores, np.random.default_rng(1), n_replicates)
+    result = iqm(scores, np.random.default_rng(1), n_replicates).estimate
     return result.value, result.low, result.high
 
 measure(call, "")
@@ -203,11 +203,11 @@ def compare_values(rliable_python: str) -> bool:
     rng = np.random.default_rng(0)
     ours = {
         "iqm": aggregates.iqm_value(x),
-        "mean": aggregates.mean_over_tasks(x, rng, 2).value,
-        "median": aggregates.median_over_tasks(x, rng, 2).value,
-        "gap": aggregates.optimality_gap(x, rng, 2).value,
+        "mean": aggregates.mean_over_tasks(x, rng, 2).estimate.value,
+        "median": aggregates.median_over_tasks(x, rng, 2).estimate.value,
+        "gap": aggregates.optimality_gap(x, rng, 2).estimate.value,
         "improvement": profiles.probability_of_improvement_value(x, y),
-        "profile": profiles.performance_profile(x, thresholds, rng, 2).share,
+        "profile": [one.value for one in profiles.performance_profile(x, thresholds, rng, 2).share],
     }
     largest = {name: float(np.abs(np.subtract(ours[name], theirs[name])).max()) for name in ours}
     print("values beside rliable's differ by " + ", ".join(f"{name} {size:.1e}" for name, size in largest.items()))

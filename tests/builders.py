@@ -9,16 +9,15 @@ from agent2.arena.evidence import (
     AgentEnd,
     MetricPoint,
     NoiseBand,
-    PairedGain,
     ProcessSample,
     Revision,
-    SplitScore,
     SubmissionRecord,
     SubmissionState,
     TrialEvidence,
 )
 from agent2.arena.tasks import TaskSpec, load_task
 from agent2.errors import Fault
+from agent2.stats.estimates import Estimate, PairedDifference
 
 START = 1_000_000.0
 """Unix time at which every built trial starts; all `at` below are seconds after it."""
@@ -57,15 +56,15 @@ def make_task(**changes: Any) -> TaskSpec:
     return load_task("arithmetic").model_copy(update=changes)
 
 
-def make_score(value: float, n_items: int = 600, n_missing: int = 0, card: str = "cards/some") -> SplitScore:
+def make_score(value: float, n_items: int = 600, n_missing: int = 0) -> Estimate:
     """A score with a rough 95% interval."""
     half = 1.96 * math.sqrt(max(value * (1 - value), 1e-6) / n_items)
-    return SplitScore(value, max(0.0, value - half), min(1.0, value + half), n_items, n_missing, card)
+    return Estimate(value, max(0.0, value - half), min(1.0, value + half), n_items, n_missing, "by hand")
 
 
-def make_gain(delta: float, half_width: float = 0.04, p_value: float = 0.001, n_items: int = 600) -> PairedGain:
+def make_gain(delta: float, half_width: float = 0.04, p_value: float = 0.001, n_items: int = 600) -> PairedDifference:
     """A paired gain with a symmetric interval."""
-    return PairedGain(delta, delta - half_width, delta + half_width, n_items, 0, p_value)
+    return PairedDifference(Estimate(delta, delta - half_width, delta + half_width, n_items), p_value)
 
 
 def make_submission(number: int, at: float = 100.0, score: float | None = 0.6, **changes: Any) -> SubmissionRecord:
@@ -79,7 +78,7 @@ def make_submission(number: int, at: float = 100.0, score: float | None = 0.6, *
         weights_digest=f"{number:064d}",
         is_base_copy=False,
         revision=None,
-        score=make_score(score, 400, card=f"submissions/{number}/card") if score is not None else None,
+        score=make_score(score, 400) if score is not None else None,
         fault=None if score is not None else Fault.SUBMITTER,
         reason="" if score is not None else "logits are not finite at item 3; submit finite weights",
         finished_at=START + at + 10,

@@ -7,7 +7,7 @@ from typing import Any
 from agent2.contract.evidence import Evidence, MetricEvidence, SpotCheck
 from agent2.contract.gates import GateSpec, LengthGate, RegressionGate, ReleaseEvidenceGate, SafetyGate
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
-from agent2.stats.comparisons import PairedEvidence, mcnemar_p, tango_interval
+from agent2.stats.comparisons import verdict_difference
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "reports"
 
@@ -43,10 +43,8 @@ def make_metric(name: str, old: float | None, new: float | None, **changes: Any)
 
 def make_paired(name: str, n: int, won: int, lost: int, old: float = 0.6, **changes: Any) -> MetricEvidence:
     """A metric of verdicts on n items, of which the new side wins and loses some."""
-    low, high = tango_interval(won, lost, n)
-    delta = (won - lost) / n
-    pair = PairedEvidence(delta, low, high, n, mcnemar_p(won, lost), "verdicts", won, lost)
-    return MetricEvidence(name, old, old + delta, n_items=n, paired=pair, **changes)
+    pair = verdict_difference(n, won, lost)
+    return MetricEvidence(name, old, old + pair.change.value, n_items=n, paired=pair, **changes)
 
 
 def make_evidence(metrics: Sequence[MetricEvidence] = (), without: Sequence[str] = (), **changes: Any) -> Evidence:

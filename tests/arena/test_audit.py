@@ -244,4 +244,6 @@ def test_a_trial_ends_with_an_audit_that_its_report_tells(task, tmp_path):
     assert installation.secret().hex() not in (root / "integrity.json").read_text()
     kinds = {ResultKind.VOID: 0.0, ResultKind.BASE_KEPT: 0.0, ResultKind.NOT_CLEARED: None}
     assert analysis.result.kind in kinds, "random weights beat the base by luck, or not"
-    assert (analysis.result.gain_points, analysis.result.low_points) == (kinds[analysis.result.kind], None)
+    gain = analysis.result.gain
+    assert (gain.value if gain is not None else None) == kinds[analysis.result.kind]
+    assert gain is None or gain.low is None

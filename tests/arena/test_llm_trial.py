@@ -118,7 +118,8 @@ def test_tokens_dollars_and_calls_are_those_of_the_script_in_evidence_and_report
     assert [call.t for call in evidence.llm.calls] == sorted(call.t for call in evidence.llm.calls)
     written = write_report(evidence, analyse(evidence), tmp_path)
     record = json.loads(written.json.read_text())
-    assert record["headline"]["LLM"] == f"6 calls, 7,500 tokens in, 420 out, ${DOLLARS:.4f}"
+    totals = record["headline"]["llm"]["totals"]
+    assert (totals["tokens"]["input"], totals["tokens"]["output"]) == (7500, 420)
     assert record["trial"]["llm"]["totals"]["tokens"]["input"] == INPUT
     page = written.html.read_text()
     assert "small-helper → scripted-1" in page

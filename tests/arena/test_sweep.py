@@ -45,11 +45,11 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     root, failures = run_sweep(plan, tmp_path / "out", quiet)
     assert failures == []
     rows = {row.agent: row for row in sweep_rows(plan, root)}
-    assert rows["nop"].gain_points is None
-    assert rows["base-copy"].gain_points == rows["copycat"].gain_points == 0.0
+    assert rows["nop"].gain is None
+    assert rows["base-copy"].gain.value == rows["copycat"].gain.value == 0.0
     (comparison,) = compare_agents(plan, root)  # nop has no score to compare
     assert {comparison.agent_a, comparison.agent_b} == {"base-copy", "copycat"}
-    assert comparison.delta_points == 0.0
+    assert comparison.difference.change.value == 0.0
     assert comparison.n_items == 20
     logs = {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
     assert len(logs) == 3
@@ -107,7 +107,7 @@ def test_a_damaged_trial_is_a_row_that_says_so_and_hides_no_other(task, tmp_path
     first, second = sweep_rows(plan, tmp_path)
     assert first.state.startswith("failed: ")
     assert "cannot be read" in first.state
-    assert first.gain_points is None
+    assert first.gain is None
     assert second.state == "not started"
     assert compare_agents(plan, tmp_path) == []
 
@@ -191,7 +191,7 @@ def test_a_sweep_over_drivers_tells_what_a_driver_is_worth_and_what_it_cost(task
     assert rows[0].llm_dollars == pytest.approx((100 * 2 + 10 * 8) / 1e6)
     assert [row.is_autonomous for row in rows] == [False, False]  # the base model handed back completes nothing
     (pair,) = pair_effects(known_trials(plan, root), final_scores(plan, root))
-    assert (pair.axis, pair.fixed, pair.delta_points) == (Axis.DRIVER, "chatty", 0.0)
+    assert (pair.axis, pair.fixed, pair.difference.change.value) == (Axis.DRIVER, "chatty", 0.0)
     (summary, _) = summarise_agents(rows)
     assert summary.autonomy.value == 0.0
     assert summary.llm_tokens == 110

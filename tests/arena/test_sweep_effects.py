@@ -7,6 +7,11 @@ from agent2.arena.sweep_records import Axis, PlannedTrial, axis_effects, pair_ef
 ITEMS = [f"item-{number}" for number in range(40)]
 
 
+def width(effect):
+    low, high = effect.difference.change.interval
+    return high - low
+
+
 def trial(scaffold, driver, seed=0, mode="free"):
     return PlannedTrial(
         task="t", task_name="t", agent=scaffold, agent_name=scaffold, driver=driver, driver_name=driver, seed=seed,
@@ -33,11 +38,11 @@ def effects_of(table, seeds=(0,)):
 def test_a_driver_that_solves_three_quarters_more_is_worth_75_points_of_its_scaffold():
     (effect,) = effects_of({("codex", "weak"): [0.1], ("codex", "strong"): [0.85]})
     assert (effect.axis, effect.fixed, effect.level_a, effect.level_b) == (Axis.DRIVER, "codex", "weak", "strong")
-    assert effect.delta_points == pytest.approx(-75)
-    assert effect.low_points < -75 < effect.high_points < -50
-    assert effect.p_value < 1e-6
-    assert effect.seed_low_points is None  # one run each: nothing is known of their luck
-    assert (effect.n_items, effect.n_seeds, effect.n_missing, effect.n_pairs) == (40, 1, 0, 1)
+    assert effect.difference.change.value == pytest.approx(-0.75)
+    assert effect.difference.change.low < -0.75 < effect.difference.change.high < -0.5
+    assert effect.difference.p_value < 1e-6
+    assert effect.over_runs.low is None  # one run each: nothing is known of their luck
+    assert (effect.difference.change.n, effect.n_seeds, effect.n_missing, effect.n_pairs) == (40, 1, 0, 1)
 
 
 def test_the_widest_pair_stands_for_the_axis_with_the_better_level_first():
@@ -46,16 +51,16 @@ def test_the_widest_pair_stands_for_the_axis_with_the_better_level_first():
     assert len(pairs) == 3
     (effect,) = axis_effects(pairs)
     assert (effect.n_levels, effect.widest.level_a, effect.widest.level_b) == (3, "strong", "weak")
-    assert effect.widest.delta_points == pytest.approx(75)
-    assert 50 < effect.widest.low_points < 75 < effect.widest.high_points
+    assert effect.widest.difference.change.value == pytest.approx(0.75)
+    assert 0.5 < effect.widest.difference.change.low < 0.75 < effect.widest.difference.change.high
 
 
 def test_scaffolds_are_compared_under_the_same_driver_only():
     table = {("a", "x"): [0.2], ("b", "x"): [0.6], ("a", "y"): [0.2], ("b", "y"): [0.2]}
     by_axis = {(e.axis, e.fixed): e for e in effects_of(table)}
     assert set(by_axis) == {(Axis.DRIVER, "a"), (Axis.DRIVER, "b"), (Axis.SCAFFOLD, "x"), (Axis.SCAFFOLD, "y")}
-    assert by_axis[Axis.SCAFFOLD, "x"].delta_points == pytest.approx(-40)
-    assert by_axis[Axis.SCAFFOLD, "y"].delta_points == 0.0
+    assert by_axis[Axis.SCAFFOLD, "x"].difference.change.value == pytest.approx(-0.4)
+    assert by_axis[Axis.SCAFFOLD, "y"].difference.change.value == 0.0
     assert by_axis[Axis.SCAFFOLD, "y"].p_adjusted == 1.0
 
 
@@ -64,21 +69,21 @@ def test_more_pairs_make_wider_intervals():
     four = effects_of({("c", name): [share] for name, share in zip("xyzw", (0.2, 0.6, 0.6, 0.6), strict=True)})
     same = next(e for e in four if (e.level_a, e.level_b) == ("x", "y"))
     assert same.n_pairs == 6
-    assert same.high_points - same.low_points > two[0].high_points - two[0].low_points
-    assert same.p_adjusted > same.p_value
+    assert width(same) > width(two[0])
+    assert same.p_adjusted > same.difference.p_value
 
 
 def test_several_seeds_give_an_interval_over_runs():
     (effect,) = effects_of({("c", "x"): [0.2, 0.3, 0.4], ("c", "y"): [0.5, 0.5, 0.5]}, seeds=(0, 1, 2))
     # differences of runs: -30, -20, -10; mean -20, standard error 5.77, Student quantile 4.303 at 2 degrees of freedom
-    assert effect.delta_points == pytest.approx(-20)
-    assert effect.seed_low_points == pytest.approx(-44.84, abs=0.01)
-    assert effect.seed_high_points == pytest.approx(4.84, abs=0.01)
+    assert effect.difference.change.value == pytest.approx(-0.2)
+    assert effect.over_runs.low == pytest.approx(-0.4484, abs=0.0001)
+    assert effect.over_runs.high == pytest.approx(0.0484, abs=0.0001)
 
 
 def test_a_trial_without_a_result_is_missing_and_not_zero():
     (effect,) = effects_of({("c", "x"): [0.5, 0.5], ("c", "y"): [0.5, None]}, seeds=(0, 1))
-    assert effect.delta_points == 0.0
+    assert effect.difference.change.value == 0.0
     assert (effect.n_seeds, effect.n_missing) == (1, 1)
     assert effects_of({("c", "x"): [0.5], ("c", "y"): [None]}) == []
 

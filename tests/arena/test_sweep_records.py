@@ -13,12 +13,12 @@ def row(**changes):
 def test_a_row_holds_the_headline_of_its_trial():
     found = row(seed=2)
     assert (found.agent, found.seed, found.state, found.route) == ("grpo", 2, "finished", "RL only (GRPO)")
-    assert found.gain_points == pytest.approx(28.0) and found.public.value == 0.6 and found.seconds == 150
+    assert found.gain.value == pytest.approx(0.28) and found.public.value == 0.6 and found.seconds == 150
 
 
 def test_a_row_without_submission_has_no_gain():
     found = row(submissions=[])
-    assert (found.gain_points, found.result) == (None, "no_submission")
+    assert (found.gain, found.result) == (None, "no_submission")
 
 
 def test_a_summary_averages_gains_only_and_counts_the_rest():
@@ -26,7 +26,7 @@ def test_a_summary_averages_gains_only_and_counts_the_rest():
     rows += [row(seed=3, submissions=[]), SweepRow("arithmetic", "grpo", 4, "t", "failed: disk full")]
     (summary,) = summarise_agents(rows)
     assert (summary.n_trials, summary.n_finished, summary.n_with_gain, summary.n_better) == (5, 4, 3, 2)
-    assert summary.mean_gain_points == pytest.approx(31 / 3)
+    assert summary.mean_gain.value == pytest.approx(0.31 / 3)
     assert summary.spread_points == pytest.approx(9.504385)
     assert summary.routes == {"RL only (GRPO)": 3}  # a trial without a submission took no route
 
@@ -42,14 +42,16 @@ def test_the_mean_gain_has_an_interval_over_items_and_seeds_that_seeds_far_apart
     (alike,) = summarise_agents(rows, {("arithmetic", "grpo"): gains(0.19, 0.19)})
     (single,) = summarise_agents(rows[:1], {("arithmetic", "grpo"): gains(0.19)})
     assert (apart.over, alike.over, single.over) == ("items and seeds", "items and seeds", "items")
-    assert apart.low_points < 0 < apart.high_points and apart.claim == "unclear"  # two seeds, ten points apart
-    assert alike.claim == "better" and alike.high_points - alike.low_points < 17
-    assert single.high_points - single.low_points < alike.high_points - alike.low_points  # two seeds are few
+    assert apart.mean_gain.low < 0 < apart.mean_gain.high and apart.claim == "unclear"  # two seeds, ten points apart
+    assert alike.claim == "better" and alike.mean_gain.high - alike.mean_gain.low < 0.17
+    assert (
+        single.mean_gain.high - single.mean_gain.low < alike.mean_gain.high - alike.mean_gain.low
+    )  # two seeds are few
 
 
 def test_without_item_gains_a_mean_has_no_interval_and_claims_nothing():
     (summary,) = summarise_agents([row()])
-    assert (summary.low_points, summary.claim, summary.over) == (None, "", "")
+    assert (summary.mean_gain.low, summary.claim, summary.over) == (None, "", "")
 
 
 def test_runs_that_share_no_scored_item_have_no_difference():

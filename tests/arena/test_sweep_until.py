@@ -7,13 +7,18 @@ from pydantic import ValidationError
 from agent2.arena.sweep import UntilDecided, decide_cells
 from agent2.arena.sweep_records import SweepRow
 from agent2.errors import ConfigError
+from agent2.stats.estimates import Estimate
 from agent2.stats.sequential import SequentialVerdict
 
 PLAN = UntilDecided(seeds_per_round=6, max_seeds=24)
 
 
+def gain_of(points):
+    return None if points is None else Estimate(points / 100, None, None, 1)
+
+
 def row(agent, seed, gain, task="math", state="finished"):
-    return SweepRow(task, agent, seed, f"{task}-{agent}-s{seed}", state, gain_points=gain)
+    return SweepRow(task, agent, seed, f"{task}-{agent}-s{seed}", state, gain=gain_of(gain))
 
 
 def rows_of(gains, task="math"):
@@ -134,7 +139,7 @@ def test_a_sweep_driven_to_the_end_stops_within_its_cap_and_undoes_nothing(seed)
                 row(need.agent, s, None if draw.random() < 0.1 else draw.normal(means[need.agent])) for s in need.seeds
             ]
     assert decision.is_decided
-    assert all(sum(r.agent == a and r.gain_points is not None for r in rows) <= 24 for a in means)
+    assert all(sum(r.agent == a and r.gain is not None for r in rows) <= 24 for a in means)
 
 
 def test_bad_sweeps_are_refused():

@@ -42,7 +42,7 @@ def test_an_agent_that_does_nothing_has_no_submission_and_no_zero(task, tmp_path
     assert evidence.base_private.n_items == 20
     assert evidence.noise.n_replicates > 0
     assert "nothing to do" in evidence.agent_log_tail
-    assert analyse(evidence).result.gain_points is None
+    assert analyse(evidence).result.gain is None
     for card in ("base-test_public", "base-test_private", "base-noise"):
         assert validate_card(root / "cards" / card) == []
 
@@ -54,7 +54,7 @@ def test_a_copy_of_the_base_is_flagged_by_its_weights_and_gains_exactly_nothing(
     assert submission.state is SubmissionState.SCORED
     assert submission.is_base_copy
     assert submission.score.value == evidence.base_public.value
-    assert evidence.gain.delta == evidence.gain.low == evidence.gain.high == 0.0
+    assert evidence.gain.change.value == evidence.gain.change.low == evidence.gain.change.high == 0.0
     assert analyse(evidence).route.label == "copy of the base model"
 
 

@@ -28,7 +28,7 @@ def test_a_gain_on_paired_items_is_new_minus_old(tmp_path):
     old = write(tmp_path / "old", {"a": 0.0, "b": 0.0, "c": 1.0, "d": 1.0})
     new = write(tmp_path / "new", {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0})
     found = compare_cards(old, new)
-    assert found.difference.delta == pytest.approx(0.25)
+    assert found.difference.change.value == pytest.approx(0.25)
     assert (found.won, found.lost) == (["a", "b"], ["d"])
     assert found.bounds == (0.25, 0.25)
     assert "unclear (the interval contains 0, p = 1.00): +25.0 points" in found.answers()["learned or avoided failures"]
@@ -52,7 +52,7 @@ def test_a_gain_by_losing_hard_items_is_shown_with_its_bounds(tmp_path):
     old = write(tmp_path / "old", {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0})
     new = write(tmp_path / "new", {"a": 1.0, "b": 1.0, "c": None, "d": None})
     found = compare_cards(old, new)
-    assert found.difference.delta == 0.0 and found.only_old == ["c", "d"]
+    assert found.difference.change.value == 0.0 and found.only_old == ["c", "d"]
     assert found.bounds == (0.0, 0.5)
     old = write(tmp_path / "old2", {"a": 1.0, "b": 0.0, "c": 1.0})
     new = write(tmp_path / "new2", {"a": 1.0, "b": 1.0, "c": None})

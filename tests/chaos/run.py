@@ -34,7 +34,7 @@ import psutil
 from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.eventlog import read_events
-from agent2.arena.evidence import PairedGain, SubmissionState, TrialEvidence
+from agent2.arena.evidence import SubmissionState, TrialEvidence, stored_gain
 from agent2.arena.grader.evaluator import EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob
 from agent2.arena.paths import TrialPaths
@@ -46,6 +46,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import validate_card
 from agent2.records import Split
 from agent2.sandbox.spec import Mount
+from agent2.stats.estimates import PairedDifference
 from chaos import scripted_child
 from chaos.agent import N_SUBMISSIONS
 from chaos.victims import Victim, choose, kill_child, kill_harness, phase_of
@@ -80,7 +81,7 @@ class Truth:
 
     public: float
     private: float
-    gain: PairedGain
+    gain: PairedDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,8 @@ def _differences(root: Path, stage: Stage, evidence: TrialEvidence) -> Iterator[
     _, number, path = max(better)
     truth = stage.truth[path]
     private = evidence.final_private.value if evidence.final_private is not None else None
-    if (evidence.final_submission, private, evidence.gain) != (-number, truth.private, truth.gain):
+    gain = stored_gain(evidence.gain) if evidence.gain is not None else None
+    if (evidence.final_submission, private, gain) != (-number, truth.private, stored_gain(truth.gain)):
         yield f"{root.name}: final {evidence.final_submission} with {private} and {evidence.gain}, not {truth}"
 
 

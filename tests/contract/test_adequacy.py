@@ -3,7 +3,7 @@ import pytest
 from agent2.contract.gates import EvidenceNeeds
 from agent2.contract.metrics import MetricSpec, Role, Unit
 from agent2.contract.rules import basis_of, problems_of, rule_of
-from agent2.stats.power import detectable_difference
+from agent2.stats.comparisons import detectable_difference
 from evidence_builders import make_metric, make_paired
 
 RATE = MetricSpec(name="solved", role=Role.REGRESSION_GATE)

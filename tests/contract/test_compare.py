@@ -4,7 +4,7 @@ from agent2.contract.card_sets import BASELINE, find_cards
 from agent2.contract.compare import Outcome, compare
 from agent2.contract.protocol import IncomparableError
 from agent2.errors import ConfigError
-from agent2.stats.hypothesis_tests import holm
+from agent2.stats.comparisons import holm
 from contract_card_builders import make_scored, verdicts, write_card
 
 BASE = "1" * 100 + "0" * 100
@@ -22,10 +22,10 @@ def test_many_candidates_are_compared_with_one_baseline_and_corrected_together(t
     found = compare(base, [card_set(tmp_path, *pair) for pair in (("up", BETTER), ("down", WORSE), ("flat", SAME))])
     assert [row.outcome for row in found.rows] == [Outcome.BETTER, Outcome.WORSE, Outcome.UNCLEAR]
     assert found.n_family == 3
-    raw = [row.paired.p_value for row in found.rows]
-    assert [row.p_corrected for row in found.rows] == list(holm(raw).adjusted)
+    raw = [row.score.paired.p_value for row in found.rows]
+    assert [row.p_corrected for row in found.rows] == list(holm(raw))
     assert found.rows[0].score.values() == (0.5, 0.75)
-    assert found.rows[0].paired.low > 0.15
+    assert found.rows[0].score.paired.change.low > 0.15
 
 
 def test_a_difference_that_is_only_significant_alone_is_not_shown_among_many(tmp_path):
@@ -47,7 +47,7 @@ def test_a_gain_within_the_noise_floor_is_no_gain(tmp_path):
         return find_cards(write_card(tmp_path / name, records, name, attempts=2))
 
     row = compare(sampled("base", 0), [sampled("new", 40)]).rows[0]
-    assert row.score.noise > row.paired.delta > 0
+    assert row.score.noise > row.score.paired.change.value > 0
     assert row.p_corrected < 0.05
     assert (row.outcome, row.why) == (Outcome.UNCLEAR, "it is within the noise band")
 
@@ -60,7 +60,7 @@ def test_the_cost_ratio_is_tokens_of_a_rollout(tmp_path):
 
 def test_missing_scores_are_counted_on_their_side(tmp_path):
     row = compare(card_set(tmp_path, "a", "11-0"), [card_set(tmp_path, "b", "1-10")]).rows[0]
-    assert (row.paired.n, row.score.n_missing_old, row.score.n_missing_new) == (2, 1, 1)
+    assert (row.score.paired.change.n, row.score.n_missing_old, row.score.n_missing_new) == (2, 1, 1)
 
 
 def test_nothing_scored_on_both_sides_is_no_data(tmp_path):

@@ -29,7 +29,7 @@ from agent2.contract.gates import (
     release_severity,
 )
 from agent2.contract.metrics import Direction, MetricSpec, Unit
-from agent2.stats.comparisons import PairedEvidence, mcnemar_p, tango_interval
+from agent2.stats.comparisons import verdict_difference
 from evidence_builders import GATES, METRICS
 
 RATES = ("math", "instructions", "charts")
@@ -50,10 +50,8 @@ ITEMS = [*POINTS, EvidenceGate(needs=EvidenceNeeds(needs_items=True, min_items=4
 
 
 def paired(name: str, n: int, won: int, lost: int, n_missing: int) -> MetricEvidence:
-    low, high = tango_interval(won, lost, n)
-    delta = (won - lost) / n
-    pair = PairedEvidence(delta, low, high, n, mcnemar_p(won, lost), "verdicts", won, lost)
-    return MetricEvidence(name, 0.5, 0.5 + delta, n_items=n, n_missing_new=n_missing, paired=pair)
+    pair = verdict_difference(n, won, lost)
+    return MetricEvidence(name, 0.5, 0.5 + pair.change.value, n_items=n, n_missing_new=n_missing, paired=pair)
 
 
 @st.composite
@@ -103,10 +101,10 @@ def worsened(metric: MetricEvidence, by: float) -> MetricEvidence:
         sign = -1.0 if BY_NAME[metric.name].direction is Direction.HIGHER else 1.0
         scale = 1.0 if BY_NAME[metric.name].unit is Unit.RATE else 600.0
         return replace(metric, new=(metric.new or 0.0) + sign * by * scale)
-    items = max(1, round(by * pair.n))
+    items = max(1, round(by * pair.change.n))
     from_won = min(items, pair.n_won)
-    lost = min(pair.n_lost + items - from_won, pair.n - pair.n_won)
-    return paired(metric.name, pair.n, pair.n_won - from_won, lost, metric.n_missing_new)
+    lost = min(pair.n_lost + items - from_won, pair.change.n - pair.n_won)
+    return paired(metric.name, pair.change.n, pair.n_won - from_won, lost, metric.n_missing_new)
 
 
 def test_the_evidence_made_here_leads_to_passes_and_refusals_alike():

@@ -110,8 +110,8 @@ def test_counts_of_pairs_are_enough_for_the_rest(tmp_path):
     evidence = read(tmp_path, f"{REPORT}evidence:\n  math: {{paired: {{n: 1000, n_won: 100, n_lost: 40}}}}\n")
     pair = evidence.metrics["math"].paired
     assert pair is not None
-    assert pair.delta == pytest.approx(0.06)
-    assert pair.low < pair.delta < pair.high
+    assert pair.change.value == pytest.approx(0.06)
+    assert pair.change.low < pair.change.value < pair.change.high
     assert pair.p_value < 1e-5
     assert evidence.metrics["math"].n_items == 1000
 

@@ -19,7 +19,7 @@ from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Item, Score, Split
 from agent2.reports.charts import change_kind, change_svg
-from agent2.reports.eval_pages import eval_view, summary_rows, write_eval_report
+from agent2.reports.eval_pages import eval_summary, eval_view, write_eval_report
 from agent2.stats.comparisons import judge
 from suite_fakes import Sums, find_benchmark, make_suite, write_players
 
@@ -85,7 +85,7 @@ def test_pages_say_what_was_skipped_and_do_not_draw_it(evaluated):
     paths = write_eval_report(outcome, out)
     assert "doubles was skipped: sums scored 0.0%" in paths.html.read_text()
     assert "doubles_accuracy" not in paths.figure.read_text()
-    row = next(row for row in eval_view(outcome).metrics if row[0] == "doubles_accuracy")
+    row = next(row for row in eval_view(outcome).metrics.cells() if row[0] == "doubles_accuracy")
     assert "missing" in row[2] and row[3] == "no pairs"
 
 
@@ -93,15 +93,15 @@ def test_a_gate_that_was_not_evaluated_is_not_counted_as_one_that_held(evaluated
     outcome, _ = evaluated(new="broken")
     n_open = sum(one.state is GateState.NOT_EVALUATED for one in outcome.decision.findings)
     n_judged = len(outcome.decision.findings) - n_open
-    told = next(tile for tile in eval_view(outcome).tiles if tile[0] == "gates")
+    told = next(tile for tile in eval_view(outcome).tiles if tile.name == "gates")
     assert n_open > 0
-    assert told[2] == f"of {n_judged} evaluated; {n_open} not evaluated"
+    assert told.detail == f"of {n_judged} evaluated; {n_open} not evaluated"
 
 
 def test_page_chart_and_answers_say_the_same_of_a_change(evaluated):
     outcome, _ = evaluated(new="one_sided")
     answers = outcome.decision.answers.capabilities_improved
-    for spec, row in zip(outcome.suite.metrics, eval_view(outcome).metrics, strict=True):
+    for spec, row in zip(outcome.suite.metrics, eval_view(outcome).metrics.cells(), strict=True):
         found = outcome.evidence.metrics.get(spec.name)
         if found is None or found.paired is None or spec.direction is Direction.NONE:
             continue
@@ -158,7 +158,7 @@ def answered_in_lines(messages):
 def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(evaluated):
     outcome, out = evaluated(old="broken", reply=answered_in_lines, find_benchmark=lambda name: Poem())
     sums = next(one for one in outcome.benchmarks if one.name == "sums")
-    (won, *_), (label, examples) = sums.won, eval_view(outcome).examples[0]
+    (won, *_), each = sums.won, eval_view(outcome).examples[0]
     paths = write_eval_report(outcome, out)
     html, text = paths.html.read_text(), paths.markdown.read_text()
     number = int(re.search(r"verse (\d+)", sums.texts[won.item_id].question)[1])
@@ -171,10 +171,10 @@ def test_an_item_is_shown_with_question_reference_and_both_answers_line_by_line(
         assert f'<dd class="text">{part}' in shown, "with its line ends, in an element that keeps them"
     assert re.search(r"\.text \{ white-space: pre-wrap", html)
     assert f"reference answer: line one\\\n      {number + 1}" in text
-    assert label == "wrong_sum" and [one.name for one in examples[0].texts] == [
+    assert each.label == "wrong_sum" and [one.name for one in each.items[0].texts] == [
         "question", "reference answer", "baseline answered", "checkpoint answered"
     ]  # fmt: skip
-    long = examples[0].texts[3]
+    long = each.items[0].texts[3]
     assert (long.shown + long.folded).replace(" ", "") == "wrong" + "word" * 400 and len(long.shown) <= 600
     assert "more characters</summary>" in html
 
@@ -208,21 +208,21 @@ def test_a_release_says_ships(evaluated):
     known = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
     outcome, _ = evaluated(role=EvaluationRole.CANDIDATE, known=known)
     view = eval_view(outcome)
-    assert (view.release, view.passes, view.tiles[0][2]) == ("release", True, "ships")
+    assert (view.release, view.passes, view.tiles[0].detail) == ("release", True, "ships")
 
 
 def test_several_attempts_have_a_table_of_their_own(evaluated):
     outcome, out = evaluated(("n: 1, max_tokens: 16", "n: 4, max_tokens: 16"))
     view = eval_view(outcome)
-    assert [row[:3] for row in view.attempts][:2] == [("sums", "baseline", "4"), ("sums", "checkpoint", "4")]
-    assert all(row[3] == row[4] for row in view.attempts), "scripts answer the same each time"
+    assert [row[:3] for row in view.attempts.cells()][:2] == [["sums", "baseline", "4"], ["sums", "checkpoint", "4"]]
+    assert all(row[3] == row[4] for row in view.attempts.cells()), "scripts answer the same each time"
     page = write_eval_report(outcome, out).markdown.read_text()
     assert "## Several attempts" in page and "best-of-4: no rollout has a view" in page
 
 
 def test_the_terminal_gets_metrics_fired_gates_and_the_training_action(evaluated):
     outcome, _ = evaluated(new="one_sided")
-    rows = dict(summary_rows(outcome))
+    rows = eval_summary(outcome).lines()
     assert rows["gate doubles_hold"] == "fired"
     assert rows["training action"] == "continue"
     assert "->" in rows["sums_accuracy"]

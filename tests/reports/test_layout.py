@@ -20,7 +20,7 @@ from agent2.evaluation.suite_run import run_suite
 from agent2.models.sources import find_checkpoint
 from agent2.reports.eval_pages import write_eval_report
 from agent2.reports.pages import write_report
-from agent2.reports.sweep_pages import write_sweep_report
+from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 from builders import make_evidence, make_gain, make_rejected, make_submission
 from suite_fakes import find_benchmark, make_suite, write_players
 
@@ -63,7 +63,7 @@ def sweep_page(folder):
     ]
     rows = [row_of(one, analyse(one)) for one in trials]
     rows.append(replace(rows[0], seed=2, state=f"failed: {LONG}"))
-    return write_sweep_report(rows, [], folder).html
+    return write_sweep_report(sweep_report(rows, []), folder).html
 
 
 def eval_page(folder):

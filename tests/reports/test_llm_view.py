@@ -9,7 +9,7 @@ from agent2.arena.gateway.settings import TokenCounts
 from agent2.reports.charts import llm_svg
 from agent2.reports.pages import write_report
 from agent2.reports.text import dollars
-from agent2.reports.trial_view import command_rows, conduct_rows, cost_words, llm_view, llm_words
+from agent2.reports.trial_view import command_table, conduct_facts, cost_words, llm_view, llm_words
 from builders import START, make_evidence
 
 TOTALS = LlmTotals(
@@ -66,7 +66,7 @@ def test_every_call_has_a_row_on_the_page_and_its_texts_are_harmless(tmp_path):
 
 def test_commands_tell_their_outcome_where_it_is_known():
     evidence = make_evidence(commands=[CommandLine("ls"), CommandLine("make", START + 61, 2, True)])
-    assert command_rows(evidence) == (("1", "ls", "–", "–", "–"), ("2", "make", "61 s", "failed", "2"))
+    assert command_table(evidence).cells() == [["1", "ls", "–", "–", "–"], ["2", "make", "61 s", "failed", "2"]]
 
 
 def test_an_agent_without_a_driver_has_no_llm_section(tmp_path):
@@ -77,7 +77,7 @@ def test_an_agent_without_a_driver_has_no_llm_section(tmp_path):
 
 
 def test_conduct_tells_mode_autonomy_and_recovery():
-    rows = dict(conduct_rows(analyse(make_evidence())))
+    rows = conduct_facts(analyse(make_evidence())).lines()
     assert rows["mode"] == "free, kept: any route was allowed"
     assert rows["task"] == "completed, by the agent alone"
     assert rows["human interventions"] == "none reported"

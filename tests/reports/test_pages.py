@@ -1,11 +1,16 @@
+import html
 import json
 import re
+from dataclasses import asdict
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from agent2.arena.analysis.analyse import analyse
-from agent2.reports.pages import headline, summary_lines, write_report
+from agent2.reports.pages import write_report
+from agent2.reports.trial_view import headline, headline_facts, summary_lines
+from agent2.stats.estimates import Estimate
 from builders import (
     BASE_DIGEST,
     make_evidence,
@@ -62,7 +67,7 @@ def test_all_files_are_written(tmp_path):
 
 def test_the_json_holds_every_part_and_parses(tmp_path):
     record = json.loads(written(tmp_path, metrics=make_metrics("a", [{"reward": float("nan")}])).json.read_text())
-    assert record["format"] == "agent2-report-1"
+    assert record["format"] == "agent2-report-2"
     parts = {
         "result",
         "process",
@@ -75,7 +80,7 @@ def test_the_json_holds_every_part_and_parses(tmp_path):
         "changes",
     }
     assert parts <= record["analysis"].keys()
-    assert record["analysis"]["result"]["gain_points"] == pytest.approx(28.0)
+    assert record["analysis"]["result"]["gain"]["value"] == pytest.approx(0.28)
     assert record["trial"]["submissions"][0]["score"]["value"] == 0.6
     assert record["trial"]["task"]["name"] == "arithmetic"
     assert record["training_logs"][0]["last_values"] == {"reward": None}
@@ -117,7 +122,21 @@ def test_an_unsandboxed_run_is_flagged_at_the_top_of_every_page(tmp_path):
     assert html.index("without a sandbox") < html.index("base, public")
     assert 'class="note danger"' in html
     assert text.index("**WARNING.** The agent ran without a sandbox") < text.index("|---|")
-    assert "NONE" in dict(headline(*_both(sandbox="none")))["sandbox"]
+    assert "NONE" in told(*_both(sandbox="none"))["sandbox"]
+
+
+def told(evidence, analysis):
+    return headline_facts(headline(evidence, analysis)).lines()
+
+
+def test_the_json_headline_is_the_record_that_the_page_and_the_terminal_put_in_words(tmp_path):
+    evidence, analysis = _both()
+    found = headline(evidence, analysis)
+    stored = json.loads(write_report(evidence, analysis, tmp_path / "r").json.read_text())["headline"]
+    assert stored["result"]["gain"] == asdict(found.result.gain) and stored["base_public"] == asdict(found.base_public)
+    assert msgspec.convert(stored["final_private"], Estimate) == found.final_private
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert told(evidence, analysis)["gain on private items"] in html.unescape(page).replace("<wbr>", "")
 
 
 def _both(**changes):
@@ -126,7 +145,7 @@ def _both(**changes):
 
 
 def test_the_headline_of_a_good_trial_says_all_that_is_asked():
-    rows = dict(headline(*_both()))
+    rows = told(*_both())
     assert rows["base model, public items"] == "30.0% [25.5, 34.5] (n = 400)"
     assert rows["final, private items"].startswith("58.0% [") and "submission 1" in rows["final, private items"]
     assert rows["gain on private items"] == "+28.0 points [+24.0, +32.0] over items, p = 0.0010, +93% of the base"
@@ -137,13 +156,13 @@ def test_the_headline_of_a_good_trial_says_all_that_is_asked():
 
 
 def test_a_gain_inside_the_band_is_called_noise():
-    told = dict(headline(*_both(gain=make_gain(0.01))))["against the base"]
-    assert told == "unclear (the interval contains 0, it is within the noise band)"
+    words = told(*_both(gain=make_gain(0.01)))["against the base"]
+    assert words == "unclear (the interval contains 0, it is within the noise band)"
 
 
 def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):
     changes = {"submissions": [], "processes": [], "metrics": [], "revisions": [], "design": None}
-    rows = dict(headline(*_both(**changes)))
+    rows = told(*_both(**changes))
     assert rows["final, private items"] == "30.0% [26.3, 33.7] (n = 600), the base model itself: no submission"
     assert rows["gain on private items"] == "none: no submission (this is not a zero)"
     html = written(tmp_path, **changes).html.read_text()
@@ -152,7 +171,7 @@ def test_no_submission_shows_the_base_in_words_and_no_zero(tmp_path):
 
 def test_a_copy_shows_a_zero_with_its_flag():
     copy = make_submission(1, score=0.3, is_base_copy=True, weights_digest=BASE_DIGEST)
-    rows = dict(headline(*_both(submissions=[copy], final_submission=None)))
+    rows = told(*_both(submissions=[copy], final_submission=None))
     assert rows["gain on private items"] == "0.0 points: a copy of the base, by weight digest"
     assert rows["route"].startswith("copy of the base model")
 
@@ -175,5 +194,5 @@ def test_a_report_is_replaced_whole(tmp_path):
 
 
 def test_a_refused_submission_is_not_said_to_have_lost_against_the_base():
-    rows = dict(headline(*_both(submissions=[make_rejected(1, "pickle weights")], final_submission=None)))
+    rows = told(*_both(submissions=[make_rejected(1, "pickle weights")], final_submission=None))
     assert rows["final, private items"].endswith("the base model itself: no submission could be scored")

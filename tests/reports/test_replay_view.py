@@ -1,5 +1,5 @@
 from agent2.arena.recording import ReplayReport, SubmissionReplay
-from agent2.reports.pages import MAX_DIFFERENCES, call_words, difference_lines, submission_rows
+from agent2.reports.pages import MAX_DIFFERENCES, call_words, difference_lines, replay_table
 
 
 def report(*submissions, differences=(), n_replayed=3, cut=None):
@@ -11,7 +11,7 @@ OTHER = SubmissionReplay(2, "a" * 64, "c" * 64, ("code/train.py",), "b" * 64, No
 
 
 def test_equal_submissions_are_the_same_and_others_say_how_they_differ():
-    assert submission_rows(report(SAME, OTHER)) == [
+    assert replay_table(report(SAME, OTHER)).cells() == [
         ["1", "same", "same", "–"],
         ["2", "DIFFERS (aaaaaaaaaa -> cccccccccc)", "not in the replay", "code/train.py"],
     ]

@@ -3,8 +3,20 @@ from dataclasses import replace
 
 from agent2.arena.analysis.analyse import analyse
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
-from agent2.reports.sweep_pages import axis_rows, comparison_table, row_cells, row_table, write_sweep_report
+from agent2.reports.sweep_pages import (
+    axis_table,
+    comparison_table,
+    narrow_trial_table,
+    sweep_report,
+    trial_table,
+    write_sweep_report,
+)
+from agent2.stats.estimates import Estimate, PairedDifference
 from builders import make_evidence, make_gain, make_submission
+
+
+def row_cells(row):
+    return trial_table([row]).cells()[0]
 
 
 def row(**changes):
@@ -20,16 +32,21 @@ ROWS = [
     SweepRow("arithmetic", "grpo", 2, "t", "failed: <b>disk</b> full"),
 ]
 COMPARISON = AgentComparison(
-    "arithmetic", "grpo", "nop", 28.0, 24.0, 32.0, 1e-6, "better", "items", 600, 1, "paired bootstrap"
+    "arithmetic",
+    "grpo",
+    "nop",
+    PairedDifference(Estimate(0.28, 0.24, 0.32, 600, method="paired bootstrap"), 1e-6),
+    "better",
+    1,
 )
 
 
 def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
-    paths = write_sweep_report(ROWS, [COMPARISON], tmp_path / "out", title="My <sweep>")
+    paths = write_sweep_report(sweep_report(ROWS, [COMPARISON], "My <sweep>"), tmp_path / "out")
     record = json.loads(paths.json.read_text())
     assert [r["agent"] for r in record["rows"]] == ["nop", "base-copy", "grpo", "grpo", "grpo"]
     assert [a["n_with_gain"] for a in record["agents"]] == [0, 1, 2]
-    assert record["comparisons"][0]["delta_points"] == 28.0
+    assert record["comparisons"][0]["difference"]["change"]["value"] == 0.28
     html, text = paths.html.read_text(), paths.markdown.read_text()
     assert "grpo minus nop · arithmetic" in html and "grpo minus nop · arithmetic" in text
     assert "My &lt;sweep&gt;" in html and "<b>disk" not in html and r"\<b\>disk" in text
@@ -37,47 +54,44 @@ def test_a_sweep_report_has_rows_agents_and_comparisons(tmp_path):
 
 
 def test_a_trial_without_a_gain_is_named_and_not_drawn_as_a_number(tmp_path):
-    figure = write_sweep_report(ROWS[:1], [], tmp_path).figure.read_text()
+    figure = write_sweep_report(sweep_report(ROWS[:1], []), tmp_path).figure.read_text()
     assert "no submission" in figure
     assert row_cells(ROWS[0])[5] == "no submission"
 
 
 def test_cells_say_what_kind_of_zero_a_zero_is():
     assert row_cells(ROWS[1])[5] == "0.0 (copy of base)"
-    assert row_cells(ROWS[2])[5:7] == ("+28.0 [+24.0, +32.0]", "better")
+    assert row_cells(ROWS[2])[5:7] == ["+28.0 [+24.0, +32.0]", "better"]
     assert row_cells(ROWS[3])[6] == "unclear"
     assert row_cells(ROWS[4])[-1] == "failed: <b>disk</b> full"
 
 
 def test_a_sweep_of_nothing_still_has_a_report(tmp_path):
-    paths = write_sweep_report([], [], tmp_path)
+    paths = write_sweep_report(sweep_report([], []), tmp_path)
     assert "0 trials (0 finished)" in paths.html.read_text()
 
 
 def test_tables_for_the_terminal_have_a_cell_for_every_column():
-    names, cells = row_table(ROWS)
-    assert {len(row) for row in cells} == {len(names)}
-    assert cells[0][2:6] == ("30.0%", "–", "–", "no submission")
+    cells = narrow_trial_table(ROWS).cells()
+    assert cells[0][2:6] == ["30.0%", "–", "–", "no submission"]
     assert cells[4][-1] == "failed: <b>disk</b> full"
-    names, cells = comparison_table([COMPARISON])
-    assert {len(row) for row in cells} == {len(names)}
-    assert cells[0][:6] == ("grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "items", "p < 0.0001", "better")
+    cells = comparison_table([COMPARISON]).cells()
+    assert cells[0][:6] == ["grpo minus nop · arithmetic", "+28.0", "[+24.0, +32.0]", "items", "p < 0.0001", "better"]
 
 
 def test_a_sweep_over_drivers_shows_what_each_part_is_worth(tmp_path):
     pair = PairEffect(
         axis=Axis.DRIVER, task="arithmetic", mode="free", fixed="codex", level_a="<b>weak", level_b="strong",
-        delta_points=-78.0, low_points=-84.0, high_points=-71.0, seed_low_points=-90.0, seed_high_points=-60.0,
-        over="items and seeds", claim="worse",
-        p_value=1e-9, p_adjusted=1e-9, n_items=600, n_seeds=3, n_missing=0, n_pairs=1, method="by hand",
+        difference=PairedDifference(Estimate(-0.78, -0.84, -0.71, 600, method="by hand"), 1e-9, "items and seeds"),
+        over_runs=Estimate(-0.78, -0.9, -0.6, 3), claim="worse", p_adjusted=1e-9, n_seeds=3, n_missing=0, n_pairs=1,
     )  # fmt: skip
-    paths = write_sweep_report(ROWS, [], tmp_path, effects=[pair])
+    paths = write_sweep_report(sweep_report(ROWS, [], effects=[pair]), tmp_path)
     record = json.loads(paths.json.read_text())
     assert record["effects"][0]["widest"]["level_a"] == "strong"
-    assert record["pair_effects"][0]["delta_points"] == -78.0
-    (widest,) = axis_rows(axis_effects([pair]))
-    assert widest[:3] == ("driver", "codex · arithmetic", "2")
-    assert widest[3:8] == ("strong minus <b>weak", "+78.0", "[+71.0, +84.0]", "items and seeds", "[+60.0, +90.0]")
+    assert record["pair_effects"][0]["difference"]["change"]["value"] == -0.78
+    (widest,) = axis_table(axis_effects([pair])).cells()
+    assert widest[:3] == ["driver", "codex · arithmetic", "2"]
+    assert widest[3:8] == ["strong minus <b>weak", "+78.0", "[+71.0, +84.0]", "items and seeds", "[+60.0, +90.0]"]
     assert widest[-1] == "better"
     html = paths.html.read_text()
     assert "What the driver and the agent system are worth" in html
@@ -93,4 +107,4 @@ def test_a_broken_mode_and_an_unknown_cost_are_told_in_the_row():
     driven = replace(ROWS[2], mode="rl-only", mode_kept="fail", llm_tokens=1234, llm_dollars=None)
     cells = row_cells(driven)
     assert cells[-3:] == ("1,234", "unknown", "finished, mode rl-only: fail")
-    assert row_cells(ROWS[2])[-3:] == ("–", "–", "finished")
+    assert row_cells(ROWS[2])[-3:] == ["–", "–", "finished"]

@@ -28,11 +28,11 @@ def test_values_equal_those_of_rliable():
     x, y = golden.X_RT, golden.Y_RT
     assert iqm_value(x) == pytest.approx(golden.IQM_X, abs=1e-9)
     assert iqm_value(y) == pytest.approx(golden.IQM_Y, abs=1e-9)
-    assert mean_over_tasks(x, rng(), 10).value == pytest.approx(golden.MEAN_X, abs=1e-9)
-    assert median_over_tasks(x, rng(), 10).value == pytest.approx(golden.MEDIAN_X, abs=1e-9)
-    assert median_over_tasks(y, rng(), 10).value == pytest.approx(golden.MEDIAN_Y, abs=1e-9)
-    assert optimality_gap(x, rng(), 10).value == pytest.approx(golden.GAP_X, abs=1e-9)
-    assert optimality_gap(x, rng(), 10, gamma=0.5).value == pytest.approx(golden.GAP_X_HALF, abs=1e-9)
+    assert mean_over_tasks(x, rng(), 10).estimate.value == pytest.approx(golden.MEAN_X, abs=1e-9)
+    assert median_over_tasks(x, rng(), 10).estimate.value == pytest.approx(golden.MEDIAN_X, abs=1e-9)
+    assert median_over_tasks(y, rng(), 10).estimate.value == pytest.approx(golden.MEDIAN_Y, abs=1e-9)
+    assert optimality_gap(x, rng(), 10).estimate.value == pytest.approx(golden.GAP_X, abs=1e-9)
+    assert optimality_gap(x, rng(), 10, gamma=0.5).estimate.value == pytest.approx(golden.GAP_X_HALF, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -46,53 +46,64 @@ def test_values_equal_those_of_rliable():
 )
 def test_intervals_equal_those_of_rliable_to_monte_carlo_error(aggregate, expected):
     result = aggregate(golden.X_RT, rng(), 200_000)
-    assert [result.low, result.high] == pytest.approx(expected, abs=0.003)
+    assert [result.estimate.low, result.estimate.high] == pytest.approx(expected, abs=0.003)
 
 
 def test_values_equal_the_rliable_package_where_it_imports():
     metrics = pytest.importorskip("rliable.metrics", exc_type=Exception)
     scores = rng(3).normal(size=(7, 5))
     assert iqm_value(scores) == pytest.approx(metrics.aggregate_iqm(scores), abs=1e-9)
-    assert optimality_gap(scores, rng(), 10).value == pytest.approx(metrics.aggregate_optimality_gap(scores), abs=1e-9)
-    assert median_over_tasks(scores, rng(), 10).value == pytest.approx(metrics.aggregate_median(scores), abs=1e-9)
+    assert optimality_gap(scores, rng(), 10).estimate.value == pytest.approx(
+        metrics.aggregate_optimality_gap(scores), abs=1e-9
+    )
+    assert median_over_tasks(scores, rng(), 10).estimate.value == pytest.approx(
+        metrics.aggregate_median(scores), abs=1e-9
+    )
 
 
 def test_the_mean_interval_approaches_the_normal_one():
     scores = rng(1).normal(size=(20, 10))
     result = mean_over_tasks(scores, rng(2), 20_000)
     half_width = 1.96 * np.sqrt(scores.var(axis=0).mean() / 20 / 10)
-    assert result.low == pytest.approx(result.value - half_width, abs=0.1 * half_width)
-    assert result.high == pytest.approx(result.value + half_width, abs=0.1 * half_width)
+    assert result.estimate.low == pytest.approx(result.estimate.value - half_width, abs=0.1 * half_width)
+    assert result.estimate.high == pytest.approx(result.estimate.value + half_width, abs=0.1 * half_width)
 
 
 def test_a_missing_score_is_counted_and_is_no_zero():
     scores = [[1.0, 2.0], [1.0, np.nan], [1.0, 2.0]]
     result = mean_over_tasks(scores, rng(), 1000)
-    assert (result.value, result.low, result.high, result.n_missing) == (1.5, 1.5, 1.5, 1)
+    assert (result.estimate.value, result.estimate.low, result.estimate.high, result.estimate.n_missing) == (
+        1.5,
+        1.5,
+        1.5,
+        1,
+    )
     assert "1 missing" in str(result)
-    assert iqm([[1.0, None], [3.0, 2.0]], rng(), 100).n_missing == 1
+    assert iqm([[1.0, None], [3.0, 2.0]], rng(), 100).estimate.n_missing == 1
 
 
 def test_tasks_weigh_the_same_in_the_mean_however_many_runs_are_missing():
-    assert mean_over_tasks([[0.0, 1.0], [0.0, np.nan], [0.0, np.nan]], rng(), 10).value == 0.5
+    assert mean_over_tasks([[0.0, 1.0], [0.0, np.nan], [0.0, np.nan]], rng(), 10).estimate.value == 0.5
 
 
 def test_equal_scores_have_an_interval_of_no_width():
     for aggregate in (iqm, mean_over_tasks, median_over_tasks):
         result = aggregate(np.full((4, 3), -0.25), rng(), 100)
-        assert (result.value, result.low, result.high) == (-0.25, -0.25, -0.25)
+        assert (result.estimate.value, result.estimate.low, result.estimate.high) == (-0.25, -0.25, -0.25)
 
 
 def test_a_task_of_zero_variance_adds_no_width():
     spread = rng(5).normal(size=(10, 1))
     alone = mean_over_tasks(spread, rng(), 20_000)
     beside = mean_over_tasks(np.hstack([spread, np.ones((10, 1))]), rng(), 20_000)
-    assert beside.high - beside.low == pytest.approx((alone.high - alone.low) / 2, rel=0.05)
+    assert beside.estimate.high - beside.estimate.low == pytest.approx(
+        (alone.estimate.high - alone.estimate.low) / 2, rel=0.05
+    )
 
 
 def test_one_task_is_enough_and_few_runs_are_warned_about():
     result = iqm([[0.1], [0.2], [0.4]], rng(), 1000)
-    assert (result.n_runs, result.n_tasks) == (3, 1)
+    assert (result.estimate.n, result.n_tasks) == (3, 1)
     assert "fewer than 10 runs" in str(result)
     assert iqm(np.arange(10.0)[:, None], rng(), 100).warning == ""
 
@@ -128,8 +139,8 @@ def test_bad_arguments_are_refused():
 
 
 def test_the_optimality_gap_of_scores_at_gamma_is_zero_and_grows_beyond_one_for_negative_scores():
-    assert optimality_gap([[1.0, 5.0], [2.0, 1.0]], rng(), 100).value == 0.0
-    assert optimality_gap([[-1.0], [-2.0]], rng(), 100).value == 2.5
+    assert optimality_gap([[1.0, 5.0], [2.0, 1.0]], rng(), 100).estimate.value == 0.0
+    assert optimality_gap([[-1.0], [-2.0]], rng(), 100).estimate.value == 2.5
 
 
 @settings(max_examples=40, deadline=None)
@@ -141,7 +152,9 @@ def test_aggregates_do_not_depend_on_the_order_of_runs(scores, random):
         random.shuffle(column)
         shuffled[:, task] = column
     for aggregate in (iqm, mean_over_tasks, median_over_tasks, optimality_gap):
-        assert aggregate(scores, rng(), 20).value == pytest.approx(aggregate(shuffled, rng(), 20).value, abs=1e-12)
+        assert aggregate(scores, rng(), 20).estimate.value == pytest.approx(
+            aggregate(shuffled, rng(), 20).estimate.value, abs=1e-12
+        )
 
 
 @settings(max_examples=40, deadline=None)
@@ -150,8 +163,8 @@ def test_values_and_intervals_stay_within_the_scores(scores):
     for aggregate in (iqm, mean_over_tasks, median_over_tasks):
         result = aggregate(scores, rng(), 50)
         tolerance = 1e-9
-        assert scores.min() - tolerance <= result.low <= result.high <= scores.max() + tolerance
-        assert scores.min() - tolerance <= result.value <= scores.max() + tolerance
+        assert scores.min() - tolerance <= result.estimate.low <= result.estimate.high <= scores.max() + tolerance
+        assert scores.min() - tolerance <= result.estimate.value <= scores.max() + tolerance
 
 
 @settings(max_examples=40, deadline=None)

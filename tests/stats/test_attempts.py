@@ -9,7 +9,6 @@ from agent2.errors import NotEnoughData
 from agent2.stats.attempts import (
     pass_at_k,
     pass_at_k_by_item,
-    pass_at_k_curve,
     pass_hat_k,
     pass_hat_k_by_item,
     pass_metrics,
@@ -57,12 +56,12 @@ def test_pass_hat_n_is_whether_all_attempts_were_correct():
     ("correct", "samples", "k"), [([3], [2], 1), ([-1], [2], 1), ([0.5], [2], 1), ([1], [2, 2], 1), ([1], [2], 0)]
 )
 def test_counts_that_cannot_be_are_refused(correct, samples, k):
-    for metric in (pass_hat_k, pass_at_k_curve):
+    for metric in (pass_hat_k, pass_at_k):
         with pytest.raises(ValueError):
             metric(correct, samples, k)
 
 
-@pytest.mark.parametrize("metric", [pass_hat_k, pass_at_k_curve])
+@pytest.mark.parametrize("metric", [pass_hat_k, pass_at_k])
 def test_too_few_attempts_or_none_are_not_enough_data(metric):
     with pytest.raises(NotEnoughData, match="1 of 2 items have fewer"):
         metric([1, 1], [4, 3], 4)
@@ -70,21 +69,6 @@ def test_too_few_attempts_or_none_are_not_enough_data(metric):
         metric([], [], 1)
     with pytest.raises(NotEnoughData):
         metric([float("nan")], [2], 1)
-
-
-def test_a_curve_holds_pass_at_each_k():
-    correct, samples = [0, 2, 5, 3], [8, 8, 9, 8]
-    curve = pass_at_k_curve(correct, samples, 8)
-    assert curve == pytest.approx([pass_at_k(correct, samples, k) for k in range(1, 9)])
-
-
-def test_a_curve_over_10_000_items_of_256_samples_fits_in_little_memory():
-    rng = np.random.default_rng(0)
-    solved_IA = rng.random((10_000, 256)) < rng.random((10_000, 1))
-    counted = tally(solved_IA)
-    curve = pass_at_k_curve(counted.n_correct_I, counted.n_samples_I, 256)
-    assert curve[0] == pytest.approx(solved_IA.mean())
-    assert curve[-1] == pytest.approx(solved_IA.any(axis=1).mean())
 
 
 @pytest.mark.parametrize(
@@ -146,7 +130,6 @@ def test_pass_at_k_rises_pass_hat_k_falls_and_both_start_at_the_mean(counts, shu
     hat = [pass_hat_k(correct, samples, k) for k in range(1, n + 1)]
     assert at[0] == pytest.approx(hat[0]) == pytest.approx(np.mean(correct) / n)
     assert np.all(np.diff(at) >= -1e-12) and np.all(np.diff(hat) <= 1e-12)
-    assert np.all(np.diff(pass_at_k_curve(correct, samples, n)) >= 0.0)
     assert all(0.0 <= value <= 1.0 for value in at + hat)
     shuffled = shuffler.sample(correct, len(correct))
     assert pass_at_k(shuffled, samples, n) == pytest.approx(at[-1])

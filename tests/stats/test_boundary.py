@@ -32,8 +32,8 @@ def test_expansion_and_shrinkage_of_a_hand_computed_case():
     # pass@2 of 2 in 4: 1 - C(2,2)/C(4,2) = 5/6
     assert report.expansion.value == pytest.approx((5 / 6 + 0) / 2)
     assert report.shrinkage.value == pytest.approx((1 + 0) / 2)
-    assert report.pass_at_1.delta == pytest.approx(0.0)
-    assert report.pass_at_k.delta == pytest.approx(0.0)
+    assert report.pass_at_1.change.value == pytest.approx(0.0)
+    assert report.pass_at_k.change.value == pytest.approx(0.0)
     assert report.change is BoundaryChange.NONE_SHOWN
     assert "pass@1 " in str(report) and "pass@2 " in str(report)
 
@@ -47,7 +47,7 @@ def test_sharpening_is_told_from_expansion_and_narrowing():
     # half of the items always, the other half never: pass@1 rises, pass@16 falls
     half = ([16, 0] * (n // 2), [16] * n)
     report = compare_boundaries(base, half, 16, rng(), 500)
-    assert report.pass_at_1.low > 0
+    assert report.pass_at_1.change.low > 0
     assert report.change is BoundaryChange.NARROWING
 
 
@@ -78,7 +78,7 @@ def test_bad_input_is_refused():
 
 def test_one_item_shows_no_change():
     report = compare_boundaries(([0], [10]), ([5], [10]), 2, rng(), 200)
-    assert report.pass_at_k.low > 0  # equal differences: an interval without width
+    assert report.pass_at_k.change.low > 0  # equal differences: an interval without width
     assert report.change is BoundaryChange.NONE_SHOWN
     assert (report.expansion.n, report.expansion.low) == (1, None)
 

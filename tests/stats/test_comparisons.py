@@ -1,5 +1,4 @@
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from agent2.stats.comparisons import (
     paired_difference,
     sign_flip_p,
 )
+from agent2.stats.estimates import Estimate, PairedDifference
 
 
 def rng(seed=0):
@@ -30,9 +30,9 @@ def test_mcnemar_matches_the_hand_computed_binomial_tail():
 
 def test_the_difference_is_first_minus_second():
     result = paired_difference([1, 1, 1, 0], [0, 0, 1, 0], rng())
-    assert result.delta == 0.5
-    assert result.n == 4
-    assert "exact McNemar" in result.method
+    assert result.change.value == 0.5
+    assert result.change.n == 4
+    assert "exact McNemar" in result.change.method
     assert result.p_value == pytest.approx(0.5)  # two discordant pairs, both for a: 2 * 1/4
 
 
@@ -41,25 +41,25 @@ def test_the_interval_approaches_the_normal_one_of_paired_differences():
     a, b = (draws.random(2000) < 0.7).astype(float), (draws.random(2000) < 0.5).astype(float)
     result = paired_difference(a, b, rng(2), 20_000)
     half_width = 1.96 * (a - b).std() / math.sqrt(2000)
-    assert result.low == pytest.approx(result.delta - half_width, abs=0.1 * half_width)
-    assert result.high == pytest.approx(result.delta + half_width, abs=0.1 * half_width)
+    assert result.change.low == pytest.approx(result.change.value - half_width, abs=0.1 * half_width)
+    assert result.change.high == pytest.approx(result.change.value + half_width, abs=0.1 * half_width)
 
 
 def test_pairing_removes_the_spread_between_items():
     b = np.linspace(0.0, 0.8, 50)
     result = paired_difference(b + 0.1, b, rng())
-    assert result.low == pytest.approx(0.1)
-    assert result.high == pytest.approx(0.1)
+    assert result.change.low == pytest.approx(0.1)
+    assert result.change.high == pytest.approx(0.1)
 
 
 def test_equal_scores_differ_by_nothing():
     result = paired_difference([1, 0, 1], [1, 0, 1], rng())
-    assert (result.delta, result.low, result.high, result.p_value) == (0.0, 0.0, 0.0, 1.0)
+    assert (result.change.value, result.change.low, result.change.high, result.p_value) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_partial_scores_are_tested_by_sign_flips():
     result = paired_difference([0.5, 0.7, 0.9], [0.4, 0.6, 0.8], rng())
-    assert "sign flips" in result.method
+    assert "sign flips" in result.change.method
 
 
 def test_sign_flips_approach_the_exact_permutation_p():
@@ -118,28 +118,24 @@ def test_the_band_of_greedy_play_comes_from_drawing_the_items_again():
     assert noise_band(parts, rng()).half_width == pytest.approx(1.96 * parts[0].std() / math.sqrt(200), rel=0.1)
 
 
-@dataclass
-class Pair:
-    delta: float
-    low: float
-    high: float
-    p_value: float
+def pair_of(delta, low, high, p_value):
+    return PairedDifference(Estimate(delta, low, high, 50), p_value)
 
 
 @pytest.mark.parametrize(
     ("pair", "options", "claim"),
     [
-        (Pair(3.0, 1.0, 5.0, 0.01), {}, Claim.BETTER),
-        (Pair(3.0, 1.0, 5.0, 0.01), {"is_higher_better": False}, Claim.WORSE),
-        (Pair(-3.0, -5.0, -1.0, 0.01), {}, Claim.WORSE),
-        (Pair(3.0, 1.0, 5.0, 0.07), {}, Claim.UNCLEAR),  # the interval alone is not enough
-        (Pair(-3.0, -5.0, -1.0, 1.0), {}, Claim.UNCLEAR),
-        (Pair(3.0, -0.1, 6.0, 0.04), {}, Claim.UNCLEAR),  # nor is the p-value
-        (Pair(3.0, 1.0, 5.0, 0.01), {"band": 3.5}, Claim.UNCLEAR),
-        (Pair(3.0, 1.0, 5.0, 0.01), {"band": 0.0}, Claim.BETTER),  # a band of 0 says nothing, for nor against
-        (Pair(3.0, 1.0, 5.0, 0.01), {"p_value": 0.2}, Claim.UNCLEAR),  # corrected for many comparisons
-        (Pair(0.0, 0.0, 0.0, 1.0), {}, Claim.UNCLEAR),
-        (Pair(3.0, 1.0, 5.0, math.nan), {}, Claim.UNCLEAR),
+        (pair_of(3.0, 1.0, 5.0, 0.01), {}, Claim.BETTER),
+        (pair_of(3.0, 1.0, 5.0, 0.01), {"is_higher_better": False}, Claim.WORSE),
+        (pair_of(-3.0, -5.0, -1.0, 0.01), {}, Claim.WORSE),
+        (pair_of(3.0, 1.0, 5.0, 0.07), {}, Claim.UNCLEAR),  # the interval alone is not enough
+        (pair_of(-3.0, -5.0, -1.0, 1.0), {}, Claim.UNCLEAR),
+        (pair_of(3.0, -0.1, 6.0, 0.04), {}, Claim.UNCLEAR),  # nor is the p-value
+        (pair_of(3.0, 1.0, 5.0, 0.01), {"band": 3.5}, Claim.UNCLEAR),
+        (pair_of(3.0, 1.0, 5.0, 0.01), {"band": 0.0}, Claim.BETTER),  # a band of 0 says nothing, for nor against
+        (pair_of(3.0, 1.0, 5.0, 0.01), {"p_value": 0.2}, Claim.UNCLEAR),  # corrected for many comparisons
+        (pair_of(0.0, 0.0, 0.0, 1.0), {}, Claim.UNCLEAR),
+        (pair_of(3.0, 1.0, 5.0, math.nan), {}, Claim.UNCLEAR),
     ],
 )
 def test_better_and_worse_need_interval_p_value_and_band(pair, options, claim):
@@ -152,15 +148,17 @@ def test_two_levels_match_the_hand_computed_analysis_of_variance():
     found = over_items_and_seeds(table)
     # mean 1.5; MS seeds 0.5, items 1.5, rest 0.5: variance (0.5 + 1.5 - 0.5) / 6 = 0.25
     # degrees of freedom 1.5^2 / (0.5^2/2 + 1.5^2/1 + 0.5^2/2) = 0.9, taken as 1: t = 12.706
-    assert found.delta == pytest.approx(1.5) and found.degrees_of_freedom == 1.0
-    assert found.high - found.delta == pytest.approx(12.706 * 0.5, rel=1e-3)
+    assert found.change.value == pytest.approx(1.5)
+    assert found.change.high - found.change.value == pytest.approx(12.706 * 0.5, rel=1e-3)
     assert found.p_value == pytest.approx(0.2048, abs=1e-3)
 
 
 def test_seeds_that_agree_leave_the_error_over_items_with_few_degrees_of_freedom():
     items = rng(8).normal(size=300)
     found = over_items_and_seeds(np.tile(items, (3, 1)))
-    assert found.high - found.low == pytest.approx(2 * 2.306 * items.std(ddof=1) / math.sqrt(300), rel=1e-3)
+    assert found.change.high - found.change.low == pytest.approx(
+        2 * 2.306 * items.std(ddof=1) / math.sqrt(300), rel=1e-3
+    )
 
 
 def test_equal_differences_are_as_sure_as_their_number():
@@ -181,7 +179,7 @@ def test_the_interval_over_items_and_seeds_covers(n_seeds, n_items, seed_sd, ite
     for _ in range(400):
         table = 0.1 + seed_sd * draws.normal(size=(n_seeds, 1)) + item_sd * draws.normal(size=(1, n_items))
         found = over_items_and_seeds(table + rest_sd * draws.normal(size=(n_seeds, n_items)))
-        hits += found.low <= 0.1 <= found.high
+        hits += found.change.low <= 0.1 <= found.change.high
     assert hits / 400 >= 0.92  # 95% less three standard errors of the simulation
 
 

@@ -1,12 +1,27 @@
+import ast
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+import agent2
 from agent2.errors import NotEnoughData
 from agent2.stats import estimates
-from agent2.stats.estimates import Estimate, bootstrap_mean, interval, resampled_means, wilson
+from agent2.stats.estimates import (
+    PERCENT,
+    POINTS,
+    RAW,
+    Estimate,
+    PairedDifference,
+    bootstrap_mean,
+    interval,
+    resampled_means,
+    wilson,
+)
+
+SOURCE = Path(agent2.__file__).parent
 
 
 def test_wilson_matches_the_hand_computed_interval_for_8_of_10():
@@ -117,7 +132,59 @@ def test_interval_takes_the_central_share():
 
 
 def test_an_estimate_reads_as_one_line():
-    assert str(Estimate(0.5, 0.25, 0.75, 8, "Wilson")) == "0.5000 [0.2500, 0.7500] (n=8, Wilson)"
+    assert str(Estimate(0.5, 0.25, 0.75, 8, method="Wilson")) == "0.5000 [0.2500, 0.7500] (n=8, Wilson)"
+    assert str(Estimate(0.5, 0.25, 0.75, 8, 2, "Wilson")) == "0.5000 [0.2500, 0.7500] (n=8, 2 missing, Wilson)"
+
+
+def test_each_notation_writes_a_number_and_its_interval_and_zero_has_no_sign():
+    gain = Estimate(0.28, -0.0004, 0.5, 8)
+    assert PERCENT.estimate(gain) == "28.0% [0.0, 50.0]"
+    assert POINTS.estimate(gain) == "+28.0 [0.0, +50.0]"
+    assert RAW.interval(gain) == "[-0.0004, 0.5000]"
+    assert [POINTS.number(value) for value in (0.0, -0.0, -0.00049, 0.0005, -0.001)] == [
+        "0.0", "0.0", "0.0", "+0.1", "-0.1",
+    ]  # fmt: skip
+
+
+def test_what_is_missing_is_said_and_is_never_a_zero():
+    assert POINTS.estimate(None) == "none" and POINTS.estimate(None, "no submission") == "no submission"
+    one = Estimate(0.0, None, None, 1, method="no interval")
+    assert POINTS.estimate(one) == "0.0"
+    assert (POINTS.interval(one), POINTS.interval(one, "-"), POINTS.interval(None, "-")) == ("", "-", "-")
+    with pytest.raises(NotEnoughData, match="n=1 has no interval"):
+        _ = one.interval
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, None), (None, 0.1), (0.6, 0.4)])
+def test_half_an_interval_or_an_empty_one_is_refused(low, high):
+    with pytest.raises(ValueError, match=r"two ends or none|is empty"):
+        Estimate(0.5, low, high, 8)
+
+
+def test_scaling_by_a_negative_number_swaps_the_ends():
+    assert Estimate(0.2, 0.1, 0.4, 8, 1, "t").scaled(-100) == Estimate(-20.0, -40.0, -10.0, 8, 1, "t")
+    assert Estimate(0.2, None, None, 1).scaled(-1).low is None
+
+
+def test_a_difference_turned_around_swaps_what_was_won_and_lost():
+    turned = PairedDifference(Estimate(0.2, 0.1, 0.4, 8), 0.01, n_won=3, n_lost=1).reversed()
+    assert (turned.change.interval, turned.n_won, turned.n_lost, turned.p_value) == ((-0.4, -0.1), 1, 3, 0.01)
+
+
+def test_no_other_record_of_the_package_holds_the_ends_of_an_interval_itself():
+    """Files keep theirs: a card's totals, a report's pairs, the grader's answer, a stored judgement rule."""
+    files = {"CardSummary", "PairedRecord", "EvaluationOutcome"}
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            fields = (
+                {one.target.id for one in getattr(node, "body", ()) if isinstance(one, ast.AnnAssign)}
+                if isinstance(node, ast.ClassDef)
+                else set()
+            )
+            if fields & {"low", "high", "low_points", "high_points"} and isinstance(node, ast.ClassDef):
+                found.add(node.name)
+    assert found == files | {"Estimate"} | {"Pattern"}  # words for the ends of a radar
 
 
 def test_many_tied_values_are_drawn_in_bounded_memory(monkeypatch):

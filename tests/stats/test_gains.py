@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats.gains import (
-    count_delta,
     gain,
     gap_closed,
     held_out_gain,
     normalised_score,
-    rate_delta,
     seed_spread,
 )
 
@@ -104,33 +102,3 @@ def test_a_normalised_score_does_not_depend_on_the_unit(score, low, high, scale,
     plain = normalised_score([score], low, high)
     scaled = normalised_score([scale * score + shift], scale * low + shift, scale * high + shift)
     assert scaled == pytest.approx(plain, rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [
-        (0.448, 0.441, "44.8 -> 44.1 (-0.7)"),
-        (0.724, 0.779, "72.4 -> 77.9 (+5.5)"),
-        (0.630, 0.572, "63.0 -> 57.2 (-5.8)"),
-        (0.003, 0.009, "0.3 -> 0.9 (+0.6)"),
-        (0.5, 0.49999, "50.0 -> 50.0 (+0.0)"),
-        (None, 0.5, "missing -> 50.0 (no change known)"),
-        (0.5, math.nan, "50.0 -> missing (no change known)"),
-    ],
-)
-def test_rates_are_written_in_points(old, new, text):
-    assert rate_delta(old, new) == text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [
-        (612, 941, "612 -> 941 (+53.8%)"),
-        (18.6, 27.9, "18.6 -> 27.9 (+50.0%)"),
-        (10, 5, "10 -> 5 (-50.0%)"),
-        (0, 5, "0 -> 5 (no relative change from 0)"),
-        (None, 5, "missing -> 5 (no change known)"),
-    ],
-)
-def test_counts_are_written_in_relative_percent(old, new, text):
-    assert count_delta(old, new) == text

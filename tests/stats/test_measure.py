@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import wilson
-from agent2.stats.measure import UNIT, measure, measure_by_item, ratio_of_sums
+from agent2.stats.estimates import UNIT, measure, measure_by_item, ratio_of_sums, wilson
 
 GAPS = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=30)
 

@@ -8,8 +8,8 @@ def test_verdicts_get_tangos_interval_and_exact_mcnemar():
     old = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 0.0, "only old": 1.0}
     new = {"d": 1.0, "c": 1.0, "b": 0.0, "a": 1.0, "only new": 0.0}
     found = paired_evidence(old, new)
-    assert (found.n, found.n_won, found.n_lost, found.delta) == (4, 2, 1, 0.25)
-    assert (found.low, found.high) == tango_interval(2, 1, 4)
+    assert (found.change.n, found.n_won, found.n_lost, found.change.value) == (4, 2, 1, 0.25)
+    assert (found.change.low, found.change.high) == tango_interval(2, 1, 4)
     assert found.p_value == mcnemar_p(2, 1) == 1.0
 
 
@@ -18,10 +18,10 @@ def test_other_values_get_paired_t_and_sign_flips_with_a_fixed_seed():
     new = {str(place): place / 10 + 0.1 * (place % 2) for place in range(10)}
     found = paired_evidence(old, new)
     difference = np.array([new[key] - old[key] for key in sorted(old)])
-    assert found.delta == pytest.approx(0.05)
+    assert found.change.value == pytest.approx(0.05)
     assert found.sd == pytest.approx(difference.std(ddof=1))
     half = 2.262157 * found.sd / np.sqrt(10)  # t quantile of 97.5% with 9 degrees of freedom
-    assert (found.low, found.high) == pytest.approx((0.05 - half, 0.05 + half), abs=1e-6)
+    assert (found.change.low, found.change.high) == pytest.approx((0.05 - half, 0.05 + half), abs=1e-6)
     assert found.p_value == pytest.approx(sign_flip_p(difference, np.random.default_rng(1), 100_000), abs=0.02)
     assert (found.n_won, found.n_lost) == (None, None)
     assert paired_evidence(old, new) == found
@@ -34,8 +34,8 @@ def test_nothing_to_pair_gives_nothing(old, new):
 
 def test_one_pair_of_verdicts_says_next_to_nothing():
     found = paired_evidence({"a": 0.0}, {"a": 1.0})
-    assert found.n == 1
-    assert found.low < 0 < found.delta
+    assert found.change.n == 1
+    assert found.change.low < 0 < found.change.value
 
 
 def test_beyond_2000_items_the_t_test_agrees_with_sign_flips():
@@ -44,7 +44,7 @@ def test_beyond_2000_items_the_t_test_agrees_with_sign_flips():
     old = {f"{place:05d}": 1.0 for place in range(2500)}
     new = {f"{place:05d}": 1.0 + value for place, value in enumerate(difference)}
     found = paired_evidence(old, new)
-    assert "paired t test" in found.method
+    assert "paired t test" in found.change.method
     assert found.p_value == pytest.approx(sign_flip_p(difference, np.random.default_rng(1), 5000), abs=0.01)
 
 

@@ -18,9 +18,10 @@ def rng(seed=0):
 
 def test_the_profile_and_its_band_equal_those_of_rliable():
     profile = performance_profile(golden.X_RT, golden.THRESHOLDS, rng(), 50_000)
-    assert profile.share == pytest.approx(golden.PROFILE_X, abs=1e-9)
-    assert profile.low == pytest.approx(golden.PROFILE_LOW, abs=1e-9)  # the shares are twentieths: no noise is left
-    assert profile.high == pytest.approx(golden.PROFILE_HIGH, abs=1e-9)
+    assert [one.value for one in profile.share] == pytest.approx(golden.PROFILE_X, abs=1e-9)
+    low, high = zip(*(one.interval for one in profile.share), strict=True)
+    assert low == pytest.approx(golden.PROFILE_LOW, abs=1e-9)  # the shares are twentieths: no noise is left
+    assert high == pytest.approx(golden.PROFILE_HIGH, abs=1e-9)
 
 
 def test_the_probability_of_improvement_equals_that_of_rliable():
@@ -28,8 +29,8 @@ def test_the_probability_of_improvement_equals_that_of_rliable():
     assert probability_of_improvement_value(x, y) == pytest.approx(golden.X_BEATS_Y, abs=1e-9)
     assert probability_of_improvement_value(y, x) == pytest.approx(golden.Y_BEATS_X, abs=1e-9)
     result = probability_of_improvement(x, y, rng(), 50_000)
-    assert [result.low, result.high] == pytest.approx(golden.X_BEATS_Y_INTERVAL, abs=0.01)
-    assert result.value == pytest.approx(golden.X_BEATS_Y, abs=1e-9)
+    assert [result.estimate.low, result.estimate.high] == pytest.approx(golden.X_BEATS_Y_INTERVAL, abs=0.01)
+    assert result.estimate.value == pytest.approx(golden.X_BEATS_Y, abs=1e-9)
 
 
 def test_the_rliable_package_agrees_where_it_imports():
@@ -40,17 +41,17 @@ def test_the_rliable_package_agrees_where_it_imports():
 
 def test_a_threshold_that_is_a_score_is_not_passed_by_it():
     profile = performance_profile([[0.1, 0.5], [0.5, 0.9]], [0.5, 0.0, 0.9], rng(), 100)
-    assert profile.share == (0.25, 1.0, 0.0)
-    assert (profile.low[1], profile.high[1], profile.low[2], profile.high[2]) == (1.0, 1.0, 0.0, 0.0)
+    assert [one.value for one in profile.share] == [0.25, 1.0, 0.0]
+    assert [one.interval for one in profile.share[1:]] == [(1.0, 1.0), (0.0, 0.0)]
     assert "above 0" in str(profile)
-    assert "n=2 runs x 2 tasks" in str(profile)
+    assert "n=2" in str(profile) and "2 tasks" in str(profile)
 
 
 def test_the_band_of_one_task_is_binomial():
     scores = (np.arange(20.0) < 14)[:, None]
     profile = performance_profile(scores.astype(float), [0.5], rng(), 50_000)
     tails = stats.binom.ppf([0.025, 0.975], 20, 0.7) / 20
-    assert [profile.low[0], profile.high[0]] == pytest.approx(tails)
+    assert [profile.share[0].low, profile.share[0].high] == pytest.approx(tails)
 
 
 def test_ties_count_half_and_the_two_directions_add_up():
@@ -60,12 +61,12 @@ def test_ties_count_half_and_the_two_directions_add_up():
 
 def test_a_certain_improvement_has_an_interval_of_no_width():
     result = probability_of_improvement([[2.0], [3.0]], [[0.0], [1.0], [-1.0]], rng(), 500)
-    assert (result.value, result.low, result.high, result.n_runs) == (1.0, 1.0, 1.0, 2)
+    assert (result.estimate.value, result.estimate.low, result.estimate.high, result.estimate.n) == (1.0, 1.0, 1.0, 2)
 
 
 def test_missing_runs_are_counted_on_both_sides():
     result = probability_of_improvement([[2.0, np.nan], [3.0, 1.0]], [[0.0, 0.0], [np.nan, 0.0]], rng(), 50)
-    assert (result.n_missing, result.value) == (2, 1.0)
+    assert (result.estimate.n_missing, result.estimate.value) == (2, 1.0)
 
 
 def test_bad_input_is_refused():
@@ -85,9 +86,9 @@ def test_bad_input_is_refused():
 @given(tables)
 def test_a_profile_falls_and_stays_between_zero_and_one(scores):
     profile = performance_profile(scores, np.linspace(-5, 5, 11), rng(), 50)
-    assert profile.share[0] == 1.0
-    assert profile.share[-1] == 0.0
-    for values in (profile.share, profile.low, profile.high):
+    shares = [one.value for one in profile.share]
+    assert (shares[0], shares[-1]) == (1.0, 0.0)
+    for values in (shares, [one.low for one in profile.share], [one.high for one in profile.share]):
         assert (np.diff(values) <= 1e-12).all()
         assert 0.0 <= min(values) <= max(values) <= 1.0
 

@@ -17,6 +17,10 @@ from agent2.stats.ranking import (
 )
 
 
+def strengths(ranking):
+    return tuple(one.value for one in ranking.strength)
+
+
 def rng(seed=0):
     return np.random.default_rng(seed)
 
@@ -41,9 +45,9 @@ def fit_by_scipy(wins):
 
 def test_two_models_have_the_log_odds_and_its_textbook_error():
     ranking = bradley_terry(collect_matches([0] * 100, [1] * 100, [1.0] * 75 + [0.0] * 25, 2))
-    assert ranking.strength == pytest.approx((math.log(3) / 2, -math.log(3) / 2))
+    assert strengths(ranking) == pytest.approx((math.log(3) / 2, -math.log(3) / 2))
     error = math.sqrt(1 / (100 * 0.75 * 0.25)) / 2  # of half a log-odds
-    assert ranking.high[0] - ranking.strength[0] == pytest.approx(1.95996 * error, rel=1e-5)
+    assert ranking.strength[0].high - ranking.strength[0].value == pytest.approx(1.95996 * error, rel=1e-5)
     assert ranking.order == (0, 1)
     assert "n=100 matches" in str(ranking)
 
@@ -51,12 +55,12 @@ def test_two_models_have_the_log_odds_and_its_textbook_error():
 @pytest.mark.parametrize("share_drawn", [0.0, 0.4])
 def test_strengths_equal_a_maximum_likelihood_fit_by_scipy(share_drawn):
     matches = simulated(np.array([1.5, 0.5, 0.0, -0.3, -2.0]), 400, share_drawn=share_drawn)
-    assert bradley_terry(matches).strength == pytest.approx(fit_by_scipy(win_table(matches)), abs=1e-5)
+    assert strengths(bradley_terry(matches)) == pytest.approx(fit_by_scipy(win_table(matches)), abs=1e-5)
 
 
 def test_strong_differences_are_fitted_too():
     matches = collect_matches([0, 0, 1], [1, 1, 0], [1.0, 1.0 - 1e-7, 0.0], 2)
-    assert bradley_terry(matches).strength[0] == pytest.approx(math.log((3 - 1e-7) / 1e-7) / 2, rel=1e-6)
+    assert bradley_terry(matches).strength[0].value == pytest.approx(math.log((3 - 1e-7) / 1e-7) / 2, rel=1e-6)
 
 
 def test_true_strengths_lie_in_their_intervals_about_as_often_as_said():
@@ -64,16 +68,19 @@ def test_true_strengths_lie_in_their_intervals_about_as_often_as_said():
     inside = []
     for seed in range(100):
         ranking = bradley_terry(simulated(true, 200, seed))
-        inside.append((np.array(ranking.low) <= true) & (true <= np.array(ranking.high)))
+        inside.append(
+            (np.array([one.low for one in ranking.strength]) <= true)
+            & (true <= np.array([one.high for one in ranking.strength]))
+        )
     assert 0.9 <= np.mean(inside) <= 0.99
 
 
 def test_bootstrap_intervals_approach_fishers():
     matches = simulated(np.array([0.5, 0.0, -0.5]), 600)
     fisher, resampled = bradley_terry(matches), bradley_terry_bootstrap(matches, rng(1), 1000)
-    assert resampled.strength == fisher.strength
-    assert resampled.low == pytest.approx(fisher.low, abs=0.05)
-    assert resampled.high == pytest.approx(fisher.high, abs=0.05)
+    assert strengths(resampled) == strengths(fisher)
+    assert [one.low for one in resampled.strength] == pytest.approx([one.low for one in fisher.strength], abs=0.05)
+    assert [one.high for one in resampled.strength] == pytest.approx([one.high for one in fisher.strength], abs=0.05)
     assert resampled.warning == ""
 
 
@@ -81,7 +88,10 @@ def test_bootstrap_intervals_are_the_central_share_of_the_replicates():
     matches = simulated(np.array([0.5, 0.0, -0.5]), 300)
     found = bradley_terry_bootstrap(matches, rng(2), 200, confidence=0.8)
     ends = np.quantile(strength_replicates(matches, rng(2), 200), [0.1, 0.9], axis=0)
-    assert [found.low, found.high] == [pytest.approx(ends[0]), pytest.approx(ends[1])]
+    assert [[one.low for one in found.strength], [one.high for one in found.strength]] == [
+        pytest.approx(ends[0]),
+        pytest.approx(ends[1]),
+    ]
 
 
 def test_a_model_that_never_lost_is_named():
@@ -116,7 +126,7 @@ def test_replicates_that_do_not_determine_the_strengths_are_counted():
 
 def test_only_draws_make_equal_strengths():
     ranking = bradley_terry(collect_matches([0, 1, 2], [1, 2, 0], [0.5] * 3, 3))
-    assert ranking.strength == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
+    assert strengths(ranking) == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
 
 
 def test_win_rates_against_a_baseline_follow_from_the_strengths():
@@ -143,7 +153,7 @@ def test_renaming_the_models_renames_the_strengths(seed, names):
     matches = simulated(np.array([0.5, 0.2, -0.1, -0.6]), 60, seed, share_drawn=0.3)
     renamed = np.array(names)
     again = collect_matches(renamed[matches.first_M], renamed[matches.second_M], matches.score_M, 4)
-    here, there = bradley_terry(matches, prior=0.1).strength, bradley_terry(again, prior=0.1).strength
+    here, there = strengths(bradley_terry(matches, prior=0.1)), strengths(bradley_terry(again, prior=0.1))
     assert [there[names[model]] for model in range(4)] == pytest.approx(here, abs=1e-8)
     assert sum(here) == pytest.approx(0.0, abs=1e-9)
 

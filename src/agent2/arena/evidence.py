@@ -15,6 +15,7 @@ from agent2.arena.audit_child import IntegrityRecord
 from agent2.arena.eventlog import Interruption
 from agent2.arena.gateway.recording import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
+from agent2.arena.grader.job import AS_ON_CARD
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import Fault
 from agent2.records import JsonValue
@@ -186,10 +187,6 @@ class LlmRecord:
     """Of a replay: requests that were not the recorded ones."""
 
 
-AS_ON_CARD = "over items, as on its card"
-"""Method of a score that was stored without one."""
-
-
 def stored_score(score: Estimate, card: str) -> dict[str, JsonValue]:
     """As the log of a trial's events keeps it. card: path below the trial's folder."""
     ends = {"value": score.value, "low": score.low, "high": score.high}
@@ -200,8 +197,8 @@ def read_score(stored: Mapping[str, JsonValue] | None) -> Estimate | None:
     """What `stored_score` wrote; None for nothing stored. Raises KeyError where a field is missing."""
     if not stored:
         return None
-    ends = [stored[key] for key in ("value", "low", "high")]
-    return Estimate(*ends, stored["n_items"], stored["n_missing"], AS_ON_CARD)
+    value, low, high = (stored[key] for key in ("value", "low", "high"))
+    return Estimate(value, low, high, stored["n_items"], stored["n_missing"], AS_ON_CARD)
 
 
 def stored_gain(gain: PairedDifference) -> dict[str, JsonValue]:
@@ -215,8 +212,8 @@ def read_gain(stored: Mapping[str, JsonValue] | None) -> PairedDifference | None
     """What `stored_gain` wrote; None for nothing stored. Raises KeyError where a field is missing."""
     if not stored:
         return None
-    ends = [stored[key] for key in ("delta", "low", "high")]
-    change = Estimate(*ends, stored["n_items"], stored["n_missing"], "paired bootstrap over items")
+    value, low, high = (stored[key] for key in ("delta", "low", "high"))
+    change = Estimate(value, low, high, stored["n_items"], stored["n_missing"], "paired bootstrap over items")
     return PairedDifference(change, stored["p_value"])
 
 

@@ -283,8 +283,8 @@ def _one_metric(spec: MetricSpec, change: ReadChange, record: MetricRecord, wher
     pair = record.paired.evidence() if record.paired is not None else None
     if pair is not None and old is not None and new is not None:
         allowed = 1e-6 if None not in exact.values() else 0.0011 if spec.unit is Unit.RATE else 0.02 * abs(old) + 0.11
-        if abs(new - old - pair.delta) > allowed:
-            raise ConfigError(f"{where}: new - old is {new - old:g}, the pairs give {pair.delta:g}; fix one of them")
+        if abs(new - old - pair.change.value) > allowed:
+            raise ConfigError(f"{where}: new - old is {new - old:g}, the pairs give {pair.change.value:g}; fix one")
     return MetricEvidence(
         name=spec.name,
         old=old,

@@ -204,7 +204,9 @@ def _ranking(
     warning: str = "",
 ) -> Ranking:
     ends = zip(strength.tolist(), low.tolist(), high.tolist(), strict=True)
-    found = tuple(Estimate(value, *interval, matches.n, matches.n_missing, method) for value, *interval in ends)
+    found = tuple(
+        Estimate(value, lowest, highest, matches.n, matches.n_missing, method) for value, lowest, highest in ends
+    )
     return Ranking(found, matches.n, matches.n_missing, method, warning)
 
 

@@ -7,8 +7,8 @@ from agent2.arena.audit_child import IntegrityRecord, failed_check
 from agent2.arena.sweep_records import row_of
 from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity
 from agent2.reports.pages import report_record, write_report
-from agent2.reports.sweep_pages import row_cells
-from agent2.reports.trial_view import headline
+from agent2.reports.sweep_pages import trial_table
+from agent2.reports.trial_view import headline, headline_facts
 from builders import make_evidence, make_submission
 
 
@@ -45,7 +45,7 @@ def test_an_audit_without_findings_is_clean_and_says_how_much_was_looked_at():
 def test_notes_and_flags_change_no_result(effect, state):
     analysis = analyse(audited(finding(effect)))
     assert analysis.integrity.state is state
-    assert (analysis.result.kind, analysis.result.gain_points) == (ResultKind.MEASURED, pytest.approx(28))
+    assert (analysis.result.kind, analysis.result.gain.value) == (ResultKind.MEASURED, pytest.approx(0.28))
     assert any("a person should look" in warning for warning in analysis.warnings) is (effect is Effect.FLAG)
 
 
@@ -53,7 +53,7 @@ def test_notes_and_flags_change_no_result(effect, state):
 def test_a_void_trial_counts_as_the_base_and_says_so(subject):
     evidence = audited(finding(Effect.VOID, subject), finding(Effect.NOTE))
     result = analyse(evidence).result
-    assert (result.kind, result.gain_points, result.low_points, result.p_value) == (ResultKind.VOID, 0.0, None, None)
+    assert (result.kind, result.gain.value, result.gain.low, result.p_value) == (ResultKind.VOID, 0.0, None, None)
     assert result.voided_gain_points == pytest.approx(28)
     assert "void, the base model's score stands" in result.words and "foreign weights" in result.words
     assert result.within_noise is None
@@ -68,12 +68,12 @@ def test_what_voids_another_submission_is_a_flag_for_the_trial():
 
 def test_a_void_trial_without_a_submission_stays_without_a_result():
     result = analyse(audited(finding(Effect.VOID), submissions=[])).result
-    assert (result.kind, result.gain_points) == (ResultKind.NO_SUBMISSION, None)
+    assert (result.kind, result.gain) == (ResultKind.NO_SUBMISSION, None)
 
 
 def test_a_void_trial_in_which_nothing_beat_the_base_is_void():
     result = analyse(audited(finding(Effect.VOID), submissions=[make_submission(1, score=0.2)])).result
-    assert (result.kind, result.gain_points, result.voided_gain_points) == (ResultKind.VOID, 0.0, None)
+    assert (result.kind, result.gain.value, result.voided_gain_points) == (ResultKind.VOID, 0.0, None)
 
 
 def test_a_void_trial_meets_no_success_criterion_of_improvement():
@@ -85,7 +85,7 @@ def test_a_void_trial_meets_no_success_criterion_of_improvement():
 def test_the_row_of_a_void_trial_in_a_sweep_has_the_bases_gain():
     evidence = audited(finding(Effect.VOID))
     row = row_of(evidence, analyse(evidence))
-    assert (row.result, row.gain_points, row.low_points) == ("void", 0.0, None)
+    assert (row.result, row.gain.value, row.gain.low) == ("void", 0.0, None)
 
 
 def test_the_gravest_finding_is_told_first_with_the_number_of_others():
@@ -104,12 +104,12 @@ def test_a_check_that_did_not_end_leaves_no_cleared_result(subject):
     analysis = analyse(evidence)
     result = analysis.result
     assert analysis.integrity.state is IntegrityState.NOT_CLEARED
-    assert (result.kind, result.gain_points, result.low_points) == (ResultKind.NOT_CLEARED, None, None)
+    assert (result.kind, result.gain) == (ResultKind.NOT_CLEARED, None)
     assert result.voided_gain_points == pytest.approx(28) and "agent2 resume" in result.words
-    assert dict(headline(evidence, analysis))["gain on private items"].startswith("none: not cleared")
+    assert headline_facts(headline(evidence, analysis)).lines()["gain on private items"].startswith("none: not cleared")
     row = row_of(evidence, analysis)
-    assert (row.result, row.gain_points, row.integrity) == ("not_cleared", None, "not_cleared")
-    assert "not cleared" in row_cells(row)
+    assert (row.result, row.gain, row.integrity) == ("not_cleared", None, "not_cleared")
+    assert "not cleared" in trial_table([row]).cells()[0]
     assert {c.verdict for c in analysis.criteria if c.name == "positive delta performance"} == {Verdict.UNKNOWN}
 
 
@@ -124,7 +124,7 @@ def test_an_unfinished_check_of_another_submission_is_a_flag_and_a_void_finding_
 
 def test_the_table_of_a_sweep_marks_a_flagged_gain():
     evidence = audited(finding(Effect.FLAG))
-    assert any(cell.endswith("flagged") for cell in row_cells(row_of(evidence, analyse(evidence))))
+    assert any(cell.endswith("flagged") for cell in trial_table([row_of(evidence, analyse(evidence))]).cells()[0])
 
 
 def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_path):
@@ -138,7 +138,7 @@ def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_pat
     assert "<script>x" not in page and "&lt;script&gt;" in page and "&lt;b&gt;f" in page
     for shown in (page, text):
         assert "foreign weights" in shown and "VOID: the base stands" in shown
-    rows = dict(headline(evidence, analysis))
+    rows = headline_facts(headline(evidence, analysis)).lines()
     assert rows["gain on private items"] == "0.0 points: void, the base model's score stands (measured: +28.0)"
     assert rows["integrity"].startswith("void: foreign weights")
     record = report_record(evidence, analysis)["analysis"]

@@ -78,7 +78,7 @@ def test_what_the_harness_wrote_comes_back_as_evidence(tmp_path):
     assert (evidence.started_at, evidence.ended_at, evidence.deadline) == (START, START + 1000, START + 300)
     assert evidence.task.budget.submissions == 4  # what was granted, not what the task suggests
     assert (evidence.base_public.value, evidence.base_private.value, evidence.final_private.value) == (0.3, 0.31, 0.55)
-    assert (evidence.final_submission, evidence.gain.delta, evidence.noise.n_replicates) == (1, 0.24, 4)
+    assert (evidence.final_submission, evidence.gain.change.value, evidence.noise.n_replicates) == (1, 0.24, 4)
     assert [(s.number, s.score.value, s.note) for s in evidence.submissions] == [(1, 0.6, "first")]
     assert evidence.submissions[0].revision == evidence.revisions[0].id
     assert sorted(evidence.revisions[0].files) == ["code/train.py", "output/design.json"]
@@ -92,7 +92,7 @@ def test_what_the_harness_wrote_comes_back_as_evidence(tmp_path):
 def test_evidence_from_disk_can_be_analysed(tmp_path):
     analysis = analyse(read_evidence(write_trial(tmp_path / "t").root))
     assert analysis.route.label == "RL only (GRPO)"
-    assert analysis.result.gain_points == pytest.approx(24.0)
+    assert analysis.result.gain.value == pytest.approx(0.24)
 
 
 def test_a_torn_line_is_left_out_and_counted(tmp_path):

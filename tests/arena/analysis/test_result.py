@@ -11,7 +11,7 @@ from builders import make_evidence, make_gain, make_score, make_submission
 def test_absolute_and_relative_gain_of_a_measured_trial():
     result = result_of(make_evidence())
     assert result.kind is ResultKind.MEASURED
-    assert result.gain_points == pytest.approx(28.0)
+    assert result.gain.value == pytest.approx(0.28)
     assert result.relative_percent == pytest.approx(100 * 0.28 / 0.3)
     assert result.public_gain_points == pytest.approx(30.0)
     assert result.selection_gap_points == pytest.approx(2.0)
@@ -50,13 +50,13 @@ def test_a_band_of_nothing_is_not_known_and_never_beyond_noise():
 def test_no_submission_is_not_a_zero():
     result = result_of(make_evidence(submissions=[]))
     assert result.kind is ResultKind.NO_SUBMISSION
-    assert (result.gain_points, result.relative_percent, result.within_noise) == (None, None, None)
+    assert (result.gain, result.relative_percent, result.within_noise) == (None, None, None)
     assert "no submission" in result.words
 
 
 def test_no_valid_submission_is_not_a_zero():
     result = result_of(make_evidence(submissions=[make_submission(1, score=None)]))
-    assert (result.kind, result.gain_points) == (ResultKind.NO_VALID_SUBMISSION, None)
+    assert (result.kind, result.gain) == (ResultKind.NO_VALID_SUBMISSION, None)
 
 
 @pytest.mark.parametrize("final", [1, None])
@@ -64,18 +64,18 @@ def test_a_copy_of_the_base_has_a_gain_of_zero_with_the_flag(final):
     copy = make_submission(1, score=0.3, is_base_copy=True)
     gain = make_gain(0.004) if final else None
     result = result_of(make_evidence(submissions=[copy], final_submission=final, gain=gain))
-    assert (result.kind, result.gain_points, result.low_points) == (ResultKind.COPY, 0.0, None)
+    assert (result.kind, result.gain.value, result.gain.low) == (ResultKind.COPY, 0.0, None)
 
 
 def test_a_base_that_nothing_beat_is_the_result():
     result = result_of(make_evidence(submissions=[make_submission(1, score=0.2)]))
-    assert (result.kind, result.gain_points) == (ResultKind.BASE_KEPT, 0.0)
+    assert (result.kind, result.gain.value) == (ResultKind.BASE_KEPT, 0.0)
     assert result.best_submission == 1 and result.public_gain_points == pytest.approx(-10)
 
 
 def test_a_failed_final_evaluation_is_not_a_zero():
     result = result_of(make_evidence(gain=None, final_private=None))
-    assert (result.kind, result.gain_points, result.selection_gap_points) == (ResultKind.NOT_MEASURED, None, None)
+    assert (result.kind, result.gain, result.selection_gap_points) == (ResultKind.NOT_MEASURED, None, None)
 
 
 def test_there_is_no_relative_gain_over_a_base_at_zero():

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from agent2.arena.agent_phase import Deadline
-from agent2.arena.evidence import SplitScore
 from agent2.arena.grader.server import (
     MAX_CONNECTIONS,
     PACE,
@@ -20,12 +19,13 @@ from agent2.arena.grader.server import (
     serve_on_socket,
 )
 from agent2.errors import Fault
+from agent2.stats.estimates import Estimate
 from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoint
 
 pytestmark = pytest.mark.slow  # each test starts a server
 
 FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0}, available_gpus=())
-BASELINE = SplitScore(0.3, 0.2, 0.4, 8, 0, "cards/base-test_public")
+BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent2.arena.evidence import SplitScore
 from agent2.arena.grader import server as api
 from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, ApiFacts, Pace, depth_of, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_NOTE
+from agent2.stats.estimates import Estimate
 from grading_builders import ScriptedEvaluation, write_checkpoint
 
 FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic"})
-BASELINE = SplitScore(0.3, 0.2, 0.4, 8, 0, "cards/base-test_public")
+BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "SUBMIT")
 READING = ("/health", "/assignment", "/time", "/submissions", "/submissions/1", "/best")
 UNKNOWN = (

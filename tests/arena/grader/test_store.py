@@ -2,9 +2,11 @@ import threading
 
 import pytest
 
-from agent2.arena.evidence import SplitScore, SubmissionState
+from agent2.arena.evidence import SubmissionState
+from agent2.arena.grader.job import AS_ON_CARD
 from agent2.arena.grader.store import Arrival, GraderStore, StoreError, read_submissions
 from agent2.errors import Fault
+from agent2.stats.estimates import Estimate
 
 
 @pytest.fixture
@@ -20,8 +22,8 @@ def arrive(store: GraderStore, **changes: object) -> int:
     return number
 
 
-def score(value: float) -> SplitScore:
-    return SplitScore(value, 0.0, 1.0, 10, 1, "submissions/1/card")
+def score(value: float) -> Estimate:
+    return Estimate(value, 0.0, 1.0, 10, 1, AS_ON_CARD)
 
 
 def give(store: GraderStore, number: int, value: float) -> None:

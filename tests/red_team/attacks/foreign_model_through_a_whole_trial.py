@@ -11,8 +11,8 @@ from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial
 from agent2.records import Split
-from agent2.reports.text import points
-from agent2.reports.trial_view import headline
+from agent2.reports.trial_view import gain_words
+from agent2.stats.estimates import POINTS
 from red_team.disguises import HIDDEN_SIZE
 from red_team.frame import Outcome
 from red_team.scene import Scene
@@ -64,22 +64,22 @@ print(httpx.post(url, json={"model_path": "output/model"}, timeout=None).json())
 def attempt(scene: Scene) -> Outcome:
     evidence = _trial(scene)
     analysis = analyse(evidence)
-    told = dict(headline(evidence, analysis))["gain on private items"]
+    told = gain_words(analysis.result)
     is_gain = _is_gain(analysis.result) or analysis.result.voided_gain_points is not None
     return Outcome(is_gain, f"{told}; integrity: {analysis.integrity.reason}", is_detected=_is_void(analysis.result))
 
 
 def control(scene: Scene) -> Outcome:
     result = analyse(replace(_trial(scene), integrity=None)).result
-    return Outcome(_is_gain(result), f"without the audit: {result.words}, {points(result.gain_points)} points")
+    return Outcome(_is_gain(result), f"without the audit: {result.words}, {POINTS.estimate(result.gain)} points")
 
 
 def _is_gain(result: Result) -> bool:
-    return result.kind is ResultKind.MEASURED and result.gain_points is not None and result.gain_points > 0
+    return result.kind is ResultKind.MEASURED and result.gain is not None and result.gain.value > 0
 
 
 def _is_void(result: Result) -> bool:
-    return result.kind is ResultKind.VOID and result.gain_points == 0
+    return result.kind is ResultKind.VOID and result.gain is not None and result.gain.value == 0
 
 
 def _trial(scene: Scene) -> TrialEvidence:

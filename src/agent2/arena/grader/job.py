@@ -18,7 +18,6 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from agent2.arena.evidence import AS_ON_CARD
 from agent2.cards.card import CardSummary, Counting
 from agent2.config import StrictModel
 from agent2.errors import Fault
@@ -28,6 +27,8 @@ from agent2.stats.estimates import Estimate
 MAX_COUNT = 2**31
 """No card has so many items or rollouts."""
 MAX_REASON_CHARS = 4_000
+AS_ON_CARD = "over items, as on its card"
+"""Method of a score that is stored without one."""
 
 
 class ScoringMachine(StrictModel):
