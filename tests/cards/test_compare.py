@@ -31,7 +31,10 @@ def test_a_gain_on_paired_items_is_new_minus_old(tmp_path):
     assert found.difference.change.value == pytest.approx(0.25)
     assert (found.won, found.lost) == (["a", "b"], ["d"])
     assert found.bounds == (0.25, 0.25)
-    assert "unclear (the interval contains 0, p = 1.00): +25.0 points" in found.answers()["learned or avoided failures"]
+    assert (
+        "unclear (the interval contains 0, p = 1.00): +25.0 [-50.5, +77.8] points"
+        in found.answers()["learned or avoided failures"]
+    )
     assert "no score is missing" in found.answers()["learned or avoided failures"]
 
 
@@ -44,8 +47,8 @@ def test_one_pair_of_cards_has_one_interval_wherever_it_is_asked_for(tmp_path, n
         sides[name] = write(tmp_path / name, {f"i{place:02}": row for place, row in enumerate(drawn)})
     here = compare_cards(sides["old"], sides["new"]).difference
     (there,) = compare(find_cards(sides["old"]), [find_cards(sides["new"])]).rows
-    assert there.paired == here
-    assert here.method.startswith("Tango" if n_attempts == 1 else "paired t")
+    assert there.score.paired == here
+    assert here.change.method.startswith("Tango" if n_attempts == 1 else "paired t")
 
 
 def test_a_gain_by_losing_hard_items_is_shown_with_its_bounds(tmp_path):

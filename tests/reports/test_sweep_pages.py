@@ -100,11 +100,11 @@ def test_a_sweep_over_drivers_shows_what_each_part_is_worth(tmp_path):
 
 
 def test_a_sweep_without_drivers_says_nothing_of_them(tmp_path):
-    assert "What the driver" not in write_sweep_report(ROWS, [], tmp_path).html.read_text()
+    assert "What the driver" not in write_sweep_report(sweep_report(ROWS, []), tmp_path).html.read_text()
 
 
 def test_a_broken_mode_and_an_unknown_cost_are_told_in_the_row():
     driven = replace(ROWS[2], mode="rl-only", mode_kept="fail", llm_tokens=1234, llm_dollars=None)
     cells = row_cells(driven)
-    assert cells[-3:] == ("1,234", "unknown", "finished, mode rl-only: fail")
+    assert cells[-3:] == ["1,234", "unknown", "finished, mode rl-only: fail"]
     assert row_cells(ROWS[2])[-3:] == ["–", "–", "finished"]

@@ -97,7 +97,7 @@ def decision_dict(decision: Decision) -> dict[str, Any]:
             "may it be deployed": answers.may_be_deployed,
             "where should the next data come from": answers.next_data_from,
         },
-        "gates": [_finding(finding) for finding in decision.findings],
+        "gates": [finding_dict(finding) for finding in decision.findings],
         "notes": list(decision.notes),
     }
 
@@ -179,7 +179,8 @@ def _context(evidence: Evidence) -> dict[str, Any]:
     return plain | ({"notes": list(evidence.notes)} if evidence.notes else {})
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_dict(finding: Finding) -> dict[str, Any]:
+    """One gate that was looked at, as plain data."""
     plain: dict[str, Any] = {
         "gate": finding.gate,
         "kind": finding.kind,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.contract.findings import Finding
+from agent2.contract.report_write import finding_dict
 from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
@@ -70,7 +71,7 @@ def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, su
         "signals": [asdict(signal) for signal in watch.signals],
         "present": [danger.value for danger in watch.present],
         "not_watched": {danger.value: names for danger, names in watch.not_watched.items()},
-        "gates": [asdict(finding) for finding in verdict.findings],
+        "gates": [finding_dict(finding) for finding in verdict.findings],
         "series": series,
         "notes": list(watch.log.notes),
         "pull": asdict(pull) if pull is not None else None,

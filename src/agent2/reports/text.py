@@ -19,7 +19,7 @@ from agent2.stats.estimates import PERCENT, Estimate, Notation
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column(Generic[T]):
     """One column of a table, or one line of a list of facts."""
 
@@ -28,7 +28,7 @@ class Column(Generic[T]):
     """The record's cell; cleaned, where it is text of an agent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table(Generic[T]):
     """Records and how they are put in words, one row each."""
 
@@ -50,7 +50,7 @@ class Table(Generic[T]):
         return Table([known[name] for name in names], self.records)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Facts(Generic[T]):
     """One record and how it is put in words, one line a column; what has no words is left out."""
 

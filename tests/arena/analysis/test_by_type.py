@@ -33,7 +33,7 @@ def test_base_and_final_are_told_by_kind(tmp_path):
     write_card(tmp_path, "base", [record("a", 0.0, HEAT), record("b", 1.0, HEAT), record("c", 0.0, PICK)])
     paths = write_card(tmp_path, "final", [record("a", 1.0, HEAT), record("b", 1.0, HEAT), record("c", 0.0, PICK)])
     heat, pick = read_by_type(paths)
-    assert (heat.task_type, heat.base.value, heat.final.value, heat.base.n_items) == ("heat", 0.5, 1.0, 2)
+    assert (heat.task_type, heat.base.value, heat.final.value, heat.base.n) == ("heat", 0.5, 1.0, 2)
     assert (pick.task_type, pick.base.value, pick.final.value) == ("pick", 0.0, 0.0)
 
 
@@ -48,7 +48,7 @@ def test_a_lost_rollout_is_missing_under_the_kind_that_its_item_has_on_the_other
     write_card(tmp_path, "base", [record("a", 1.0, HEAT), record("b", 0.0, HEAT)])
     paths = write_card(tmp_path, "final", [record("a", None, {}), record("b", 1.0, HEAT)])
     (heat,) = read_by_type(paths)
-    assert (heat.final.value, heat.final.n_items, heat.final.n_missing) == (1.0, 1, 1)
+    assert (heat.final.value, heat.final.n, heat.final.n_missing) == (1.0, 1, 1)
 
 
 def test_an_item_whose_kind_nobody_told_has_a_row_of_its_own(tmp_path):

@@ -1,5 +1,4 @@
 import json
-from dataclasses import asdict
 
 import pytest
 
@@ -8,7 +7,7 @@ from agent2.arena.analysis.process import autonomy_of
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import integrity_verdict
 from agent2.arena.eventlog import EventLog
-from agent2.arena.evidence import AgentEnd
+from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.store import Arrival, GraderStore
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionRecorder
@@ -33,15 +32,15 @@ def write_trial(root, *, end=AgentEnd.EXITED, finished=True):
     paths.trial_json.write_text(json.dumps(config))
     paths.lock_json.write_text(json.dumps({"agent2": "0", "base_model": {"weights_digest": "bb"}}))
     log = EventLog(paths.trial_log)
-    log.append("base_scored", t=START - 5, split="test_public", score=asdict(make_score(0.3, 400)))
+    log.append("base_scored", t=START - 5, split="test_public", score=stored_score(make_score(0.3, 400), "cards/base"))
     log.append("agent_started", t=START, deadline=START + 300)
     _work(paths)
     log.append("agent_ended", t=START + 1000, end=end.value, exit_code=0, reason="ended by itself")
     log.append("graded", t=START + 1001)
     if finished:
-        log.append("base_scored", split="test_private", score=asdict(make_score(0.31)))
+        log.append("base_scored", split="test_private", score=stored_score(make_score(0.31), "cards/base"))
         log.append("noise_measured", half_width=0.03, n_replicates=4)
-        score, gain = asdict(make_score(0.55)), asdict(make_gain(0.24))
+        score, gain = stored_score(make_score(0.55), "cards/final"), stored_gain(make_gain(0.24))
         log.append("final_scored", split="test_private", submission=1, score=score, gain=gain)
         log.append("finished")
     log.close()
@@ -67,7 +66,9 @@ def _work(paths):
     metrics.close()
     store = GraderStore(paths.grader_db)
     store.add(Arrival(1, START + 95, "output/model", "first", revision, weights_digest="aa"))
-    store.set_scored(1, make_score(0.6, 400), START + 99, weights_digest="aa", is_base_copy=False)
+    store.set_scored(
+        1, make_score(0.6, 400), START + 99, card="submissions/1/card", weights_digest="aa", is_base_copy=False
+    )
     store.close()
     paths.agent_log.write_bytes(b"x" * 30_000 + b"\xff the end\n")
 

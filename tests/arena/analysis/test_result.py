@@ -44,7 +44,7 @@ def test_a_band_of_nothing_is_not_known_and_never_beyond_noise():
     evidence = make_evidence(gain=make_gain(0.007, p_value=0.8), noise=NoiseBand(0.0, 4))
     result = result_of(evidence)
     assert (result.claim, result.within_noise) == ("unclear", None)
-    assert "not known" in noise_words(analyse(evidence))
+    assert "not known" in noise_words(analyse(evidence).result)
 
 
 def test_no_submission_is_not_a_zero():
