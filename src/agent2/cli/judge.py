@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from agent2.evaluation.judge_check import JudgeComparison, JudgeReport
-    from agent2.stats.measure import Measure
+    from agent2.stats.estimates import Estimate
 
 app = typer.Typer(help="Judges: how far their verdicts can be trusted.", no_args_is_help=True)
 
@@ -124,8 +124,9 @@ def _comparison_rows(compared: "JudgeComparison") -> list[list[str]]:
     ]
 
 
-def _row(what: str, found: "Measure | None") -> list[str]:
+def _row(what: str, found: "Estimate | None") -> list[str]:
+    from agent2.stats.estimates import RAW
+
     if found is None:
         return [what, "-", "0"]
-    span = "" if found.low is None else f" [{found.low:.4f}, {found.high:.4f}]"
-    return [what, f"{found.value:.4f}{span}", str(found.n)]
+    return [what, RAW.estimate(found), str(found.n)]

@@ -28,7 +28,7 @@ from agent2.records import (
     Usage,
 )
 from agent2.stats.agreement import SharedErrors, cohens_kappa, krippendorff_alpha, shared_errors
-from agent2.stats.measure import UNIT, Measure, measure
+from agent2.stats.estimates import UNIT, Estimate, measure
 
 BATCH = 64
 """Pairs that a scorer is given at once, each in both orders."""
@@ -65,24 +65,24 @@ class JudgeReport:
     n_pairs: int
     n_missing: int
     """Verdicts that are missing, of two for each pair."""
-    accuracy: Measure | None
+    accuracy: Estimate | None
     """Share of verdicts that agree with the label, the mean of both orders; without pairs whose label is a tie."""
-    accuracy_shown_first: Measure | None
-    accuracy_shown_second: Measure | None
-    both_right: Measure | None
-    order_agreement: Measure | None
+    accuracy_shown_first: Estimate | None
+    accuracy_shown_second: Estimate | None
+    both_right: Estimate | None
+    order_agreement: Estimate | None
     """Share of pairs with the same verdict in both orders."""
-    position_bias: Measure | None
+    position_bias: Estimate | None
     """Mean points of the answer that is shown first, less 0.5: 0.1 means that the first one gets 60% of the points."""
-    length_bias: Measure | None
+    length_bias: Estimate | None
     """Share of verdicts for the longer answer, less the share of labels for it."""
-    self_preference: Measure | None
+    self_preference: Estimate | None
     """Mean points of answers by the judge's own model, less their labels'; None: the data do not name it."""
-    kappa: Measure | None
+    kappa: Estimate | None
     """Cohen's, with the labels; both orders averaged to a winner or a tie."""
-    kappa_orders: Measure | None
+    kappa_orders: Estimate | None
     """Cohen's, of one order with the other."""
-    by_subset: Mapping[str, Measure]
+    by_subset: Mapping[str, Estimate]
     """Accuracy for each subset."""
 
 
@@ -91,12 +91,12 @@ class JudgeComparison:
     """Two sets of verdicts on the same pairs."""
 
     n_pairs: int
-    agreement: Measure | None
+    agreement: Estimate | None
     """Share of verdicts that are the same, both orders counted."""
-    kappa: Measure | None
-    alpha: Measure | None
+    kappa: Estimate | None
+    alpha: Estimate | None
     """Krippendorff's."""
-    accuracy_change: Measure | None
+    accuracy_change: Estimate | None
     """Accuracy of the new verdicts less that of the old ones, pair by pair: drift if the interval excludes 0."""
     errors: SharedErrors | None
 
@@ -369,18 +369,18 @@ def _for_itself(one: JudgedPair, model: str | None) -> float | None:
     return None if points is None else (points - one.pair.label) * (1.0 if one.pair.models[0] == model else -1.0)
 
 
-def _measure(what: str, values: Sequence[float | None], bounds: tuple[float, float] = UNIT) -> Measure | None:
+def _measure(what: str, values: Sequence[float | None], bounds: tuple[float, float] = UNIT) -> Estimate | None:
     try:
         return measure(values, what, bounds)
     except NotEnoughData:
         return None
 
 
-def _shifted(what: str, values: Sequence[float | None], shift: float) -> Measure | None:
+def _shifted(what: str, values: Sequence[float | None], shift: float) -> Estimate | None:
     return _measure(what, [None if value is None else value + shift for value in values], (-0.5, 0.5))
 
 
-def _kappa(one: Sequence[str | None], other: Sequence[str | None]) -> Measure | None:
+def _kappa(one: Sequence[str | None], other: Sequence[str | None]) -> Estimate | None:
     try:
         return cohens_kappa(one, other)
     except NotEnoughData:

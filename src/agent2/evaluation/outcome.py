@@ -49,7 +49,7 @@ from agent2.stats.attempts import (
     pass_metrics,
     tally,
 )
-from agent2.stats.measure import Measure
+from agent2.stats.estimates import Estimate
 
 SELECTOR_VIEWS = ("reward", "verifier")
 """Views of a score that may choose among attempts; the score itself may not, it is the truth."""
@@ -61,7 +61,7 @@ class AttemptMetrics:
 
     k: int
     passes: PassMetrics | None
-    majority: Measure | None
+    majority: Estimate | None
     best: BestOfN | None
     cost: CostPerPoint | None
     """Of pass@k over pass@1, tokens and scorings."""
@@ -92,7 +92,7 @@ def attempt_metrics(records: Iterable[ScoredRollout]) -> AttemptMetrics | None:
 
 def _majority(
     rows_I: list[list[ScoredRollout]], solved_IA: list[list[float | None]], k: int, gaps: list[str]
-) -> Measure | None:
+) -> Estimate | None:
     answers_IA = [[one.score.extracted for one in row] for row in rows_I]
     if not any(answer is not None for row in answers_IA for answer in row):
         gaps.append(f"majority@{k}: the scorer read no final answer from any attempt, so nothing can be voted on")

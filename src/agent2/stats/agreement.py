@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import NotEnoughData
-from agent2.stats.measure import Measure
+from agent2.stats.estimates import Estimate
 
 REPLICATES = 2000
 Ratings = Sequence[Hashable | None]
@@ -22,14 +22,14 @@ Ratings = Sequence[Hashable | None]
 class SharedErrors:
     """How often two raters are wrong on the same items."""
 
-    both_wrong: Measure
+    both_wrong: Estimate
     expected: float
     """Share of items on which both would be wrong if their errors were independent."""
     correlation: float | None
     """Phi coefficient of the two errors; None: one rater made none, or only errors."""
 
 
-def cohens_kappa(one: Ratings, other: Ratings, seed: int = 0) -> Measure:
+def cohens_kappa(one: Ratings, other: Ratings, seed: int = 0) -> Estimate:
     """Agreement of two raters beyond chance: 1 is perfect, 0 is chance. Items that either left out are missing.
 
     Raises ValueError for different lengths, NotEnoughData without an item rated by both, or where both gave one and the
@@ -55,7 +55,7 @@ def cohens_kappa(one: Ratings, other: Ratings, seed: int = 0) -> Measure:
     return _bootstrapped(kappa, codes, len(one) - len(pairs), seed)
 
 
-def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Measure:
+def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Estimate:
     """Agreement of any number of raters on nominal categories; ratings may be missing.
 
     ratings_RI: one sequence for each rater, of equal lengths. Items with fewer than two ratings are missing. Raises
@@ -102,8 +102,10 @@ def shared_errors(one: Sequence[bool | None], other: Sequence[bool | None], seed
     return SharedErrors(both, float(rates.prod()), covariance / float(spread.prod()) if spread.all() else None)
 
 
-def _bootstrapped(statistic: Callable[[NDArray[Any]], float], rows: NDArray[Any], n_missing: int, seed: int) -> Measure:
+def _bootstrapped(
+    statistic: Callable[[NDArray[Any]], float], rows: NDArray[Any], n_missing: int, seed: int
+) -> Estimate:
     rng = np.random.default_rng(seed)
     draws = [statistic(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(REPLICATES)]
     low, high = np.nanquantile(draws, [0.025, 0.975])
-    return Measure(statistic(rows), float(low), float(high), len(rows), n_missing, "bootstrap over items")
+    return Estimate(statistic(rows), float(low), float(high), len(rows), n_missing, "bootstrap over items")
