@@ -1,10 +1,16 @@
 import csv
 import io
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from agent2.files import numbered_lines
+import agent2
+from agent2.files import atomic_write, numbered_lines, write_json, write_text
+
+SOURCE = Path(agent2.__file__).parent
 
 ODD = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"
 """`str.splitlines` ends a line at each of these; JSON and CSV do not."""
@@ -27,3 +33,49 @@ def test_rows_that_json_and_csv_writers_wrote_come_back():
     table = io.StringIO(newline="")
     csv.writer(table).writerows([[row["text"]] for row in rows])
     assert len(list(numbered_lines(table.getvalue()))) == len(rows)
+
+
+def test_a_file_is_replaced_whole_and_leaves_no_draft(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"score": 0.5})
+    atomic_write(path, [b"[1,\n", b"2]\n"], durable=True)
+    assert path.read_bytes() == b"[1,\n2]\n" and [one.name for one in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path):
+    def parts():
+        yield b"half of the new"
+        raise RuntimeError("killed")
+
+    path = tmp_path / "log"
+    atomic_write(path, b"old")
+    with pytest.raises(RuntimeError):
+        atomic_write(path, parts())
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_writers_at_once_leave_one_whole_file(tmp_path):
+    path = tmp_path / "file"
+    texts = [str(n) * 100_000 for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_text(path, text), texts * 5))
+    assert path.read_text() in texts and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_may_be_read_by_those_whom_the_process_allows(tmp_path):
+    plain, ours = tmp_path / "plain", tmp_path / "ours"
+    plain.write_text("x")
+    write_text(ours, "x")
+    assert ours.stat().st_mode == plain.stat().st_mode
+
+
+def test_only_one_function_of_the_package_writes_a_draft_beside_a_file():
+    """Elsewhere folders, or files that grow line by line, are renamed into place."""
+    streams = {"cards/writer.py", "cards/facts.py", "cards/tables.py", "cards/export.py"}
+    folders = {"arena/grader/evaluator.py", "arena/recorder/revisions.py"}
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"with_name\([^\n]*(\.tmp|\.draft)", path.read_text())
+    }
+    assert found - streams - folders == {"files.py"}

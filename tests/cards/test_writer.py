@@ -397,10 +397,14 @@ def test_records_are_synced_at_most_a_second_after_the_first_unsynced_one(tmp_pa
 
 def test_a_card_that_could_not_be_begun_can_be_begun_again(tmp_path):
     card = tmp_path / "card"
-    (card / "card.json.tmp").mkdir(parents=True)  # the header cannot be written
-    with pytest.raises(CardError, match="could not be written"):
-        CardWriter(card, make_header())
-    (card / "card.json.tmp").rmdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # the header cannot be written
+    try:
+        with pytest.raises(CardError, match="could not be written"):
+            CardWriter(card, make_header())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(card.glob(".*")) == []
     CardWriter(card, make_header()).release()
     assert validate_card(card) == []
 
