@@ -13,7 +13,6 @@ its newline, little-endian 32-bit numbers), to name the line that an accident ch
 """
 
 import hashlib
-import os
 import sys
 import zlib
 from array import array
