@@ -2,8 +2,8 @@
 
     python benchmarks/household.py [--model DIR] [--games 128] [--stock-games 12] [--engine-only]
 
-First table, the engine: the same random commands in the same games on the stock alfworld engine, on ours, and on ours
-in two worker processes. Every observation is compared; a difference ends the program. Turns/s include loading.
+First table, the engine: the same random commands in the same games on the stock alfworld engine and on ours. Every
+observation is compared; a difference ends the program. Turns/s include loading.
 
 Second table, an evaluation of the tiny model: the same games, greedily played, so that every way has to give the
 same episodes (those that differ are counted: float noise may turn a tie).
@@ -12,11 +12,9 @@ same episodes (those that differ are counted: float noise may turn a tie).
     one at once  our rollout engine and sampler with one game in flight
     no cache     all games in flight, every prompt computed from its first token
     batched      all games in flight, the key-value cache survives turns
-    2 processes  the same with the games in two worker processes beside the model
 The goal is on batched against published; the ratio to serial beside it leaves out what the engine alone gains. Ratios
 are of CPU time, which other programs disturb less (each way runs in one thread, so an idle core gives the same on the
-clock; the CPU time of the two processes is not known here). Engines begin without any game in memory. About two
-minutes on an idle core.
+clock). Engines begin without any game in memory. About two minutes on an idle core.
 
 Exit code 1 if a goal is missed.
 """
@@ -36,12 +34,10 @@ from agent2.arena.base_models import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.game import Game, part, quiet_import
-from agent2.environments.household.workers import Workers
 from agent2.environments.household.world import HouseholdWorld
-from agent2.errors import EnvironmentFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, act_all, play, reset_all
+from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
-from agent2.records import Completion, Environment, Item, SamplingSettings, Split
+from agent2.records import Completion, Item, SamplingSettings, Split
 
 ENGINE_GOAL = 10.0
 """Turns/s of our engine against the stock one."""
@@ -148,32 +144,6 @@ def time_engine(name: str, engine: Any, items: Sequence[Item], walks: Sequence[l
     return EngineTime(name, len(items), n_turns, load_s, play_s)
 
 
-def time_workers(benchmark: Household, items: Sequence[Item], walks: Sequence[list[tuple[str, str]]]) -> EngineTime:
-    """Play all walks at once in two processes, which have imported the engine by then."""
-    with Workers(2) as workers:
-        reset_all(
-            lambda: workers.world(benchmark.settings), [(item, 0) for item in benchmark.items(Split.DEV, 16, None)]
-        )
-        start = time.perf_counter()
-        begun = reset_all(lambda: workers.world(benchmark.settings), [(item, 0) for item in items])
-        load_s = time.perf_counter() - start
-        if broken := [opening for _, opening in begun if isinstance(opening, EnvironmentFailed)]:
-            raise broken[0]
-        worlds = [world for world, _ in begun if world is not None]
-        play_s, n_turns = 0.0, 0
-        for turn in range(1, N_TURNS + 1):
-            going = [i for i, walk in enumerate(walks) if len(walk) > turn]
-            start = time.perf_counter()
-            steps = act_all([(worlds[i], walks[i][turn][0]) for i in going])
-            play_s += time.perf_counter() - start
-            n_turns += len(going)
-            for i, step in zip(going, steps, strict=True):
-                if isinstance(step, EnvironmentFailed):
-                    raise step
-                _require_equal("2 processes", items[i], walks[i][turn][1], step.observation)
-    return EngineTime("2 processes", len(items), n_turns, load_s, play_s)
-
-
 def _require_equal(name: str, item: Item, expected: str, found: str | None) -> None:
     if found != expected:
         raise RuntimeError(f"{name}: game {item.id} says {found!r} where our engine says {expected!r}")
@@ -188,7 +158,6 @@ def compare_engines(benchmark: Household, n_games: int, n_stock: int) -> bool:
     times = [
         time_engine("stock", stock, items[:n_stock], walks[:n_stock]),
         time_engine("memoised", Engine(), items, walks),
-        time_workers(benchmark, items, walks),
     ]
     time_engine("first time", ours, items, walks)
     times.append(time_engine("played again", ours, items, walks))
@@ -242,26 +211,19 @@ def play_with_engine(
     benchmark: Household,
     items: Sequence[Item],
     n_at_once: int,
-    make_world: Callable[[], Environment] | None = None,
 ) -> Actions:
-    """Our rollout engine, scorer included; None: all worlds share a new engine."""
+    """Our rollout engine, scorer included; all worlds share a new engine."""
     engine = Engine()
     settings = PlaySettings(
         SamplingSettings(temperature=0.0, max_tokens=benchmark.sampling.max_tokens), benchmark.max_turns, n_at_once
     )
     attempts = [Attempt(item, 0, 0) for item in items]
-    make_world = make_world or (lambda: HouseholdWorld(benchmark.settings, engine))
-    records = play(attempts, sampler, make_world, benchmark.scorer(), settings)
+    records = play(attempts, sampler, lambda: HouseholdWorld(benchmark.settings, engine), benchmark.scorer(), settings)
     return {record.rollout.item_id: tuple(turn.action for turn in record.rollout.turns) for record in records}
 
 
-def play_in_processes(sampler: HfSampler, benchmark: Household, items: Sequence[Item], workers: Workers) -> Actions:
-    """The same with the worlds in worker processes."""
-    return play_with_engine(sampler, benchmark, items, len(items), lambda: workers.world(benchmark.settings))
-
-
 def ways_to_evaluate(
-    benchmark: Household, folder: Path, n_games: int, n_stock: int, workers: Workers
+    benchmark: Household, folder: Path, n_games: int, n_stock: int
 ) -> dict[str, tuple[int, Callable[[Sequence[Item]], Actions]]]:
     """By name: how many games are played, and what plays them."""
     one, many, forgetful = HfSampler(folder, 1), HfSampler(folder, n_games), ForgetfulSampler(folder, n_games)
@@ -272,7 +234,6 @@ def ways_to_evaluate(
         "one at once": (n_games, lambda items: play_with_engine(one, benchmark, items, 1)),
         "no cache": (n_games, lambda items: play_with_engine(forgetful, benchmark, items, n_games)),
         "batched": (n_games, lambda items: play_with_engine(many, benchmark, items, n_games)),
-        "2 processes": (n_games, lambda items: play_in_processes(many, benchmark, items, workers)),
     }
 
 
@@ -284,21 +245,20 @@ def compare_evaluations(benchmark: Household, folder: Path, n_games: int, n_stoc
     print(
         "evaluation    games  turns  seconds  episodes/s  CPU ms/episode  x published  x serial  goal  other episodes"
     )
-    with Workers(2) as workers:
-        ways = ways_to_evaluate(benchmark, folder, n_games, n_stock, workers)
-        for _, run in ways.values():
-            run(benchmark.items(Split.DEV, 8, None))  # warm-up
-        for name, (n, run) in ways.items():
-            start, cpu_start = time.perf_counter(), time.process_time()
-            played = run(items[:n])
-            seconds, cpu_of[name] = time.perf_counter() - start, (time.process_time() - cpu_start) / n
-            n_other = sum(actions != expected.get(item_id, actions) for item_id, actions in played.items())
-            expected = played | expected
-            to_published, to_serial = (cpu_of.get(way, cpu_of[name]) / cpu_of[name] for way in ("published", "serial"))
-            told = " " * 21 if name == "2 processes" else f"{to_published:11.1f} {to_serial:9.2f}"
-            goal = f"{BATCH_GOAL:4.0f} {'ok' if to_published >= BATCH_GOAL else 'MISSED'}" if name == "batched" else ""
-            line = f"{name:12} {n:6} {sum(map(len, played.values())):6} {seconds:8.2f} {n / seconds:11.2f} "
-            print(f"{line}{1e3 * cpu_of[name]:15.1f} {told} {goal:11} {n_other:8}", flush=True)
+    ways = ways_to_evaluate(benchmark, folder, n_games, n_stock)
+    for _, run in ways.values():
+        run(benchmark.items(Split.DEV, 8, None))  # warm-up
+    for name, (n, run) in ways.items():
+        start, cpu_start = time.perf_counter(), time.process_time()
+        played = run(items[:n])
+        seconds, cpu_of[name] = time.perf_counter() - start, (time.process_time() - cpu_start) / n
+        n_other = sum(actions != expected.get(item_id, actions) for item_id, actions in played.items())
+        expected = played | expected
+        to_published, to_serial = (cpu_of.get(way, cpu_of[name]) / cpu_of[name] for way in ("published", "serial"))
+        told = f"{to_published:11.1f} {to_serial:9.2f}"
+        goal = f"{BATCH_GOAL:4.0f} {'ok' if to_published >= BATCH_GOAL else 'MISSED'}" if name == "batched" else ""
+        line = f"{name:12} {n:6} {sum(map(len, played.values())):6} {seconds:8.2f} {n / seconds:11.2f} "
+        print(f"{line}{1e3 * cpu_of[name]:15.1f} {told} {goal:11} {n_other:8}", flush=True)
     return cpu_of["published"] >= BATCH_GOAL * cpu_of["batched"]
 
 

@@ -1,10 +1,6 @@
-import os
-import signal
-
 import pytest
 
 from agent2.benchmarks.household.benchmark import Household
-from agent2.environments.household.workers import Workers
 from agent2.errors import EnvironmentFailed
 from agent2.evaluation.engine import AHEAD, Attempt, PlaySettings, act_all, is_remote, play, reset_all, turn_cap
 from agent2.models.scripted import ScriptedSampler
@@ -109,40 +105,49 @@ def expert_like(messages):
     return f"go to {places[len(messages) // 2 % len(places)]}"
 
 
-def play_household(make_world, items, on_turn=None):
-    def reply(messages):
-        if on_turn is not None:
-            on_turn(messages)
-        return expert_like(messages)
-
+def play_household(make_world, items):
     attempts = [Attempt(one, 0, 7) for one in items]
     settings = PlaySettings(SamplingSettings(max_tokens=12), 6)
-    records = play(attempts, ScriptedSampler(reply, capacity=16), make_world, Household().scorer(), settings)
+    records = play(attempts, ScriptedSampler(expert_like, capacity=16), make_world, Household().scorer(), settings)
     return {record.rollout.item_id: record.rollout for record in records}
 
 
-@pytest.mark.slow
-def test_games_in_worker_processes_are_the_same_and_one_that_dies_is_begun_anew_visibly():
+class Halves:
+    """A household elsewhere, in two halves; the first one of a run dies in its third turn."""
+
+    deaths = 0
+
+    def __init__(self, world):
+        self.world, self.n_turns = world, 0
+        self.state = world.state
+
+    def begin(self, item, seed):
+        self.start = item, seed
+
+    def begun(self):
+        return self.world.reset(*self.start)
+
+    def begin_act(self, action):
+        self.action = action
+
+    def acted(self):
+        self.n_turns += 1
+        if self.n_turns == 3 and Halves.deaths:
+            Halves.deaths -= 1
+            raise EnvironmentFailed("the process has died")
+        return self.world.act(self.action)
+
+
+@pytest.mark.parametrize("n_deaths", [0, 1])
+def test_games_elsewhere_are_the_same_and_one_that_dies_is_begun_anew_visibly(n_deaths):
     pytest.importorskip("alfworld")
     benchmark = Household()
     items = benchmark.items(Split.DEV, 10, None)
     here = play_household(benchmark.environment, items)
     assert {rollout.status for rollout in here.values()} == {RolloutStatus.TURN_CAP}
-    with Workers(2) as workers:
-        there = play_household(lambda: workers.world(benchmark.settings), items)
-        for item_id, rollout in here.items():
-            assert there[item_id].turns == rollout.turns
-            assert there[item_id].state == rollout.state
-        killed = []
-
-        def kill_one(messages):
-            if len(messages) == 5 and not killed:
-                killed.append(workers.pids[0])
-                os.kill(killed[0], signal.SIGKILL)
-
-        again = play_household(lambda: workers.world(benchmark.settings), items, kill_one)
-    assert killed
-    assert {rollout.retries for rollout in again.values()} == {0, 1}
-    for item_id, rollout in again.items():
-        assert rollout.turns == here[item_id].turns
+    Halves.deaths = n_deaths
+    there = play_household(lambda: Halves(benchmark.environment()), items)
+    assert sum(rollout.retries for rollout in there.values()) == n_deaths
+    for item_id, rollout in there.items():
+        assert (rollout.turns, rollout.state) == (here[item_id].turns, here[item_id].state)
         assert ("restarted after this environment fault" in rollout.reason) == bool(rollout.retries)

@@ -18,7 +18,7 @@ game is played once, so that all attempts at a game share one graph of positions
 
 Promises: observations, admissible commands and wins are those of the stock engine, turn by turn (tested against it);
 memory is bounded: the least recently begun games are forgotten. Does NOT plan, and is not thread-safe: one engine a
-process (`shared_engine`); see `workers` for more than one process.
+process (`shared_engine`).
 """
 
 import re
