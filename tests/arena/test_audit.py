@@ -24,8 +24,7 @@ from agent2.installation import access_log, check_access_log
 from agent2.integrity.canaries import HONEY_PATH, bait_for
 from agent2.integrity.texts import ReadLimits
 from agent2.records import Split
-from agent2.sandbox.backends import find_sandbox
-from agent2.sandbox.contained import run_contained
+from agent2.sandbox.backends import find_sandbox, run_contained
 from builders import make_submission
 from integrity_builders import base_tensors, make_checkpoint
 from trial_builders import quiet, write_agent

@@ -12,8 +12,7 @@ from agent2.benchmarks.household.base import corpus_sample_digest, liken_names, 
 from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.shipped import MADE, WEIGHTS, unpack
-from agent2.models.tiny import build_model, build_word_tokenizer
+from agent2.models.tiny import MADE, WEIGHTS, build_model, build_word_tokenizer, unpack
 from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-household"]

@@ -12,7 +12,7 @@ from agent2.benchmarks.mini.base import corpus_sample_digest, make
 from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.shipped import MADE, WEIGHTS, unpack
+from agent2.models.tiny import MADE, WEIGHTS, unpack
 from agent2.records import Split
 from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoSettings, train_grpo

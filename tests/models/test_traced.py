@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from agent2.models import forward
-from agent2.models.forward import PATIENCE, TracedDecoder, decode, is_traceable, prefill
+from agent2.models import slots
 from agent2.models.loading import make_cache
+from agent2.models.slots import PATIENCE, TracedDecoder, decode, is_traceable, prefill
 
 torch.set_num_threads(1)  # two threads on shared cores are many times slower at this size
 
@@ -62,8 +62,8 @@ def test_a_recording_that_is_off_is_not_used(monkeypatch, caplog):
     model = make_model()
     plain, own = make_cache(model), make_cache(model)
     expected = logits_of_many_steps(model, lambda tokens, at: decode(model, plain, tokens, at), plain)
-    original = forward.decode_all_columns
-    monkeypatch.setattr(forward, "decode_all_columns", lambda *inputs: original(*inputs) + 1)
+    original = slots.decode_all_columns
+    monkeypatch.setattr(slots, "decode_all_columns", lambda *inputs: original(*inputs) + 1)
     decoder = TracedDecoder(model, own)
     found = logits_of_many_steps(model, decoder.decode, own)
     assert not decoder._recordings
@@ -83,7 +83,7 @@ def test_a_short_row_in_a_wide_cache_takes_the_ordinary_pass():
     cache = make_cache(model)
     decoder = TracedDecoder(model, cache)
     with torch.inference_mode():
-        cache.reserve(1, forward.MAX_WASTE + 300)
+        cache.reserve(1, slots.MAX_WASTE + 300)
         prefill(model, cache, [[3]], rows=[0])
         for i in range(2 * PATIENCE):
             decoder.decode(np.array([5]), np.array([i + 1]))

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from agent2.errors import SandboxError
+from agent2.sandbox.backends import Contained, EndedBy, inside, run_contained
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.contained import Contained, EndedBy, inside, run_contained
 from agent2.sandbox.spec import Limits, Mount
 from agent2.sandbox.unsandboxed import Unsandboxed
 
@@ -146,7 +146,7 @@ def test_it_dies_with_the_harness(tmp_path, make_sandbox):
     program = f"""
 from pathlib import Path
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.contained import Contained, run_contained
+from agent2.sandbox.backends import Contained, run_contained
 folder = Path({str(tmp_path)!r})
 run_contained(Contained(("sleep", "617"), folder / "scratch", folder / "log"), Bubblewrap(), timeout_s=300)
 """

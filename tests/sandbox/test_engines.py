@@ -19,7 +19,7 @@ import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.apptainer import Apptainer
-from agent2.sandbox.contained import Contained, EndedBy, run_contained
+from agent2.sandbox.backends import Contained, EndedBy, run_contained
 from agent2.sandbox.docker import Container, Docker
 from agent2.sandbox.engine_room import open_room
 from agent2.sandbox.host import has_root_rights, uid_for

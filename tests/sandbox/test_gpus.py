@@ -6,9 +6,8 @@ import pytest
 
 from agent2.errors import SandboxError
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.host import has_root_rights
+from agent2.sandbox.host import gpu_devices, gpu_environment, has_root_rights, known_gpus
 from agent2.sandbox.spec import Limits, SandboxSpec, check_spec
-from agent2.sandbox.toolkit import gpu_devices, gpu_environment, known_gpus
 
 
 def _devices(folder: Path, *names: str) -> Path:

@@ -16,10 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from agent2.errors import SandboxError
-from agent2.sandbox.network import PORT
-from agent2.sandbox.open_proxy import OpenLaunch, ProxyRefusal, _destination, is_public
-from agent2.sandbox.registries import DEFAULT_REGISTRIES, PackageSettings, Registry, find_target, inside_address
-from agent2.sandbox.spec import Network
+from agent2.sandbox.network import PORT, OpenLaunch, ProxyRefusal, _destination, is_public
+from agent2.sandbox.spec import DEFAULT_REGISTRIES, Network, PackageSettings, Registry, find_target, inside_address
 
 WHEEL = "greeting-1.0-py3-none-any.whl"
 
@@ -230,7 +228,7 @@ def test_the_open_proxy_tunnels_and_forwards_and_counts(index, tmp_path):
     origin, _ = index
     host = origin.removeprefix("http://")
     launch = OpenLaunch(socket=tmp_path / "s", record=tmp_path / "record", allow_private=True)
-    command = [sys.executable, "-m", "agent2.sandbox.open_proxy"]
+    command = [sys.executable, "-m", "agent2.sandbox.network"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as proxy:
         assert proxy.stdin is not None and proxy.stdout is not None
         proxy.stdin.write(launch.model_dump_json().encode() + b"\n")
@@ -260,7 +258,7 @@ def _ask(path: Path, text: str) -> bytes:
 
 def test_a_policy_leaves_no_proxy_behind(default_runner):
     default_runner.run("true", network=Network.OPEN)
-    left = [p for p in psutil.Process().children(recursive=True) if "open_proxy" in " ".join(p.cmdline())]
+    left = [p for p in psutil.Process().children(recursive=True) if "agent2.sandbox.network" in " ".join(p.cmdline())]
     assert left == []
 
 

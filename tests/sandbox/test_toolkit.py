@@ -7,14 +7,14 @@ import pytest
 
 import agent2
 from agent2.errors import SandboxError
-from agent2.sandbox import toolkit
+from agent2.sandbox import host
 
 
 def test_the_toolkit_covers_interpreter_packages_and_this_package():
     import agent2
 
-    binds = [Path("/usr"), *toolkit.toolkit_binds()]
-    for needed in (sys.prefix, sys.base_prefix, toolkit.interpreter(), psutil_folder(), Path(agent2.__file__).parent):
+    binds = [Path("/usr"), *host.toolkit_binds()]
+    for needed in (sys.prefix, sys.base_prefix, host.interpreter(), psutil_folder(), Path(agent2.__file__).parent):
         assert any(Path(needed).is_relative_to(bind) for bind in binds), needed
 
 
@@ -25,7 +25,7 @@ def psutil_folder() -> Path:
 
 
 def test_no_bind_lies_in_another():
-    binds = toolkit.toolkit_binds()
+    binds = host.toolkit_binds()
     assert not [(a, b) for a in binds for b in binds if a != b and a.is_relative_to(b)]
 
 
@@ -33,7 +33,7 @@ def test_a_toolkit_installed_into_the_home_folder_itself_is_refused(monkeypatch,
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     with pytest.raises(SandboxError, match="install agent2 into a virtual environment"):
-        toolkit.interpreter_binds()
+        host.interpreter_binds()
 
 
 def test_private_files_in_a_bind_are_refused_and_links_are_not_followed(tmp_path):
@@ -41,18 +41,18 @@ def test_private_files_in_a_bind_are_refused_and_links_are_not_followed(tmp_path
     (tmp_path / "link").symlink_to("/etc/shadow")
     (tmp_path / "open").write_text("x")
     (tmp_path / "open").chmod(0o644)
-    toolkit.refuse_unreadable([tmp_path], "a mount")
+    host.refuse_unreadable([tmp_path], "a mount")
     (tmp_path / "weights").write_text("x")
     (tmp_path / "weights").chmod(0o600)
     with pytest.raises(SandboxError, match=r"weights: mode 0600 .*\(a mount\); run: chmod -R o\+rX"):
-        toolkit.refuse_unreadable([tmp_path], "a mount")
+        host.refuse_unreadable([tmp_path], "a mount")
 
 
 def test_the_system_is_named_folders_and_a_few_files_of_etc():
-    paths = [path for _, path in toolkit.system_binds()]
+    paths = [path for _, path in host.system_binds()]
     assert "/usr" in paths
     assert "/etc" not in paths and "/etc/shadow" not in paths
-    assert "root" not in toolkit.made_files(1000)["/etc/passwd"]
+    assert "root" not in host.made_files(1000)["/etc/passwd"]
 
 
 def test_an_environment_below_the_temporary_folder_is_seen_inside(make_sandbox, tmp_path):

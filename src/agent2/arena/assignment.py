@@ -17,8 +17,7 @@ from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.benchmarks.home import BringsExpert
 from agent2.config import StrictModel
 from agent2.records import Benchmark, JsonValue, SamplingSettings
-from agent2.sandbox.registries import PackageSettings
-from agent2.sandbox.spec import Limits, Network
+from agent2.sandbox.spec import Limits, Network, PackageSettings
 
 
 class Mode(StrEnum):

@@ -37,8 +37,7 @@ from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_b
 from agent2.integrity.finding import Effect, IntegrityCheck
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
-from agent2.sandbox.backends import Sandbox
-from agent2.sandbox.contained import Contained, EndedBy, inside, run_contained
+from agent2.sandbox.backends import Contained, EndedBy, Sandbox, inside, run_contained
 from agent2.sandbox.spec import Limits, Mount
 
 logger = logging.getLogger(__name__)

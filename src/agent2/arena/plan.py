@@ -54,8 +54,8 @@ from agent2.models.checkpoint import CheckpointInfo
 from agent2.plugins import is_code, is_located, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
 from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.host import gpu_devices
 from agent2.sandbox.spec import refuse_hidden
-from agent2.sandbox.toolkit import gpu_devices
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
 

@@ -14,8 +14,15 @@ from pathlib import Path
 
 from agent2.errors import CheckpointError, shown
 from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
-from agent2.models.checkpoint import CheckpointInfo
-from agent2.models.layout import CHAT_TEMPLATE, CONFIG, TOKENIZER, TOKENIZER_CONFIG, read_json, read_small
+from agent2.models.checkpoint import (
+    CHAT_TEMPLATE,
+    CONFIG,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    CheckpointInfo,
+    read_json,
+    read_small,
+)
 from agent2.records import JsonValue
 
 GENERATION_CONFIG = "generation_config.json"

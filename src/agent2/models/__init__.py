@@ -2,12 +2,12 @@
 
 Where to find what (a module imports only from those before it in its line):
 
-A folder of weights, read without loading or running it: `tensors`, `layout`, `checkpoint`; then `prepare`
-merges an adapter and refuses NaN, with torch.
+A folder of weights, read without loading or running it: `tensors`, `checkpoint`, `adapters`; `prepare` merges an
+adapter, with torch and peft, which nothing else here loads.
 
-The hf sampler: `hf` is the queue, start reading there. `loading` loads a model and refuses one that slots
-cannot serve; `slots`, `passes`, `traced` are the key-value cache, the forward passes over it and a faster
-step for few rows; `draws`, `rows` are the randomness of a request and the bookkeeping of the running ones.
+The hf sampler: `hf` is the queue, start reading there. `loading` loads a model and refuses one that slots cannot serve;
+`slots` has the key-value cache, the forward passes over it and the draws; `rows` knows which request runs in which.
 
-The fake sampler: `scripted`. The tiny base models: `tiny_recipe` (no torch), `tiny`.
+Endpoints: `chat_wire`, `served`. The fake sampler: `scripted`. `sources` finds any of them by what a user writes. The
+tiny base models: `tiny_recipe` (no torch), `tiny`.
 """

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.errors import CheckpointError, shown
-from agent2.models.checkpoint import PLAYED_DTYPES, CheckpointInfo, require_same_architecture
-from agent2.models.layout import ADAPTER_CONFIG
+from agent2.models.checkpoint import ADAPTER_CONFIG, PLAYED_DTYPES, CheckpointInfo, require_same_architecture
 
 INFORMATIVE = frozenset(
     {

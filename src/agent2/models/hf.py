@@ -32,7 +32,6 @@ from torch import Tensor
 
 from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.models.checkpoint import template_digest
-from agent2.models.forward import TracedDecoder, decode, extend, prefill
 from agent2.models.loading import (
     context_length,
     fingerprint,
@@ -42,7 +41,7 @@ from agent2.models.loading import (
     require_slots_work,
 )
 from agent2.models.rows import Request, Rows, SlotPlace, Which, place_requests
-from agent2.models.slots import draw_tokens
+from agent2.models.slots import TracedDecoder, decode, draw_tokens, extend, prefill
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 PREFILL_TOKENS = 8192

@@ -30,8 +30,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent2.errors import CheckpointError
 from agent2.models.checkpoint import CheckpointInfo
-from agent2.models.forward import decode, extend, plain_logits, prefill
-from agent2.models.slots import SlotCache
+from agent2.models.slots import SlotCache, decode, extend, plain_logits, prefill
 
 SAMPLED = 8
 """Values of each weight that are looked at, spread over it."""

@@ -16,8 +16,15 @@ from transformers import AutoModelForCausalLM
 
 from agent2.errors import CheckpointError, shown
 from agent2.models.adapters import lora_settings
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
-from agent2.models.layout import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, INDEX, SHARD_NAME
+from agent2.models.checkpoint import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    CONFIG,
+    INDEX,
+    SHARD_NAME,
+    CheckpointInfo,
+    inspect_checkpoint,
+)
 from agent2.models.loading import no_progress_bars, require_finite
 
 

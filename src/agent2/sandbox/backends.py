@@ -1,12 +1,45 @@
-"""The table of sandboxes, and what each of them can do."""
+"""The table of sandboxes, and what each of them can do.
+
+Run one program to its end in a sandbox, and take its answer from standard output: input in, bytes out.
+
+For programs of ours that touch what nobody trusts, such as the evaluation of a submitted checkpoint. The program
+sees the Python toolkit and its mounts, read-only, and writes one scratch folder (its working directory, seen as
+/workspace) and those mounts that are marked writable. It has no network, no port, no host process, none of
+the harness's variables; it ends with the harness (kill -9 included), at its time limit, or when `stop` is set, and
+takes everything that it started with it. What it prints to standard error goes to the log.
+
+    sandbox = find_sandbox()
+    request = Contained(
+        command=("python", "-P", "-m", "agent2.arena.grader.child"),
+        scratch=folder,                      # /workspace inside; HOME and TMPDIR are elsewhere, in memory
+        log=card_log,
+        mounts=(Mount(base, "/base"), Mount(snapshot, "/checkpoint"), Mount(draft, "/card", writable=True)),
+        environment={"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        stdin=job_json,
+        limits=Limits(memory_gib=8),
+    )
+    end = run_contained(request, sandbox, timeout_s=600, stop=event)
+
+Use `inside` for the paths that the input names: `inside(request, sandbox, host_path)` is the path that the program
+sees, in every back end, the unsandboxed one too.
+
+As root the program runs as a host user of its own. Read-only mounts must then be readable by everybody (chmod -R o+rX;
+parents do not matter), else SandboxError says which file is not; scratch and writable mounts are handed over to
+that user here. What it wrote is hostile when it comes back: open it without following links, and bound its size.
+"""
 
 import importlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from agent2.errors import unknown_name
+from agent2.errors import SandboxError, unknown_name
 from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.spec import Containment, Limits, Network, SandboxSpec
+from agent2.sandbox.spec import MIB, WORKSPACE, Containment, Limits, Mount, Network, SandboxExit, SandboxSpec
 
 SANDBOXES: dict[str, str] = {
     "bubblewrap": "agent2.sandbox.bubblewrap:Bubblewrap",
@@ -66,3 +99,119 @@ def find_sandbox(name: str | None = None) -> Sandbox:
     module, _, attribute = SANDBOXES[chosen].partition(":")
     sandbox: Sandbox = getattr(importlib.import_module(module), attribute)()
     return sandbox
+
+
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """One program to run to its end."""
+
+    command: tuple[str, ...]
+    """Looked up in the PATH inside; "python" is the running interpreter with its packages."""
+    scratch: Path
+    """Host folder, writable, made if needed; seen as /workspace, where the program starts."""
+    log: Path
+    """Host file for standard error; replaced."""
+    mounts: tuple[Mount, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes = b""
+    stdout_bytes: int = 16 * MIB
+    """Of standard output at most so many are kept."""
+    limits: Limits = field(default_factory=Limits)
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs that it may use."""
+    hidden: tuple[Path, ...] = ()
+    """Host paths that must stay out of reach: a mount that would show one is refused."""
+
+
+class EndedBy(StrEnum):
+    """Who ended the program."""
+
+    ITSELF = "itself"
+    """It ended, crashed, or ran into a limit (`ContainedEnd.broke`)."""
+    TIMEOUT = "timeout"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainedEnd:
+    """How it ended and what it answered."""
+
+    ended_by: EndedBy
+    code: int
+    """Exit status; 128 + n when signal n ended it."""
+    stdout: bytes
+    dropped: int
+    """Bytes of standard output beyond `stdout_bytes`; an answer with a part missing is not an answer."""
+    broke: str | None
+    """The limit it ran into, as in `SandboxExit`."""
+    reason: str
+    """One sentence."""
+
+
+def run_contained(
+    request: Contained, sandbox: Sandbox, *, timeout_s: float, stop: threading.Event | None = None
+) -> ContainedEnd:
+    """Run the program until it ends, its time is over or `stop` is set; it is gone when this returns.
+
+    timeout_s: seconds, start included. Raises SandboxError if the program cannot be contained as asked.
+    """
+    ends_at = time.monotonic() + timeout_s
+    process = sandbox.start(contained_spec(request, sandbox))
+    ended_by = EndedBy.ITSELF
+    try:
+        ended = process.wait(0)
+        while ended is None:
+            ended = process.wait(min(POLL_S, max(0.0, ends_at - time.monotonic())))
+            if ended is not None:
+                break
+            if stop is not None and stop.is_set():
+                ended_by, ended = EndedBy.STOP, process.stop(0)
+            elif time.monotonic() >= ends_at:
+                ended_by, ended = EndedBy.TIMEOUT, process.stop(0)
+    finally:
+        process.stop(0)  # after an exception; does nothing to a program that has ended
+    return _end(ended_by, ended, process.captured.data, process.captured.dropped)
+
+
+def contained_spec(request: Contained, sandbox: Sandbox) -> SandboxSpec:
+    """What the sandbox is asked; makes the writable folders and hands them to the program's user."""
+    sandbox.prepare_workspace(request.scratch)
+    for mount in request.mounts:
+        if mount.writable:
+            sandbox.prepare_workspace(mount.host, user_of=request.scratch)
+    return SandboxSpec(
+        command=request.command,
+        workspace=request.scratch,
+        log=request.log,
+        mounts=request.mounts,
+        environment=request.environment,
+        limits=request.limits,
+        hidden=request.hidden,
+        stdin=request.stdin,
+        capture_bytes=request.stdout_bytes,
+        gpus=request.gpus,
+    )
+
+
+def inside(request: Contained, sandbox: Sandbox, host: Path) -> Path:
+    """The path under which the program sees a host path that is in its scratch folder or one of its mounts.
+
+    Raises SandboxError for a path that it does not see.
+    """
+    shown = [Mount(request.scratch, WORKSPACE, writable=True), *request.mounts]
+    wanted = host.absolute()
+    for mount in sorted(shown, key=lambda mount: len(mount.host.absolute().parts), reverse=True):
+        if wanted.is_relative_to(mount.host.absolute()):
+            rest = wanted.relative_to(mount.host.absolute())
+            return Path(sandbox.visible_path(mount.host, mount.inside)) / rest
+    raise SandboxError(f"{host} is in no folder that the contained program sees; add a mount for it")
+
+
+def _end(ended_by: EndedBy, ended: SandboxExit, stdout: bytes, dropped: int) -> ContainedEnd:
+    reason = ended.reason
+    if ended_by is EndedBy.TIMEOUT:
+        reason = "the program was killed because its time was over"
+    return ContainedEnd(ended_by, ended.code, stdout, dropped, ended.broke, reason)

@@ -18,14 +18,25 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from agent2.errors import SandboxError
-from agent2.sandbox import toolkit
+from agent2.sandbox import host as toolkit
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.host import NAMESPACES, bwrap_version, hand_over, has_root_rights, probe, uid_for
-from agent2.sandbox.launch import Launch, in_memory
+from agent2.sandbox.host import (
+    NAMESPACES,
+    bwrap_version,
+    gpu_devices,
+    gpu_environment,
+    gpu_folders,
+    hand_over,
+    has_root_rights,
+    probe,
+    uid_for,
+)
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
+    Launch,
     counts_per_namespace,
     held_by,
+    in_memory,
     keeper,
     rlimits,
     tasks_of_user,
@@ -48,7 +59,6 @@ from agent2.sandbox.spec import (
     common_rows,
     refuse_hidden,
 )
-from agent2.sandbox.toolkit import gpu_devices, gpu_environment, gpu_folders
 
 UNPRIVILEGED_UID = 1000
 """Inside a user namespace."""

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent2.errors import SandboxError
-from agent2.sandbox import toolkit
+from agent2.sandbox import host as toolkit
 from agent2.sandbox.engine_room import COMMAND, OnEnd, Room, csv_field, root_archive, start_in_room
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.host import hand_over, has_root_rights, uid_for
-from agent2.sandbox.launch import Launch
-from agent2.sandbox.limits import OWN_PROCESSES
+from agent2.sandbox.host import gpu_devices, gpu_environment, hand_over, has_root_rights, uid_for
+from agent2.sandbox.limits import OWN_PROCESSES, Launch
 from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.seccomp import filter_in_words
 from agent2.sandbox.spec import (
@@ -45,7 +44,6 @@ from agent2.sandbox.spec import (
     common_rows,
     refuse_hidden,
 )
-from agent2.sandbox.toolkit import gpu_devices, gpu_environment
 
 logger = logging.getLogger(__name__)
 

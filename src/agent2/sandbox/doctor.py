@@ -13,7 +13,7 @@ from agent2.errors import SandboxError
 from agent2.sandbox.apptainer import Apptainer
 from agent2.sandbox.bubblewrap import Bubblewrap
 from agent2.sandbox.docker import Docker
-from agent2.sandbox.host import has_root_rights
+from agent2.sandbox.host import gpu_devices, has_root_rights, known_gpus, refuse_unreadable, toolkit_binds
 from agent2.sandbox.limits import (
     CGROUP_ROOT,
     CGROUP_VARIABLE,
@@ -23,7 +23,6 @@ from agent2.sandbox.limits import (
     scopes_unusable,
 )
 from agent2.sandbox.spec import HOME, Limits, Strength
-from agent2.sandbox.toolkit import gpu_devices, known_gpus, refuse_unreadable, toolkit_binds
 
 
 class HostVerdict(StrEnum):

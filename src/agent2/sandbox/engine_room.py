@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent2.sandbox import toolkit
-from agent2.sandbox.launch import Launch
+from agent2.sandbox import host
+from agent2.sandbox.limits import Launch
 from agent2.sandbox.network import with_network
 from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE, Mount, SandboxSpec
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 LINK = f"{PRIVATE}/link"
 EMPTY_FOLDERS = ("dev", "etc", "home", "home/agent", "proc", "run", "run/agent2", "sys", "tmp", "usr", "workspace")
-COMMAND = (str(toolkit.interpreter()), "-I", "-S", f"{PRIVATE}/forward.py", LINK)
+COMMAND = (str(host.interpreter()), "-I", "-S", f"{PRIVATE}/forward.py", LINK)
 """What runs first in a container."""
 
 OnEnd = tuple[Callable[[], None], ...]
@@ -97,7 +97,7 @@ def open_room(
         for path, owner in [(folder / "link", first_uid), *((port, uid) for port in spec.ports.values())]:
             if path.stat().st_uid != owner:
                 os.chown(path, owner, owner)
-        files = toolkit.made_files(uid)
+        files = host.made_files(uid)
         binds = system_mounts()
         for name in made:
             own = folder / name.strip("/").replace("/", "-")
@@ -118,13 +118,13 @@ def open_room(
 
 def system_mounts() -> list[Mount]:
     """The host's /usr and the few files of /etc; engines bring a /sys of their own."""
-    system = (path for kind, path in toolkit.system_binds() if kind == "bind")
+    system = (path for kind, path in host.system_binds() if kind == "bind")
     return [Mount(Path(path).resolve(), path) for path in system if not path.startswith("/sys/")]
 
 
 def root_links() -> dict[str, str]:
     """Links of the empty root, such as bin -> usr/bin: name -> target."""
-    return {path.strip("/"): os.readlink(path) for kind, path in toolkit.system_binds() if kind == "link"}
+    return {path.strip("/"): os.readlink(path) for kind, path in host.system_binds() if kind == "link"}
 
 
 def make_root(folder: Path, binds: Iterable[Mount]) -> None:

@@ -20,9 +20,8 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from agent2.sandbox.registries import PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
-from agent2.sandbox.spec import GIB, MIB
-from agent2.sandbox.until_closed import ignore_malformed_requests, say_ready, serve_until_closed
+from agent2.sandbox.network import ignore_malformed_requests, say_ready, serve_until_closed
+from agent2.sandbox.spec import GIB, MIB, PackageSettings, ProxyLaunch, Registry, find_target, inside_address, rewritten
 
 PASSED_ON = ("Accept", "User-Agent", "If-None-Match", "If-Modified-Since")
 PASSED_BACK = ("Content-Type", "ETag", "Last-Modified", "X-PyPI-Last-Serial")

@@ -26,8 +26,7 @@ from typing import IO
 import psutil
 
 from agent2.errors import SandboxError
-from agent2.sandbox.launch import Launch, in_memory
-from agent2.sandbox.limits import OWN_PROCESSES
+from agent2.sandbox.limits import OWN_PROCESSES, Launch, in_memory
 from agent2.sandbox.spec import MIB, SandboxExit
 from agent2.sandbox.watchdog import Breach, Watchdog, family
 

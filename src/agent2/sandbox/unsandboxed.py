@@ -15,7 +15,8 @@ from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.launch import Launch
+from agent2.sandbox.host import SYSTEM_PATH, toolkit_path
+from agent2.sandbox.limits import Launch
 from agent2.sandbox.process import FORWARDER, SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
@@ -27,7 +28,6 @@ from agent2.sandbox.spec import (
     Strength,
     check_spec,
 )
-from agent2.sandbox.toolkit import SYSTEM_PATH, toolkit_path
 
 NOT_CONTAINED = (
     "filesystem",

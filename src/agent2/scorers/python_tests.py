@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoringMode, ScoringWork
-from agent2.sandbox.contained import ContainedEnd, EndedBy
+from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK
 from agent2.scorers.sandboxed import Bench
 

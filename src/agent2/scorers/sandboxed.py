@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from agent2.records import Item, Rollout, Score
-from agent2.sandbox.backends import Sandbox
-from agent2.sandbox.contained import Contained, ContainedEnd, run_contained
+from agent2.sandbox.backends import Contained, ContainedEnd, Sandbox, run_contained
 from agent2.sandbox.spec import Limits
 
 SMALL = Limits(memory_gib=1.0, processes=32, file_size_gib=0.0625, disk_gib=0.25, tmp_gib=0.0625, log_mib=0.25)

@@ -4,8 +4,7 @@ import base64
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from agent2.sandbox.registries import PackageSettings, Registry
-from agent2.sandbox.spec import Network
+from agent2.sandbox.spec import Network, PackageSettings, Registry
 from red_team.frame import Outcome
 from red_team.framing import lenient_server, naive_front, requests_in_requests
 from red_team.scene import Scene

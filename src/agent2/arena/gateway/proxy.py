@@ -65,7 +65,7 @@ from agent2.arena.gateway.upstream import (
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
 from agent2.records import digest_of
-from agent2.sandbox.until_closed import ignore_malformed_requests
+from agent2.sandbox.network import ignore_malformed_requests
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,15 @@ import msgspec
 from agent2.arena.grader.snapshot import SnapshotInfo, shown
 from agent2.errors import CheckpointError, SubmissionError
 from agent2.models.adapters import lora_settings
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_same_architecture
-from agent2.models.layout import PICKLE_SUFFIXES, read_json
+from agent2.models.checkpoint import (
+    PICKLE_SUFFIXES,
+    CheckpointInfo,
+    inspect_checkpoint,
+    read_json,
+    require_same_architecture,
+)
 from agent2.records import JsonValue
-from agent2.sandbox.backends import Sandbox, find_sandbox
-from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
+from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
 from agent2.sandbox.spec import GIB, MIB, Limits, Mount
 
 NOT_USED = {

@@ -18,9 +18,8 @@ from agent2.cards.card import CardSummary
 from agent2.errors import Agent2Error, Fault
 from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
 from agent2.models.adapters import as_played
-from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint
+from agent2.models.checkpoint import INDEX, CheckpointInfo, inspect_checkpoint
 from agent2.models.hf import HfSampler
-from agent2.models.layout import INDEX
 from agent2.models.loading import require_finite
 
 logger = logging.getLogger(__name__)

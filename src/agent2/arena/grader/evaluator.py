@@ -41,8 +41,7 @@ from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxEr
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringPlace, ScoringStopped, Until
 from agent2.records import Benchmark, Item, ScoringMode, Split, digest_of, work_of
-from agent2.sandbox.backends import Sandbox, find_sandbox
-from agent2.sandbox.contained import Contained, ContainedEnd, EndedBy, inside, run_contained
+from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
 from agent2.stats.estimates import Estimate
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from agent2.errors import SubmissionError
 from agent2.files import sync_folder
-from agent2.models.layout import ADAPTER_CONFIG, ALLOWED_FILES, INDEX, SHARD_NAME, WEIGHTS
+from agent2.models.checkpoint import ADAPTER_CONFIG, ALLOWED_FILES, INDEX, SHARD_NAME, WEIGHTS
 
 INSIDE_ROOT = "/workspace"
 """Where the agent sees its workspace inside the sandbox."""

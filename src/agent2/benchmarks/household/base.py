@@ -24,8 +24,17 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, household_corpus
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
-from agent2.models.shipped import pack, unpack
-from agent2.models.tiny import NO_LABEL, Row, build_model, build_word_tokenizer, encode_chats, threads, train_stage
+from agent2.models.tiny import (
+    NO_LABEL,
+    Row,
+    build_model,
+    build_word_tokenizer,
+    encode_chats,
+    pack,
+    threads,
+    train_stage,
+    unpack,
+)
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, Message, digest_of
 

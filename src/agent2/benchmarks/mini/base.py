@@ -1,7 +1,7 @@
 """The base model of the six mini benchmarks: shipped with the package, made by a recipe that is here too.
 
 `make` trains it from the recipe (some minutes on one core) and writes the folder that the package ships (see
-`agent2.models.shipped`); `build` unpacks that folder.
+`agent2.models.tiny`); `build` unpacks that folder.
 """
 
 import tempfile
@@ -12,8 +12,7 @@ from pathlib import Path
 from agent2.benchmarks.mini.corpus import MiniCorpusSettings, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
-from agent2.models.shipped import pack, unpack
-from agent2.models.tiny import build_on_chats
+from agent2.models.tiny import build_on_chats, pack, unpack
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, digest_of
 
