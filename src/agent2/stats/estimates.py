@@ -18,7 +18,6 @@ from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from agent2.errors import NotEnoughData
 
@@ -326,6 +325,8 @@ def ratio_of_sums(
 
 
 def _student(value: float, error: float, n: int, n_missing: int, bounds: Bounds | None, confidence: float) -> Estimate:
+    from scipy.special import stdtrit  # half a second to load, and every reader of a card loads this module
+
     check_confidence(confidence)
     half_width = float(stdtrit(n - 1, (1.0 + confidence) / 2.0)) * error
     lowest, highest = bounds or (-math.inf, math.inf)
