@@ -23,7 +23,7 @@ the caller.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Generic, Protocol, TypeVar, cast
@@ -386,7 +386,7 @@ class _Loop:
         seed = derive_seed(episode.attempt.seed, len(episode.turns))
         settings, left = self._settings.sampling, self._tokens_left(episode)
         most = settings.max_tokens if left is None else min(settings.max_tokens, left)
-        drawn = replace(settings, seed=seed, max_tokens=most)
+        drawn = SamplingSettings(settings.temperature, settings.top_p, most, seed)  # `replace` is four times as slow
         try:
             if self._offers_tools:
                 tools = _offered_tools(episode.environment)
