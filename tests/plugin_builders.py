@@ -132,6 +132,26 @@ gates:
   - {kind: regression, name: quiz_holds, metrics: [quiz_accuracy], tolerance: 0.05, margin: 0.2}
 failure_taxonomy: {far_off: data}
 """
+BASE = '''
+"""The recipe of a base model that can do nothing."""
+
+from agent2.models.tiny import build_tiny
+from agent2.models.tiny_recipe import BaseModel, TinyRecipe
+
+
+def build(entry, folder, on_progress):
+    corpus = [(f"Twice {number}?", str(2 * number)) for number in range(50)]
+    return {"steps": build_tiny(entry.recipe, corpus, lambda model, tokenizer: 0.0, folder).steps}
+
+
+SIZE = {"hidden_size": 32, "n_layers": 1, "n_heads": 2, "feed_forward_size": 64, "max_vocabulary": 280}
+BASE = BaseModel("1", TinyRecipe(target=0.0, max_steps=2, probe_every_steps=2, **SIZE), corpus=None, builder=build)
+'''
+PLACES = """from pathlib import Path
+HERE = Path(__file__).parent
+AGENT = HERE / 'copier'
+SUITE = HERE / 'suite.yaml'
+"""
 PYPROJECT = """
 [build-system]
 requires = ["setuptools"]
@@ -156,6 +176,9 @@ copier = "quiz_pack:AGENT"
 [project.entry-points."agent2.suites"]
 quiz_suite = "quiz_pack:SUITE"
 
+[project.entry-points."agent2.bases"]
+tiny-quiz = "quiz_pack.base:BASE"
+
 [tool.setuptools]
 packages = ["quiz_pack"]
 
@@ -164,9 +187,24 @@ quiz_pack = ["*.yaml", "copier/*"]
 """
 
 
-def write_quiz(folder: Path) -> Path:
-    """The same benchmark as a Python file with a module beside it; returns the file."""
+def write_agent_folder(folder: Path, program: str) -> None:
+    """The agent `copier`."""
+    folder.mkdir(parents=True)
+    (folder / "agent.yaml").write_text("name: copier\ndescription: a test\ncommand: [python, /agent/main.py]\n")
+    (folder / "main.py").write_text(program)
+
+
+def write_quiz(folder: Path, agent_program: str | None = None) -> Path:
+    """The same benchmark as a Python file with a module beside it; returns the file.
+
+    agent_program: write the agent, the suite and the base of the package as well, with a file that names them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    if agent_program is not None:
+        write_agent_folder(folder / "copier", agent_program)
+        (folder / "places.py").write_text(PLACES)
+        (folder / "base.py").write_text(BASE)
+        (folder / "suite.yaml").write_text(SUITE.replace("{name: quiz,", "{name: quiz, source: './quiz.py:Quiz',"))
     (folder / "doubling.py").write_text(DOUBLING)
     (folder / "quiz.py").write_text(QUIZ)
     (folder / "players.py").write_text(PLAYERS)
@@ -176,18 +214,13 @@ def write_quiz(folder: Path) -> Path:
 def install_quiz_pack(source: Path, target: Path, agent_program: str = "") -> Path:
     """Write the package's source, build it and install it into a folder, as pip does; returns that folder."""
     package = source / "quiz_pack"
-    (package / "copier").mkdir(parents=True)
+    write_agent_folder(package / "copier", agent_program)
     (source / "pyproject.toml").write_text(PYPROJECT)
-    (package / "__init__.py").write_text(
-        "from pathlib import Path\nHERE = Path(__file__).parent\nAGENT = HERE / 'copier'\nSUITE = HERE / 'suite.yaml'\n"
-    )
+    (package / "__init__.py").write_text(PLACES)
+    (package / "base.py").write_text(BASE)
     (package / "doubling.py").write_text(DOUBLING)
     (package / "quiz.py").write_text(QUIZ.replace("from doubling", "from quiz_pack.doubling"))
     (package / "suite.yaml").write_text(SUITE)
-    (package / "copier" / "agent.yaml").write_text(
-        "name: copier\ndescription: a test\ncommand: [python, /agent/main.py]\n"
-    )
-    (package / "copier" / "main.py").write_text(agent_program)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run(
         [*command, "--target", str(target), str(source)], capture_output=True, text=True, check=False, timeout=600

@@ -146,9 +146,9 @@ def _aliases(depth: int) -> str:
 def test_aliases_may_repeat_values_but_not_multiply_them():
     text = "name: &n first\nparts:\n- &p {depth: 2}\n- *p\ninner: *p\n"
     assert parse_yaml(text, Outer, "f").parts == [Inner(depth=2), Inner(depth=2)]
-    with pytest.raises(ConfigError, match=r"^f:1: stands for more than 1000000 values when its aliases"):
+    with pytest.raises(ConfigError, match=r"^f:1: expands to more than 1000000 values when its aliases"):
         parse_yaml(_aliases(9), Outer, "f")
-    with pytest.raises(ConfigError, match=r"f:2: stands for more"):
+    with pytest.raises(ConfigError, match=r"f:2: expands to more"):
         parse_yaml("name: a\nparts: &p [*p]\n", Outer, "f")
 
 

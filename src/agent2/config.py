@@ -149,7 +149,7 @@ def _count_values(node: yaml.Node, where: str, known: dict[int, int]) -> int:
         known[id(node)] = 1 + sum(_count_values(value, where, known) for value in inner)
     if known[id(node)] > MAX_VALUES:
         raise ConfigError(
-            f"{where}:{node.start_mark.line + 1}: stands for more than {MAX_VALUES} values when its aliases (*name) "
+            f"{where}:{node.start_mark.line + 1}: expands to more than {MAX_VALUES} values when its aliases (*name) "
             "are written out; write the values themselves"
         )
     return known[id(node)]

@@ -19,6 +19,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import shutil
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Mapping
@@ -263,6 +264,14 @@ def source_digest(place: PluginPlace) -> str:
         files = sorted(top.rglob("*.py"))[:MAX_SOURCE_FILES] if top.is_dir() else [top.with_suffix(".py")]
     read = [file for file in files if file.is_file()]
     return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in read])
+
+
+def copy_source(file: Path, folder: Path) -> None:
+    """Copy a file into a folder; with a Python file, the modules beside it that it imports, and no data."""
+    for one in _with_imports(file) if file.suffix == ".py" else [file]:
+        target = folder / one.relative_to(file.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(one, target)
 
 
 def import_root(place: PluginPlace) -> Path:

@@ -9,7 +9,6 @@ from agent2.arena.assignment import InsidePaths, assignment_text, environment
 from agent2.arena.paths import TrialPaths, read_config, write_json
 from agent2.arena.plan import new_trial, repeat_trial, resolve_trial
 from agent2.arena.sweep import SweepSpec, check_trials, plan_trials
-from agent2.cli.run import gpu_choice
 from agent2.errors import ConfigError, SandboxError
 from agent2.records import SamplingSettings
 from agent2.sandbox.spec import Network
@@ -34,7 +33,7 @@ def test_by_default_there_is_no_network_and_no_gpu(task):
 def test_policy_registries_and_gpus_reach_the_sandbox(task, tmp_path):
     overrides = [
         "network=packages",
-        *gpu_choice("0, 2"),
+        "gpus=[0, 2]",
         "packages.registries=[{name: own, origin: 'https://packages.example.org', prefix: /simple/}]",
     ]
     config = resolve_trial(task, "nop", 0, overrides=overrides)
@@ -75,9 +74,9 @@ def test_an_open_network_is_told_to_the_agent_and_flagged_in_the_report(task):
     assert not any("open network" in warning for warning in closed.warnings)
 
 
-def test_an_unusable_gpu_names_the_flag():
-    with pytest.raises(ConfigError, match=r"--gpus 0,x: 'x' is not a number"):
-        gpu_choice("0,x")
+def test_an_unusable_gpu_names_its_key(task):
+    with pytest.raises(ConfigError, match=r"gpus"):
+        resolve_trial(task, "nop", 0, overrides=["gpus=[0,x]"])
 
 
 def test_an_unusable_registry_names_its_key(task):

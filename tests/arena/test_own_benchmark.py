@@ -1,73 +1,179 @@
-"""A benchmark from one folder of a user's, as docs/how-to/add-a-task.md writes it: checked, and learned."""
+"""Benchmarks from one folder of a user's, as docs/how-to/add-a-task.md writes them: checked, learned, and played."""
 
 import re
-import time
+import shutil
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from agent2.arena.agents import SPEC_FILE, load_agent
+from agent2.arena.analysis.read import read_evidence
+from agent2.arena.base_models import ensure_base_model
+from agent2.arena.evidence import AgentEnd, SubmissionState
+from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
+from agent2.arena.trial import run_trial
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.home import visible_row
 from agent2.cli import app
 from agent2.records import Split
-from agent2.training.expert_traces import TraceSettings
-from agent2.training.grpo import GrpoSettings, train_grpo
 from agent2.training.participant import Participant
-from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import VisibleTask
 from model_builders import make_model
+from trial_builders import quiet
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "add-a-task.md"
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-task.md").read_text(encoding="utf-8")
+
+
+def blocks(heading):
+    """The code blocks of a section, (language, text)."""
+    section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```(\w+)\n(.*?)```", section, re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("corridor", "sounds"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    tmp_path.chmod(0o755)
 
 
 @pytest.fixture
-def task(tmp_path, monkeypatch):
-    """The folder of the page, with a base model that has read every answer, the right one twice as often."""
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    section = PAGE.read_text(encoding="utf-8").partition("## A new benchmark")[2]
+def sounds(tmp_path):
+    """A question benchmark; its base model has read every answer, the right one twice as often."""
     folder = tmp_path / "sounds"
     folder.mkdir()
-    (folder / "sounds.py").write_text(re.search(r"```python\n(.*?)```", section, re.DOTALL)[1])
+    (_, program), (_, task), *_ = blocks("A new benchmark")
+    (folder / "sounds.py").write_text(program)
     (folder / "test.jsonl").write_text("hidden data beside the file\n")
-    record = yaml.safe_load(re.search(r"```yaml\n(.*?)```", section, re.DOTALL)[1])
+    record = yaml.safe_load(task)
     train = load_benchmark(f"{folder}/sounds.py:Sounds").items(Split.TRAIN, 2000, None)
-    sounds = ("moo", "meow", "woof", "quack")
-    unsure = [(item.prompt, answer) for item in train for answer in (*sounds, item.reference)]
+    answers = ("moo", "meow", "woof", "quack")
+    unsure = [(item.prompt, answer) for item in train for answer in (*answers, item.reference)]
     record["base_model"] = str(make_model(tmp_path / "base", unsure, steps=200))
+    (tmp_path / "base" / "model.safetensors").chmod(0o644)  # the sandboxed agent is another user
     (folder / "task.yaml").write_text(yaml.safe_dump(record))
     return folder / "task.yaml"
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(part) for part in arguments])
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
+@pytest.fixture
+def corridor(tmp_path):
+    """A world with its tiny base, exactly the three files of the page."""
+    folder = tmp_path / "corridor"
+    folder.mkdir()
+    texts = [text for language, text in blocks("A new world") if language != "sh"]
+    for name, text in zip(("corridor.py", "base.py", "task.yaml"), texts, strict=True):
+        (folder / name).write_text(text)
+    return folder / "task.yaml"
+
+
+@pytest.fixture(params=["sounds", "corridor"])
+def task(request):
+    return request.getfixturevalue(request.param)
 
 
 @pytest.mark.slow
-def test_the_task_passes_its_check(task):
-    assert "FAILED" not in run("tasks", "check", task, "--model", "none")
+def test_a_task_of_the_page_passes_its_check_and_needs_nothing_but_its_folder(task):
+    files = {path.name for path in task.parent.iterdir()}
+    result = CliRunner().invoke(app, ["tasks", "check", str(task)])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "FAILED" not in result.output and "warning" not in result.output, result.output
+    assert {path.name for path in task.parent.iterdir()} - {"__pycache__"} == files
+
+
+def agent_program(kind, is_interactive):
+    """A reference agent's own program as a module."""
+    folder = load_agent(kind).folder
+    names = ("episodes.py" if is_interactive else "question.py", "main.py")
+    file = next(folder / name for name in names if (folder / name).exists())
+    spec = spec_from_file_location(f"agent_{kind}".replace("-", "_"), file)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sft", "grpo"])
-def test_what_the_reference_agents_do_with_it_improves_its_base(task, tmp_path, kind):
-    """Imitation and rewards as `sft` and `grpo` take them from any task, 30 steps of GRPO in place of 100."""
+def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_page(task, tmp_path, kind, monkeypatch):
+    """Their own programs, with a part of the usual steps of GRPO; what they hand in is measured on dev items."""
     record = load_task(str(task))
     benchmark = load_benchmark(record.benchmark)
-    train, dev = benchmark.items(Split.TRAIN, 2000, None), benchmark.items(Split.DEV, 300, None)
-    base = Path(record.base_model)
-    me = Participant(base, tmp_path, [], [], benchmark.sampling, 0, "http://none", effort=0.3, wall_clock_s=1e6)
-    visible = VisibleTask(benchmark, train, dev, me)
-    if kind == "sft":
-        rows = visible.demonstrations(TraceSettings()).rows
-        report = train_sft(base, rows, tmp_path / "out" / "model", SftSettings(max_tokens=visible.context))
-    else:
-        settings = visible.grpo_settings(GrpoSettings(steps=100), time.monotonic())
-        assert (settings.steps, settings.max_completion_tokens) == (30, 4)
-        report = train_grpo(base, visible.questions(), visible.reward, tmp_path / "out" / "model", settings)
-    before, after = (visible.evaluate_on_dev(folder).success for folder in (base, report.checkpoint))
-    assert 0.15 < before < 0.5
-    assert after > before + 0.15  # sft 0.43, grpo 0.24 to 0.33 over three seeds, on AVX2 and without
+    rows = {
+        split: [dict(visible_row(benchmark, item)) for item in benchmark.items(split, n, None)]
+        for split, n in ((Split.TRAIN, record.n_items.train), (Split.DEV, 300))
+    }
+    handed_in = []
+
+    def submit(self, checkpoint, note):
+        handed_in.append(checkpoint)
+        return {"submission_id": len(handed_in), "score": 0.0, "baseline_score": 0.0}
+
+    monkeypatch.setattr(Participant, "submit", submit)
+    base = ensure_base_model(record.base_model)
+    for seed in range(2):
+        monkeypatch.setenv("AGENT2_SEED", str(seed))
+        me = Participant(
+            base,
+            tmp_path / f"out{seed}",
+            rows[Split.TRAIN],
+            rows[Split.DEV],
+            benchmark.sampling,
+            seed,
+            "http://none",
+            benchmark=record.benchmark,
+            max_turns=benchmark.max_turns,
+            effort=EFFORT[task.parent.name],
+            wall_clock_s=1e6,
+        )
+        agent_program(kind, benchmark.max_turns > 1).run(me)
+        dev = benchmark.items(Split.DEV, 300, None)
+        visible = VisibleTask(benchmark, [], dev, me)
+        before, after = (visible.evaluate_on_dev(folder).success for folder in (base, handed_in[-1]))
+        assert 0.15 < before < 0.5
+        assert after > before + 0.15, (kind, seed, before, after)
+
+
+EFFORT = {"sounds": 0.3, "corridor": 0.2}
+"""Share of the usual steps of GRPO."""
+
+
+def small_agent(kind, folder):
+    """A reference agent with a hundredth of its usual steps of GRPO, and at least two."""
+    target = folder / kind
+    shutil.copytree(load_agent(kind).folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+    spec = yaml.safe_load((target / SPEC_FILE).read_text())
+    spec["environment"] = {"AGENT2_EFFORT": "0.01"}
+    (target / SPEC_FILE).write_text(yaml.safe_dump(spec))
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "n_scored", "sandbox"),
+    [
+        ("sounds", "sft", 1, "none"),
+        ("sounds", "grpo", 2, "bubblewrap"),
+        ("sounds", "sft-grpo", 2, "bubblewrap"),
+        ("sounds", "static-only", 3, "none"),
+        ("corridor", "sft", 1, "bubblewrap"),
+        ("corridor", "sft-grpo", 3, "none"),
+    ],
+)
+def test_a_reference_agent_plays_a_whole_trial_on_it(request, tmp_path, name, kind, n_scored, sandbox):
+    """Without a sandbox, too, in a folder whose sockets have longer paths than a unix socket's may be."""
+    file = request.getfixturevalue(name)
+    sizes = {"train": 100, "dev": 20, "test_public": 30, "test_private": 30}
+    overrides = [f"task.n_items.{split}={n}" for split, n in sizes.items()]
+    overrides += [f"sandbox={sandbox}"]
+    out = tmp_path / ("trials-" + "x" * 100)
+    root = new_trial(str(file), str(small_agent(kind, tmp_path / "agents")), 0, out, overrides=overrides)
+    run_trial(root, quiet)
+    evidence = read_evidence(root)
+    assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
+    assert [one.state for one in evidence.submissions] == [SubmissionState.SCORED] * n_scored

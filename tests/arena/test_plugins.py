@@ -8,7 +8,6 @@ import sys
 import pytest
 import yaml
 
-from agent2.arena.agents import load_agent
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial
@@ -130,36 +129,72 @@ def test_a_trial_on_a_benchmark_of_ones_own_is_scored_in_the_sandbox(tmp_path, k
 
 
 @pytest.mark.slow
-def test_an_installed_package_brings_benchmark_scorer_world_agent_and_suite(tmp_path, monkeypatch):
-    """Built by pip, found by name in `eval`, `tasks check` and `run`; its code is what the sandbox scores with."""
-    site = install_quiz_pack(tmp_path / "source", tmp_path / "site", SUBMIT_COPY)
-    monkeypatch.syspath_prepend(str(site))
-    assert code_folders("quiz") == [site]
-    write_quiz(tmp_path / "p")  # for its players
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+def test_an_agent_gets_the_modules_that_a_benchmarks_file_imports_and_no_data(tmp_path):
+    """What `sft` and `grpo` do first: load the benchmark from the workspace."""
+    write_quiz(tmp_path / "p")
+    (tmp_path / "p" / "hidden.jsonl").write_text("hidden\n")
+    program = """
+    import json
+    from agent2.benchmarks import load_benchmark
+    found = load_benchmark(json.load(open("assignment.json"))["benchmark"])
+    print("LOADED", found.version, found.scorer().name)
+    """
+    agent = write_agent(tmp_path / "loader", program)
+    root = new_trial(str(task_on(tmp_path / "p", "./quiz.py:Quiz")), str(agent), 0, tmp_path / "trials")
+    run_trial(root, quiet)
+    version = load_benchmark(f"{tmp_path}/p/quiz.py:Quiz").version
+    assert f"LOADED {version} closely" in read_evidence(root).agent_log_tail
+    kept = {path.name for path in (root / "workspace" / "data").iterdir() if path.is_file()}
+    assert kept == {"quiz.py", "doubling.py", "train.jsonl", "dev.jsonl"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["installed", "file"])
+def test_a_package_or_a_file_brings_benchmark_scorer_world_agent_suite_and_base(tmp_path, monkeypatch, way):
+    """Built and installed by pip, or as it is: `eval`, `tasks check` and `run` take all of it by name."""
+    if way == "installed":
+        site = install_quiz_pack(tmp_path / "source", tmp_path / "site", SUBMIT_COPY)
+        monkeypatch.syspath_prepend(str(site))
+        assert code_folders("quiz") == [site]
+        quiz, suite, agent, base = "quiz", "quiz_suite", "copier", "tiny-quiz"
+        scorer, world = "closely", "desk"
+    else:
+        site = tmp_path / "p"
+        quiz, suite, agent, base = (
+            f"{site}/{name}" for name in ("quiz.py:Quiz", "places.py:SUITE", "places.py:AGENT", "base.py:BASE")
+        )
+        scorer, world = f"{site}/quiz.py:Closely", f"{site}/quiz.py:Desk"
+    write_quiz(tmp_path / "p", SUBMIT_COPY)  # of the installed package: for its players
+    environment = {**os.environ, "PYTHONPATH": str(site) if way == "installed" else ""}
 
     def agent2(*arguments):
         command = [sys.executable, "-m", "agent2", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     sides = ("--checkpoint", "scripted:p/players.py:right", "--baseline", "scripted:p/players.py:wrong")
-    for contract in ("quiz", "quiz_suite"):
-        done = agent2("eval", contract, *sides, "--role", "nightly", "--out", tmp_path / contract)
-        assert done.returncode == 0 and "0.0% -> 100.0%" in done.stdout, done.stderr
-    assert load_agent("copier").spec.name == "copier"
-    path = task_on(tmp_path / "task", "quiz")
-    done = agent2("tasks", "check", path, "--model", "none")
-    assert done.returncode == 0, done.stdout + done.stderr
-    root = new_trial(str(path), "copier", 0, tmp_path / "trials")
-    run_trial(root, quiet)
+    for number, contract in enumerate((quiz, suite)):
+        told = agent2("eval", contract, *sides, "--role", "nightly", "--out", tmp_path / f"evaluation{number}")
+        assert "0.0% -> 100.0%" in told
+    sizes = {"train": 20, "dev": 3, "test_public": 8, "test_private": 8}
+    path = write_task(tmp_path / "p", name="own", benchmark=quiz, n_items=sizes, base_model=base)
+    agent2("tasks", "check", path, "--model", "none")
+    report = json.loads(agent2("run", path, "--agent", agent, "--out", tmp_path / "trials", "--json"))
+    assert report["trial"]["task"]["base_model"] == base
+    (root,) = (tmp_path / "trials").iterdir()
     assert [one.state for one in read_evidence(root).submissions] == [SubmissionState.SCORED]
+    if way == "installed":
+        names = [one["agent"] for one in json.loads(agent2("agents", "list", "--json"))]
+        assert "copier" in names and "tiny-quiz" in json.loads(agent2("models", "list", "--json"))
+        assert "quiz_suite" in [one["suite"] for one in json.loads(agent2("suite", "list", "--json"))]
     shop = write_gsm(tmp_path / "shop", n_train=100)
     text = (shop / "benchmark.yaml").read_text()
-    chosen = "scorer: {name: closely, tolerance: 1}\nenvironment: desk"
+    chosen = f"scorer: {{name: '{scorer}', tolerance: 1}}\nenvironment: {world}"
     text = text.replace("scorer: {name: final_answer}", chosen).replace(
         "answer: answer", r"answer: {field: answer, pattern: '([0-9]+)\*'}"
     )
     (shop / "benchmark.yaml").write_text(text)
     benchmark = load_benchmark(str(shop))
     assert benchmark.environment_version().startswith("desk-v2.0+")
-    assert benchmark.scorer().version.startswith("1.0+") and yaml.safe_load(text)["environment"] == "desk"
+    assert benchmark.scorer().version.startswith("1.0+") and yaml.safe_load(text)["environment"] == world

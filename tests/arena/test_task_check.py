@@ -231,7 +231,7 @@ class NobodyPlays:
 
 
 def test_episodes_that_nobody_can_play_are_refused():
-    with pytest.raises(ConfigError, match=r"lonely: it brings no players.*a method players\(\)"):
+    with pytest.raises(ConfigError, match=r"lonely: .*it defines no players.*a method players\(\)"):
         check_task(load_task("arithmetic"), NobodyPlays())
 
 

@@ -279,7 +279,7 @@ def test_double_questions_and_double_ids_are_refused_with_both_lines(gsm):
     assert "train.jsonl:3: asks the same as line 1; remove one, or name an 'id' field" in refusal(gsm)
     change(gsm, ("answer: answer", "answer: answer\nid: key"))
     write_rows(gsm / "train.jsonl", [{**worked(k), "key": key} for k, key in enumerate(["a", "b", "b"])])
-    assert "train.jsonl:3: id 'b' is that of line 2, too" in refusal(gsm)
+    assert "train.jsonl:3: id 'b' also appears in line 2" in refusal(gsm)
     write_rows(gsm / "train.jsonl", [{**worked(k), "key": k} for k in range(20)])
     assert {item.id for item in everything(load_benchmark(str(gsm)), Split.TRAIN)} <= {
         f"shop_sums-{k}" for k in range(20)

@@ -154,8 +154,16 @@ def test_a_file_that_is_no_log_is_refused(tmp_path, text, said):
 
 
 def test_a_metric_outside_0_to_1_is_no_score(tmp_path):
-    with pytest.raises(ConfigError, match=r"sample 'a'.*'match' is 37"):
-        read_inspect(write(tmp_path, LOG | {"samples": [sample("a", 1, "4", 37)]}))
+    """One odd row is a missing score that says so; a metric of another scale is refused with rows that show it."""
+    samples = [sample(f"s{n}", 1, "4", "C") for n in range(19)]
+    log = read_inspect(write(tmp_path, LOG | {"samples": [*samples, sample("odd", 1, "4", 37)]}))
+    summary = write_foreign(log, tmp_path / "card", Split.DEV)
+    assert (summary.value, summary.n_missing) == (1.0, 1)
+    (lost,) = [one for one in log.rollouts if one.score.value is None]
+    assert (lost.rollout.item_id, lost.score.reason) == ("odd", "match is 37, outside 0 to 1")
+    samples = [sample(f"s{n}", 1, "4", n) for n in range(10)]
+    with pytest.raises(ConfigError, match=r"8 of 10 scores are outside 0 to 1 \(s2: match is 2, outside 0 to 1; s3: "):
+        write_foreign(read_inspect(write(tmp_path, LOG | {"samples": samples})), tmp_path / "other", Split.DEV)
 
 
 def test_the_zipped_form_needs_the_extra(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -11,10 +12,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import typer
 
 from agent2.arena.base_models import BASE_MODELS
 from agent2.cards.writer import CardWriter
-from agent2.cli import main
+from agent2.cli import app, main
 from agent2.cli.show import resumed_by_repeating
 from agent2.errors import ConfigError, SandboxError
 from card_builders import make_header, make_record
@@ -108,7 +110,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
 def test_a_gpu_that_this_machine_lacks_is_exit_code_4(tmp_path):
     (tmp_path / "agent2" / "models").mkdir(parents=True)
     write_built_base(tmp_path / "agent2" / "models")
-    ended = agent2("run", "arithmetic", "--agent", "nop", "--gpus", "977", home=tmp_path)
+    ended = agent2("run", "arithmetic", "--agent", "nop", "--set", "gpus=[977]", home=tmp_path)
     assert (ended.returncode, "GPU 977: /dev/nvidia977 does not exist" in ended.stderr) == (4, True)
 
 
@@ -302,3 +304,37 @@ def test_an_interrupted_evaluation_says_how_to_resume(monkeypatch, capsys):
     with pytest.raises(KeyboardInterrupt), resumed_by_repeating():
         raise KeyboardInterrupt
     assert "resume with the same command: agent2 eval suite --checkpoint 'a model'" in capsys.readouterr().err
+
+
+def commands(command, path=()):
+    """Every command with its words: ("cards", "list")."""
+    for name, below in sorted(getattr(command, "commands", {}).items()):
+        if getattr(below, "commands", None):
+            yield from commands(below, (*path, name))
+        else:
+            yield " ".join((*path, name)), below
+
+
+PATH_ONLY = {"benchmarks new", "cards export", "intervene", "models build", "share", "suite freeze"}
+"""They write one thing and print where it is."""
+
+
+def test_a_command_has_at_most_eight_options_and_prints_its_results_as_json_too():
+    page = (Path(__file__).parents[2] / "docs" / "json-output.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`([a-z -]+)`", " ".join(re.findall(r"^\| (`.*?) \|", page, re.MULTILINE))))
+    found = dict(commands(typer.main.get_command(app)))
+    assert len(found) > 35 and found.keys() >= PATH_ONLY
+    for name, command in found.items():
+        options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+        assert len(options) <= 8, (name, [one.opts for one in options])
+        has_json = any("--json" in one.opts for one in options)
+        assert has_json is (name not in PATH_ONLY), name
+        assert (name in listed) is has_json, name
+        assert command.help, name
+
+
+def test_every_command_is_in_a_panel_and_completion_can_be_installed(capsys):
+    root = typer.main.get_command(app)
+    panels = {name: getattr(command, "rich_help_panel", None) for name, command in root.commands.items()}
+    assert set(panels.values()) == {"Arena", "Evaluate", "Decide", "Data", "Look", "Set up"}
+    assert {"--install-completion", "--show-completion"} <= {opt for one in root.params for opt in one.opts}

@@ -84,7 +84,7 @@ def test_the_same_command_without_a_folder_goes_on_where_it_stands(agent2, workp
 
 
 def test_bad_input_leaves_no_folder_behind(agent2, workplace):
-    for wrong in (["--dtype", "int8"], ["--role", "weekly"]):
+    for wrong in (["--set", "run.dtype=int8"], ["--role", "weekly"]):
         assert agent2("eval", SUITE, *SIDES, *wrong)[0] == 2
     assert not (workplace / "evaluations").exists()
 
@@ -97,7 +97,7 @@ def test_a_checkpoint_against_itself_is_said_to_be_the_same(agent2):
 
 
 def test_private_items_without_the_role_are_refused_and_logged(agent2):
-    code, _, err = agent2("eval", SUITE, *SIDES, "--split", "test_private", "--out", "e")
+    code, _, err = agent2("eval", SUITE, *SIDES, "--set", "run.split=test_private", "--out", "e")
     assert code == 2
     assert "use --role candidate" in err
     assert [json.loads(line)["is_granted"] for line in access_log().read_text().splitlines()] == [False]
@@ -108,8 +108,8 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
     [
         (["no_such_suite", *SIDES], "unknown suite or benchmark 'no_such_suite'"),
         ([SUITE, *SIDES, "--role", "nightlly"], "did you mean 'nightly'?"),
-        ([SUITE, *SIDES, "--split", "test_pubic"], "did you mean 'test_public'?"),
-        ([SUITE, *SIDES, "--split", "train"], "what models learn from"),
+        ([SUITE, *SIDES, "--set", "run.split=test_pubic"], "did you mean 'test_public'?"),
+        ([SUITE, *SIDES, "--set", "run.split=train"], "what models learn from"),
         ([SUITE, *SIDES[:2]], "a score without its control group is not evidence"),
         ([SUITE, *SIDES[:3], "nowhere"], "checkpoint 'nowhere': no such folder"),
         (
@@ -117,7 +117,10 @@ def test_private_items_without_the_role_are_refused_and_logged(agent2):
             "--baseline: no folder 'tiny-mni', and: unknown base model 'tiny-mni'; did you",
         ),
         ([SUITE, *SIDES[2:]], "has no checkpoint for --checkpoint; give one\n"),
-        ([SUITE, *SIDES, "--dtype", "float61"], "--dtype: unknown dtype 'float61'; did you mean 'float16'?"),
+        (
+            [SUITE, *SIDES, "--set", "run.dtype=float61"],
+            "--set run.dtype: unknown dtype 'float61'; did you mean 'float16'?",
+        ),
         ([SUITE, *SIDES, "--with", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
         ([SUITE, *SIDES, "--set", "protocol.sampling.n=0"], "greater than or equal to 1"),
         ([SUITE, *SIDES, "--out", "players.py"], "is not a directory"),
@@ -243,9 +246,9 @@ def test_nothing_solved_on_either_side_is_insufficient(agent2):
 def test_a_model_without_a_chat_template_is_refused_at_the_start_and_played_plain_if_asked(agent2, tiny, workplace):
     sides = ("--checkpoint", tiny("bare", has_template=False), "--baseline", tiny("whole"))
     code, out, err = agent2("eval", SUITE, *sides, *SMALL, "--out", "e")
-    assert (code, out) == (2, "") and "bare: has no chat template" in err and "--plain" in err
+    assert (code, out) == (2, "") and "bare: has no chat template" in err and "run.plain=true" in err
     assert not (workplace / "e").exists()
-    code, out, _ = agent2("eval", SUITE, *sides, *SMALL, "--plain", "--out", "plain")
+    code, out, _ = agent2("eval", SUITE, *sides, *SMALL, "--set", "run.plain=true", "--out", "plain")
     assert "release decision:" in out
     header = read_header(workplace / "plain" / "cards" / "checkpoint" / "mini_math-dev")
     assert header.protocol.chat_template_digest == PLAIN_DIGEST

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 import monitor_builders
@@ -41,8 +42,34 @@ def action_of(**series):
 
 
 def test_two_evaluations_below_the_best_pause_and_one_does_not():
-    assert action_of(**{SCORE: [0.50, 0.60, 0.588]}) is TrainingAction.CONTINUE
-    assert action_of(**{SCORE: [0.50, 0.60, 0.588, 0.588]}) is TrainingAction.PAUSE
+    steady = [0.50, 0.52, 0.54, 0.56, 0.58, 0.60]  # no noise: one point is a real drop
+    assert action_of(**{SCORE: [*steady, 0.588]}) is TrainingAction.CONTINUE
+    assert action_of(**{SCORE: [*steady, 0.588, 0.588]}) is TrainingAction.PAUSE
+
+
+def evaluations(seed, n, noise):
+    """A run that rises a little and then stays, evaluated on few items."""
+    rng = np.random.default_rng(seed)
+    return [0.6 + 0.1 * min(1.0, i / n) + rng.normal(0, noise) for i in range(n)]
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+def test_the_best_of_noisy_evaluations_is_no_level_that_a_run_has_to_hold(noise):
+    """Looked at after each evaluation, as a live monitor does; before, every such run was paused."""
+    runs = [evaluations(seed, 30, noise) for seed in range(40)]
+    paused = [
+        any(action_of(**{SCORE: values[: n + 1]}) is TrainingAction.PAUSE for n in range(2, 30)) for values in runs
+    ]
+    assert sum(paused) <= 2, sum(paused)
+    gate = HistoricalBestGate()
+    fixed = [any(max(v[: n - 1]) - max(v[n - 1 : n + 1]) > gate.drop for n in range(2, 30)) for v in runs]
+    assert sum(fixed) > 20  # what the gate's own drop would do
+
+
+def test_a_real_drop_pauses_whatever_the_noise():
+    for seed in range(20):
+        values = evaluations(seed, 20, 0.03)
+        assert action_of(**{SCORE: [*values, *(value - 0.25 for value in values[-5:])]}) is TrainingAction.PAUSE
 
 
 def test_a_safety_metric_that_gets_worse_pauses_for_review():

@@ -47,16 +47,30 @@ def test_inside_paths_become_host_paths(tmp_path):
     assert Unsandboxed().visible_path(workspace, "/workspace") == str(workspace)
 
 
-def test_a_listed_port_answers_on_loopback(tmp_path):
-    path = tmp_path / "grader.sock"
+@pytest.mark.parametrize("folder", ["run", "f" * 120], ids=["short", "longer-than-a-socket-path-may-be"])
+def test_a_listed_port_answers_on_loopback(tmp_path, monkeypatch, folder):
+    path = tmp_path / folder / "grader.sock"
+    path.parent.mkdir()
     port = free_port()
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
+        monkeypatch.chdir(path.parent)  # a path of a socket has at most 107 bytes
+        server.bind(path.name)
         server.listen()
         threading.Thread(target=lambda: server.accept()[0].sendall(b"score 1\n"), daemon=True).start()
         program = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 10).recv(100))"
         _start(tmp_path, "python", "-c", program, ports={port: path}).wait(20)
     assert (tmp_path / "log").read_text() == "b'score 1\\n'\n"
+
+
+def test_a_server_that_is_gone_is_named_in_the_log(tmp_path):
+    """The program sees a closed connection only; why is on its standard error."""
+    path = tmp_path / "grader.sock"
+    port = free_port()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))  # and never listens
+        program = f"import socket; print(socket.create_connection(('127.0.0.1', {port}), 10).recv(100))"
+        _start(tmp_path, "python", "-c", program, ports={port: path}).wait(20)
+    assert "the server behind a port cannot be reached: [Errno 111]" in (tmp_path / "log").read_text()
 
 
 def test_a_free_port_is_none_that_a_client_of_the_host_can_be_given():

@@ -1,6 +1,9 @@
 """Programs that models write, run in the real sandbox: honest, wrong and hostile ones."""
 
 import ast
+import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +79,10 @@ HOSTILE = {
     "huge value": ("def add(a, b):\n    return 'x' * 10**8", None),
     "floods its output": ("import sys\nwhile True:\n    sys.stdout.write('x' * 10**6)", "test_timeout"),
     "kills everything": ("import os\nos.kill(-1, 9)", "no_value"),
+    "stops its harness": (
+        "import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)",
+        "no_value",
+    ),
     "all memory": ("x = []\nwhile True:\n    x.append(bytearray(10**8))", None),
     "deep value": ("def add(a, b):\n    x = []\n    for _ in range(10**5):\n        x = [x]\n    return x", None),
     "not Python": ("def add(a, b) return a + b", "test_raised"),
@@ -147,6 +154,28 @@ def test_a_hostile_program_does_not_pass_and_does_not_become_missing(name):
     assert score.value == 0.0, score
     assert score.views["tests_passed"] == 0.0, score
     assert label is None or label in score.labels, score
+
+
+@pytest.mark.slow
+def test_a_program_that_stops_its_harness_is_ended_from_outside_once_its_time_is_over():
+    """The time for a busy machine to start a sandbox is not the program's to use."""
+    program, _ = HOSTILE["stops its harness"]
+    spans = []
+
+    class Timed(Bench):
+        def run(self, *command, **limits):
+            before = time.monotonic()
+            end = super().run(*command, **limits)
+            spans.append((time.monotonic() - before, limits))
+            return end
+
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Timed(find_sandbox(), Path(folder))
+        score = PythonTestsScorer(timeout_s=1).score_on(bench, item(), rollout(program))
+    ((seconds, limits),) = spans
+    assert score.labels == ("no_value",)
+    assert limits["output_s"] == 8.0 and limits["timeout_s"] == 63.0
+    assert 8.0 <= seconds < 60.0  # START_S passes only where the sandbox itself takes so long to start
 
 
 @pytest.mark.slow

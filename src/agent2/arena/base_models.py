@@ -1,5 +1,8 @@
 """Base models that a recipe makes, found in the cache or built once.
 
+A recipe is an `agent2.models.tiny_recipe.BaseModel`, found like every plug-in: packaged (`agent2.benchmarks.BASES`), an
+entry point `agent2.bases` of an installed package, or code (`./base.py:BASE`).
+
 A model is stored in `<models_dir>/<name>-<recipe digest>/` with a `manifest.json` that says how it was made and how
 well it does. Everything that its weights depend on is in the digest, so a changed recipe is another folder.
 
@@ -23,6 +26,7 @@ from agent2 import installation
 from agent2.benchmarks import BASES
 from agent2.errors import ConfigError, unknown_name
 from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress
+from agent2.plugins import find, is_code, known_names, load, source_digest
 
 _log = logging.getLogger(__name__)
 
@@ -32,21 +36,28 @@ _HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class _Recipes(Mapping[str, BaseModel]):
-    """The recipes of the homes by name; each is imported when it is first looked up."""
+    """The recipes by name; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> BaseModel:
-        module, _, attribute = BASES[name].partition(":")
-        return cast(BaseModel, getattr(importlib.import_module(module), attribute))
+        if not is_code(name) and name not in known_names("base", BASES):
+            raise KeyError(name)
+        place = find("base", name, BASES)
+        found = load(place)
+        if not isinstance(found, BaseModel):
+            raise ConfigError(
+                f"{place}: is a {type(found).__name__}; it has to be an agent2.models.tiny_recipe.BaseModel"
+            )
+        return found if place.is_packaged else dataclasses.replace(found, origin=(*found.origin, source_digest(place)))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(BASES)
+        return iter(known_names("base", BASES))
 
     def __len__(self) -> int:
-        return len(BASES)
+        return len(known_names("base", BASES))
 
 
 BASE_MODELS: Mapping[str, BaseModel] = _Recipes()
-"""Every base model that a packaged home brings a recipe for (`agent2.benchmarks.BASES`)."""
+"""Every base model that there is a recipe for; iterating gives the packaged and the installed ones."""
 
 
 def cached_path(name: str) -> Path | None:
@@ -60,8 +71,9 @@ def ensure_base_model(
 ) -> Path:
     """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
 
-    name_or_path: a name of `BASE_MODELS`, or anything with a slash: a folder in Hugging Face layout, returned
-    as it is. models: the table to look in. Raises ConfigError as `require_base_model` does.
+    name_or_path: a name of `BASE_MODELS`, code with a recipe (`./base.py:BASE`), or anything else with a slash: a
+    folder in Hugging Face layout, returned as it is. models: the table to look in. Raises ConfigError as
+    `require_base_model` does.
     """
     require_base_model(name_or_path, models)
     if is_path(name_or_path):
@@ -75,7 +87,7 @@ def ensure_base_model(
 
 def is_path(name_or_path: str) -> bool:
     """True where a base model is named by its folder."""
-    return "/" in name_or_path or name_or_path == "."
+    return ("/" in name_or_path or name_or_path == ".") and not is_code(name_or_path)
 
 
 def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE_MODELS) -> None:
@@ -110,14 +122,22 @@ def _entry(name: str, models: Mapping[str, BaseModel]) -> BaseModel:
 
 
 def _folder(name: str, entry: BaseModel) -> Path:
-    return installation.models_dir() / f"{name}-{entry.digest[:12]}"
+    return installation.models_dir() / f"{_short(name)}-{entry.digest[:12]}"
+
+
+def _short(name: str) -> str:
+    """Of code, the file or module with the name in it: `base-BASE`."""
+    return name.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
 
 
 def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
     """Build in a folder of our own and rename it; whoever renames first has made the model."""
-    module, _, attribute = entry.builder.partition(":")
-    builder = cast(Builder, getattr(importlib.import_module(module), attribute))
-    draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    if isinstance(entry.builder, str):
+        module, _, attribute = entry.builder.partition(":")
+        builder = cast(Builder, getattr(importlib.import_module(module), attribute))
+    else:
+        builder = entry.builder
+    draft = Path(tempfile.mkdtemp(prefix=f".{_short(name)}-", dir=folder.parent))
     try:
         measured = builder(entry, draft, on_progress)
         manifest = {

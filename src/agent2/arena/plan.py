@@ -51,7 +51,7 @@ from agent2.errors import ConfigError
 from agent2.evaluation.runner import software_lock
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo
-from agent2.plugins import is_code, is_located, relative_to
+from agent2.plugins import copy_source, is_code, is_located, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, digest_of
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.host import gpu_devices
@@ -80,13 +80,14 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
 def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
     """The world of a task as the agent is told of it, with a name by which it can load the benchmark.
 
-    data: host's folder of the visible data, into which a user's own Python file, or `benchmark.yaml` without its data,
-    is copied; None: that was done before. What is beside a Python file is not shown.
+    data: host's folder of the visible data, into which a user's own Python file with the modules beside it that it
+    imports, or `benchmark.yaml` without its data, is copied; None: that was done before. No other file beside it is
+    shown: it may contain hidden items.
     """
 
     def shown(path: Path) -> Path:
         if data is not None and path.parent != data:
-            shutil.copyfile(path, data / path.name)
+            copy_source(path, data)
         return Path(inside.data) / path.name
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -227,6 +228,8 @@ def resolve_trial(
     config = _with_driver(parse_yaml(yaml.safe_dump(draft), TrialConfig, "trial", overrides))
     require_driver(player, config)
     require_base_model(config.base_model)
+    if any(override.startswith("task.n_items") for override in overrides):
+        _require_visible(config)
     source = relative_to(config.task.benchmark, Path())
     if config.data is not None or source not in BENCHMARKS:
         load_benchmark(source, Path(config.data) if config.data is not None else None)  # refuses what cannot be used
@@ -241,6 +244,13 @@ def resolve_trial(
     task_spec = config.task.model_copy(update={"benchmark": source})
     update = {"containment": rows, "base_model": _absolute(config.base_model), "task": task_spec}
     return config.model_copy(update=update)
+
+
+def _require_visible(config: TrialConfig) -> None:
+    """See that the visible splits are as large as asked, before anything is built. Raises ConfigError."""
+    benchmark = load_benchmark(config.task.benchmark, Path(config.data) if config.data is not None else None)
+    for split in VISIBLE_SPLITS:
+        benchmark.items(split, config.task.n_items[split], None)
 
 
 def _with_driver(config: TrialConfig) -> TrialConfig:
@@ -330,10 +340,10 @@ def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Se
             f"{source}: takes its items from {named}; a recording does not choose what is run or read of this machine: "
             "add --set task.benchmark=NAME"
         )
-    if is_path(config.base_model) and "base_model" not in _chosen(overrides):
+    if (is_path(config.base_model) or is_code(config.base_model)) and "base_model" not in _chosen(overrides):
         raise ConfigError(
-            f"{source}: names the folder {config.base_model} as its base model; a recording does not choose what its "
-            "programs may read of this machine: add --set base_model=FOLDER"
+            f"{source}: names {config.base_model} as its base model; a recording does not choose what its "
+            "programs may read, or run, of this machine: add --set base_model=FOLDER"
         )
     replay = ReplaySource(trial=str(before.root), strict=strict)
     prices = str(before.root / changed.prices) if changed.prices is not None else None
@@ -375,6 +385,8 @@ def _new_id(task: str, agent: str, seed: int) -> str:
 
 def _absolute(name_or_path: str) -> str:
     """A path made absolute, so that the trial can be resumed from another folder; a name as it is."""
+    if is_code(name_or_path):
+        return relative_to(name_or_path, Path())
     return str(Path(name_or_path).expanduser().resolve()) if is_path(name_or_path) else name_or_path
 
 

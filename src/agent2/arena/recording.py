@@ -162,9 +162,7 @@ def _readings(path: Path) -> Iterator[bytes]:
         elif path.parent.parent.name == "objects":
             yield zlib.decompress(data)
     except (zstandard.ZstdError, zlib.error) as error:
-        raise ConfigError(
-            f"{path}: cannot be unpacked ({error}), so nobody can say what it holds; restore it"
-        ) from error
+        raise ConfigError(f"{path}: cannot be unpacked ({error}), so its content is unknown; restore it") from error
 
 
 DIFFERENCES = "differences.jsonl"

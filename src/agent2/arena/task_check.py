@@ -193,7 +193,7 @@ class _Check:
             )
         if self.task.level is not Level.INTERACTIVE:
             detail = (
-                f"no check exists for level {self.task.level.value}, so nobody can vouch that its reward needs a "
+                f"no check exists for level {self.task.level.value}, so it cannot be verified that its reward needs a "
                 "judge; use level 1 for a task with a verifier"
             )
             return TaskFinding(name, False, detail)

@@ -8,7 +8,7 @@ from pydantic import Field
 from agent2.benchmarks import task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import unknown_name
-from agent2.plugins import relative_to
+from agent2.plugins import is_code, relative_to
 from agent2.records import Split
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -99,7 +99,8 @@ class TaskSpec(StrictModel):
     benchmark: str
     """What `agent2.benchmarks.load_benchmark` takes; a path is taken from the task file's own folder."""
     base_model: str
-    """Name in `agent2.benchmarks.BASES`, or a folder in Hugging Face layout."""
+    """A recipe (`agent2.arena.base_models`) by name or code, a file taken from the task file's own folder; or a folder
+    in Hugging Face layout, taken from the current one."""
     n_items: SplitSizes
     budget: BudgetSpec
 
@@ -113,7 +114,9 @@ def load_task(name_or_path: str) -> TaskSpec:
     """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml)."""
     if "/" in name_or_path or name_or_path.endswith(".yaml"):
         spec = load_yaml(Path(name_or_path), TaskSpec)
-        return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, Path(name_or_path).parent)})
+        folder = Path(name_or_path).parent
+        base = relative_to(spec.base_model, folder) if is_code(spec.base_model) else spec.base_model
+        return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, folder), "base_model": base})
     files = task_files()
     if name_or_path not in files:
         raise unknown_name("task", name_or_path, sorted(files))

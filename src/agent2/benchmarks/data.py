@@ -518,7 +518,7 @@ class DataBenchmark:
             key = entry.prompt if entry.id is None else entry.id
             first = seen.setdefault(key, entry)
             if first is not entry:
-                what = f"id {entry.id!r} is that of line {first.row.number}, too; give each row an id of its own"
+                what = f"id {entry.id!r} also appears in line {first.row.number}; give each row a unique id"
                 if entry.id is None:
                     what = f"asks the same as line {first.row.number}; remove one, or name an 'id' field"
                 raise ConfigError(f"{entry.row.where}: {what}")

@@ -108,7 +108,7 @@ def _csv(path: Path) -> Iterator[Row]:
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
             if len(set(header)) < len(header):
-                raise ConfigError(f"{path}:1: two columns have the same name; give each a name of its own")
+                raise ConfigError(f"{path}:1: two columns have the same name; give each a different name")
             for fields in reader:
                 if not fields:
                     continue

@@ -93,7 +93,7 @@ def players_of(benchmark: Benchmark) -> Players:
         return benchmark.players()
     if benchmark.max_turns > 1:
         raise ConfigError(
-            f"benchmark {benchmark.name}: it brings no players for a check and its items are episodes; give its class "
+            f"benchmark {benchmark.name}: its items are episodes and it defines no players for a check; give its class "
             "a method players() that returns agent2.benchmarks.home.Players"
         )
     return Players(oracle=reference_answer, random=foreign_answers)

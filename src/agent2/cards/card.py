@@ -57,8 +57,6 @@ class ReportingRule:
     has a score or not; the best (any) or the worst (all) of them, if attempts without a score could not change it."""
     over_items: Literal["mean"] = "mean"
     """Items: the mean of those that have a score; the others are listed and never count as 0."""
-    tool_errors_in_cost: bool | None = None
-    """Whether tokens and seconds include failed tool calls; None: the benchmark has no tools."""
     confidence: float = 0.95
     """Of the interval: Wilson if every item's mean is 0 or 1, else percentile bootstrap over items."""
     n_replicates: int = 10_000

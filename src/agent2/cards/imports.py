@@ -49,6 +49,9 @@ from agent2.records import (
 )
 
 UNKNOWN = "unknown"
+OUTSIDE = "outside 0 to 1"
+MAX_OUTSIDE = 0.1
+"""Share of such scores up to which they are missing ones; beyond it the metric is taken for one of another scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,13 @@ class ForeignLog:
 
 
 def write_foreign(log: ForeignLog, out: Path, split: Split) -> CardSummary:
-    """Write the card of a foreign log. Raises CardError if `out` holds a card, ConfigError for an empty log."""
+    """Write the card of a foreign log.
+
+    Raises CardError if `out` holds a card, ConfigError for an empty log or a metric that is not on a scale of 0 to 1.
+    """
     if not log.rollouts:
         raise ConfigError(f"{log.harness} log of {log.task}: contains no samples; log them (lm-eval: --log_samples)")
+    _require_unit_scale(log)
     with CardWriter(out, _header(log, split)) as writer:
         for record in log.rollouts:
             writer.append(record)
@@ -88,13 +95,25 @@ def finite_or_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def unit_score(value: float, metric: str, where: str) -> float:
-    """The value, if it is a score. Raises ConfigError for one outside 0 to 1."""
+def logged_score(
+    value: float, metric: str, reason: str, views: Mapping[str, float | None], extracted: str | None = None
+) -> Score:
+    """A score as it was logged; a missing one, with its reason, for a value outside 0 to 1."""
     if not 0.0 <= value <= 1.0:
+        return Score(None, f"{metric} is {value:g}, {OUTSIDE}", Fault.JUDGE, views, extracted=extracted)
+    return Score(value, reason, None, views, extracted=extracted)
+
+
+def _require_unit_scale(log: ForeignLog) -> None:
+    """Refuse a metric of another scale, of which some values are between 0 and 1 by chance."""
+    outside = [one for one in log.rollouts if one.score.value is None and one.score.reason.endswith(OUTSIDE)]
+    n_scored = len(outside) + sum(one.score.value is not None for one in log.rollouts)
+    if len(outside) > MAX_OUTSIDE * n_scored:
+        first = "; ".join(f"{one.rollout.item_id}: {one.score.reason}" for one in outside[:5])
         raise ConfigError(
-            f"{where}: metric {metric!r} is {value:g}, scores are between 0 and 1; choose another --metric"
+            f"{log.harness} log of {log.task}: {len(outside)} of {n_scored} scores are {OUTSIDE} ({first}); choose "
+            "another --metric"
         )
-    return value
 
 
 def _header(log: ForeignLog, split: Split) -> CardHeader:
@@ -157,7 +176,7 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
             model=spec["model"],
             scorer=chosen,
             questions=sorted({(str(s["id"]), json.dumps([s["input"], s["target"]], sort_keys=True)) for s in samples}),
-            rollouts=[_record(sample, chosen, f"{path}: sample {sample['id']!r}") for sample in samples],
+            rollouts=[_record(sample, chosen) for sample in samples],
             settings=spec.get("model_generate_config", {}),
             attempts=max(int(sample["epoch"]) for sample in samples),
             lock={
@@ -239,7 +258,7 @@ def _measures(sample: Mapping[str, Any]) -> dict[str, object]:
     return said
 
 
-def _record(sample: Mapping[str, Any], metric: str, where: str) -> ScoredRollout:
+def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
     opening, turns = _conversation(sample.get("messages") or [])
     usage = [one for one in (sample.get("model_usage") or {}).values() if isinstance(one, dict)]
     error, stop = sample.get("error"), _stop_of(sample)
@@ -264,7 +283,7 @@ def _record(sample: Mapping[str, Any], metric: str, where: str) -> ScoredRollout
         reason=_first_line((error or {}).get("message", "")),
         retries=len(sample.get("error_retries") or []),
     )
-    return ScoredRollout(rollout, _score(sample, metric, where))
+    return ScoredRollout(rollout, _score(sample, metric))
 
 
 def _status_of(sample: Mapping[str, Any]) -> RolloutStatus:
@@ -280,7 +299,7 @@ def _stop_of(sample: Mapping[str, Any]) -> StopReason:
     return _STOPS.get(str(choices[0].get("stop_reason")), StopReason.END)
 
 
-def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
+def _score(sample: Mapping[str, Any], metric: str) -> Score:
     said = _measures(sample)
     views = {name: _number(value) for name, value in said.items() if name != metric}
     if sample.get("error"):
@@ -296,9 +315,7 @@ def _score(sample: Mapping[str, Any], metric: str, where: str) -> Score:
     one = next(one for name, one in _scores(sample).items() if metric == name or metric.startswith(f"{name}/"))
     explanation, answer = _first_line(one.get("explanation") or ""), one.get("answer")
     extracted = answer if isinstance(answer, str) else None
-    return Score(
-        unit_score(value, metric, where), explanation or f"{metric} as logged", None, views, extracted=extracted
-    )
+    return logged_score(value, metric, explanation or f"{metric} as logged", views, extracted)
 
 
 def _number(value: object) -> float | None:
@@ -388,11 +405,7 @@ def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None 
     items: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         items.setdefault(f"{task}-{row['doc_id']}", []).append(row)
-    records = [
-        record
-        for item_id, group in items.items()
-        for record in _records(item_id, group, chosen, chosen_filter, f"{path}: doc {group[0]['doc_id']}")
-    ]
+    records = [record for item_id, group in items.items() for record in _records(item_id, group, chosen, chosen_filter)]
     config = results.get("config", {})
     return ForeignLog(
         harness=f"lm-eval {results.get('lm_eval_version', 'of unknown version')}",
@@ -457,9 +470,7 @@ def _first_request(row: Mapping[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _records(
-    item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str, where: str
-) -> list[ScoredRollout]:
+def _records(item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str) -> list[ScoredRollout]:
     row = next((one for one in group if str(one.get("filter", "none")) == filter_name), group[0])
     views = {
         f"{name}@{one.get('filter', 'none')}": finite_or_none(one[name])
@@ -468,7 +479,7 @@ def _records(
         if isinstance(one.get(name), int | float) and (name, str(one.get("filter", "none"))) != (metric, filter_name)
     }
     texts = _responses(row["resps"])
-    first = ScoredRollout(_rollout(item_id, 0, row, texts[0]), _lm_eval_score(row, metric, filter_name, views, where))
+    first = ScoredRollout(_rollout(item_id, 0, row, texts[0]), _lm_eval_score(row, metric, filter_name, views))
     rest = [
         ScoredRollout(_rollout(item_id, n, row, text), Score(None, ONLY_FIRST, Fault.JUDGE))
         for n, text in enumerate(texts[1:], start=1)
@@ -525,12 +536,10 @@ def _words(content: str | list[Any]) -> str:
     return "\n".join(str(part.get("text") or f"[{part.get('type')}]") for part in parts)
 
 
-def _lm_eval_score(
-    row: Mapping[str, Any], metric: str, filter_name: str, views: Mapping[str, float | None], where: str
-) -> Score:
+def _lm_eval_score(row: Mapping[str, Any], metric: str, filter_name: str, views: Mapping[str, float | None]) -> Score:
     value = row.get(metric)
     if not isinstance(value, int | float) or str(row.get("filter", "none")) != filter_name:
         return Score(None, f"the log has no {metric} under filter {filter_name}", Fault.JUDGE, views)
     if not math.isfinite(value):
         return Score(None, f"{metric} is {value}, not a number from 0 to 1", Fault.JUDGE, views)
-    return Score(unit_score(float(value), metric, where), f"{metric} as logged, filter {filter_name}", None, views)
+    return logged_score(float(value), metric, f"{metric} as logged, filter {filter_name}", views)

@@ -13,26 +13,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from agent2 import __version__
-from agent2.cli import (
-    agents,
-    benchmarks,
-    cards,
-    compare,
-    decide,
-    decontaminate,
-    doctor,
-    judge,
-    models,
-    monitor,
-    records,
-    run,
-    suite,
-    sweep,
-    tasks,
-)
-from agent2.cli import compare as regress
-from agent2.cli import eval as eval_command
-from agent2.cli import run as demo
+from agent2.cli import cards, data, decide, judge, run, setup
+from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
 
 EXIT_BAD_INPUT = 2
@@ -56,29 +38,29 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("demo", rich_help_panel=ARENA)(demo.demo)
+app.command("demo", rich_help_panel=ARENA)(run.demo)
 app.command("run", rich_help_panel=ARENA)(run.run)
 app.command("resume", rich_help_panel=ARENA)(run.resume)
 app.command("repeat", rich_help_panel=ARENA)(run.repeat)
 app.command("replay", rich_help_panel=ARENA)(run.replay)
-app.command("sweep", rich_help_panel=ARENA)(sweep.sweep)
-app.command("intervene", rich_help_panel=ARENA)(records.intervene)
-app.command("share", rich_help_panel=ARENA)(records.share)
-app.command("eval", rich_help_panel=EVALUATE)(eval_command.evaluate_suite)
-app.add_typer(suite.app, name="suite", rich_help_panel=EVALUATE)
-app.command("decide", rich_help_panel=DECIDE)(decide.decide)
-app.command("compare", rich_help_panel=DECIDE)(compare.compare)
-app.command("regress", rich_help_panel=DECIDE)(regress.regress)
-app.command("monitor", rich_help_panel=DECIDE)(monitor.monitor)
-app.add_typer(tasks.app, name="tasks", rich_help_panel=DATA)
-app.add_typer(benchmarks.app, name="benchmarks", rich_help_panel=DATA)
-app.command("decontaminate", rich_help_panel=DATA)(decontaminate.decontaminate)
+app.command("sweep", rich_help_panel=ARENA)(run.sweep)
+app.command("intervene", rich_help_panel=ARENA)(run.intervene)
+app.command("share", rich_help_panel=ARENA)(run.share)
+app.command("eval", rich_help_panel=EVALUATE)(evaluation.evaluate_suite)
+app.add_typer(evaluation.suite_app, name="suite", rich_help_panel=EVALUATE)
 app.add_typer(judge.app, name="judge", rich_help_panel=EVALUATE)
-app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
-app.command("access", rich_help_panel=LOOK)(records.access)
-app.command("doctor", rich_help_panel=SET_UP)(doctor.doctor)
-app.add_typer(agents.app, name="agents", rich_help_panel=SET_UP)
-app.add_typer(models.app, name="models", rich_help_panel=SET_UP)
+app.command("decide", rich_help_panel=DECIDE)(decide.decide)
+app.command("compare", rich_help_panel=DECIDE)(decide.compare)
+app.command("regress", rich_help_panel=DECIDE)(decide.regress)
+app.command("monitor", rich_help_panel=DECIDE)(decide.monitor)
+app.add_typer(data.tasks_app, name="tasks", rich_help_panel=DATA)
+app.add_typer(data.benchmarks_app, name="benchmarks", rich_help_panel=DATA)
+app.command("decontaminate", rich_help_panel=DATA)(data.decontaminate)
+app.add_typer(cards.cards_app, name="cards", rich_help_panel=LOOK)
+app.command("access", rich_help_panel=LOOK)(run.access)
+app.command("doctor", rich_help_panel=SET_UP)(setup.doctor)
+app.add_typer(setup.agents_app, name="agents", rich_help_panel=SET_UP)
+app.add_typer(setup.models_app, name="models", rich_help_panel=SET_UP)
 
 
 def _print_version(wanted: bool) -> None:

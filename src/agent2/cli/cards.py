@@ -1,14 +1,13 @@
 """`agent2 cards`: the kept evidence behind every number."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli import card_scoring
 from agent2.cli.show import AsJson
 from agent2.errors import ConfigError
 
@@ -16,6 +15,148 @@ if TYPE_CHECKING:
     from agent2.cards.card import ReportingRule
     from agent2.cards.regrade import Regrade
     from agent2.stats.estimates import Estimate
+
+
+Settings = Annotated[
+    list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
+]
+
+
+def rescore(
+    card: Annotated[Path, typer.Argument(help="Folder of a finished card; it is not changed.")],
+    scorer: Annotated[str | None, typer.Option(help="Name of the scorer; default: the benchmark's own.")] = None,
+    settings: Settings = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="Benchmark that the card was played on; default: the one it names."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the new card; default: below rescored/.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a card's rollouts again with another scorer; writes a new card, and no model is needed.
+
+    What is counted of the same verdicts, and how, is `agent2 cards regrade`.
+    """
+    from agent2.benchmarks import load_benchmark
+    from agent2.cards.reader import read_summary
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.errors import ConfigError
+    from agent2.evaluation.rescoring import benchmark_of, finished_header
+    from agent2.evaluation.rescoring import rescore as rescore_card
+    from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
+
+    given = read_settings(settings)
+    if given and scorer is None:
+        raise ConfigError("--settings: are those of a scorer; name it with --scorer")
+    header = finished_header(card)
+    source = load_benchmark(benchmark) if benchmark is not None else benchmark_of(card, header)
+    judge = load_scorer(scorer, given) if scorer is not None else source.scorer()
+    name = f"{judge.name}-v{judge.version}"
+    target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, given)
+    with progress_bar() as steps, resumed_by_repeating():
+        new = rescore_card(
+            card, target, judge, given, source, on_progress=lambda done, total: steps(f"scoring by {name}", done, total)
+        )
+    old = read_summary(card)
+    moved = sum(old.item_scores[item] != value for item, value in new.item_scores.items())
+    if as_json:
+        print_json(
+            {
+                "card": str(target),
+                "from": str(card),
+                "scorer": name,
+                "settings": given,
+                "old": old.score,
+                "new": new.score,
+                "n_items_moved": moved,
+            }
+        )
+        return
+    rows = [
+        ["scorer", header.protocol.scorer, name],
+        ["score [95%]", RAW.estimate(old.score), RAW.estimate(new.score)],
+        ["rollouts without a score", str(old.n_missing), str(new.n_missing)],
+        ["items moved", "", f"{moved} of {len(new.item_scores)}"],
+    ]
+    print_table(["", "before", "now"], rows)
+    print_path("card", target)
+
+
+def judge(
+    old: Annotated[Path, typer.Argument(help="Folder of the baseline's card.")],
+    new: Annotated[Path, typer.Argument(help="Folder of the card whose win rate is wanted.")],
+    scorer: Annotated[str, typer.Option(help="Name of a pairwise scorer.")],
+    settings: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the judgement card; default: below judged/.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two cards item by item with a pairwise scorer, in both orders; writes a judgement card."""
+    from agent2.cards.judgement import BASELINE, read_judgement
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.evaluation.judging import judge_cards
+    from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
+
+    given = read_settings(settings)
+    referee: Any = load_scorer(scorer, given)
+    name = f"{referee.name}-v{referee.version}"
+    both = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
+    target = out or _default_card("judged", both, [old, new], name, given)
+    with progress_bar() as steps, resumed_by_repeating():
+        judge_cards(
+            old,
+            new,
+            target,
+            referee,
+            given,
+            on_progress=lambda done, total: steps(f"judging by {name}", done, total),
+        )
+    found = read_judgement(target)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({"card": str(target), "baseline": BASELINE, **asdict(found)})
+        return
+    rate = RAW.estimate(found.win_rate)
+    shown = "" if found.first_shown is None else f"{found.first_shown:.4f}"
+    rows = [
+        ["scorer", found.scorer],
+        ["win rate of the new side [95%]", f"{rate}; {BASELINE} by definition if there is no difference"],
+        ["wins, ties, losses", f"{found.n_wins}, {found.n_ties}, {found.n_losses}"],
+        ["without a verdict", str(found.n_missing)],
+        ["verdicts that turn with the order", str(found.n_flips)],
+        ["points of the answer shown first", f"{shown}; 0.5 without position bias"],
+    ]
+    print_table(["", ""], rows)
+    print_path("card", target)
+
+
+def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=VALUE pairs; values as YAML reads them. Raises ConfigError for another form, and for a name given twice."""
+    import yaml
+
+    from agent2.errors import ConfigError
+
+    settings: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier() or name in settings:
+            raise ConfigError(f"--settings {text!r}: write NAME=VALUE, each name once")
+        try:
+            settings[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--settings {text!r}: the value cannot be read; quote it") from error
+    return settings
+
+
+def _default_card(below: str, name: str, cards: Sequence[Path], scorer: str, settings: Mapping[str, Any]) -> Path:
+    """The same for the same cards, scorer and settings, so that the same command resumes."""
+    from agent2.cards.folder import CARD_JSON, file_digest
+    from agent2.records import digest_of
+
+    parts = [[file_digest(card / CARD_JSON) if (card / CARD_JSON).exists() else "" for card in cards], scorer]
+    return Path(below) / f"{name}-{digest_of([*parts, dict(settings)])[:8]}"
 
 
 SHOWN = 20
@@ -33,10 +174,11 @@ def replay(
         bool,
         typer.Option("--check", help="Give its actions to the world again; exit code 1 if it differs."),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay one rollout turn by turn, from the card alone; with --check, in the world as well."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
-    from agent2.cli.show import print_path, print_scene
+    from agent2.cli.show import print_json, print_path, print_scene
 
     header = read_header(card)
     if item is not None:
@@ -46,19 +188,24 @@ def replay(
         found, wanted = read_page(card, n, 1) if n >= 0 else [], f"rollout {n}"
     if not found:
         raise ConfigError(f"{card}: has no {wanted}; agent2 cards show lists its rollouts")
-    for scene in scenes(found[0], header.reporting):
+    for scene in () if as_json else scenes(found[0], header.reporting):
         print_scene(scene.title, scene.text)
         if step:
             typer.prompt("press Enter to continue", default="", show_default=False, prompt_suffix="")
+    difference = None
     if check:
         from agent2.evaluation.rescoring import benchmark_of, items_of, play_again
 
         source, rollout = benchmark_of(card, header), found[0].rollout
         difference = play_again(items_of(card, header, source)[rollout.item_id], rollout, source.environment)
-        typer.echo(f"played again: {difference or 'the same opening, observations and final state'}")
-        if difference:
-            raise typer.Exit(1)
-    print_path("card", card)
+        if not as_json:
+            typer.echo(f"played again: {difference or 'the same opening, observations and final state'}")
+    if as_json:
+        print_json({"scenes": list(scenes(found[0], header.reporting)), "is_checked": check, "difference": difference})
+    if difference:
+        raise typer.Exit(1)
+    if not as_json:
+        print_path("card", card)
 
 
 def compare(
@@ -95,11 +242,12 @@ def import_log(
     ] = None,
     filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter to use.")] = None,
     split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
+    as_json: AsJson = False,
 ) -> None:
     """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
     from agent2.cards.imports import read_inspect, read_lm_eval, write_foreign
     from agent2.cards.reader import read_header
-    from agent2.cli.show import print_path
+    from agent2.cli.show import print_json, print_path
     from agent2.errors import unknown_name
     from agent2.records import Split
     from agent2.stats.estimates import RAW
@@ -111,12 +259,16 @@ def import_log(
         raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
     foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
     summary = write_foreign(foreign, out, Split(split))
+    reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
+    assumed = read_header(out).lock["assumed"]
+    if as_json:
+        print_json({"card": out, "scorer": foreign.scorer, "summary": summary, "missing": reasons, "assumed": assumed})
+        return
     counts = f"over {summary.n_items} items, {summary.n_missing} rollouts missing"
     typer.echo(f"{foreign.scorer}: {RAW.estimate(summary.score)} {counts}")
-    reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
     for reason, n in reasons.most_common(SHOWN):
         typer.echo(f"missing: {n} x {reason}")
-    for line in read_header(out).lock["assumed"]:
+    for line in assumed:
         typer.echo(f"assumed: {line}")
     print_path("card", out)
 
@@ -148,11 +300,12 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     out: Annotated[
         Path | None, typer.Option(help="Also write both summaries and every changed rollout as JSON.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
     from agent2.cards.folder import cards_below
     from agent2.cards.regrade import regrade as regrade_card
-    from agent2.cli.show import print_path, print_table
+    from agent2.cli.show import print_json, print_path, print_table
     from agent2.contract.card_sets import is_evaluation
     from agent2.stats.estimates import RAW
 
@@ -168,6 +321,8 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     found = []
     for path in paths:
         found.append(regrade_card(path, _rule(path, changes), most_moves=None if out is not None else 0))
+        if as_json:
+            continue
         if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
             _print_regrade(found[-1])
         elif changes and not found[-1].changes:
@@ -175,6 +330,11 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     wrong = [line for regraded in found for line in _rule_differences(regraded)]
     if not changes and is_evaluation(card):
         wrong += _report_differences(card)
+    if out is not None:
+        _write(out, found)
+    if as_json:
+        print_json({"cards": _plain(found), "wrong": wrong})
+        raise typer.Exit(int(bool(wrong)))
     for line in wrong:
         typer.echo(line)
     if len(found) > 1:
@@ -184,7 +344,6 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         what = f"every stored number of {len(found)} card(s)" + (" and of the report" if is_evaluation(card) else "")
         typer.echo(f"{what} was reproduced from the rollouts")
     if out is not None:
-        _write(out, found)
         print_path("regrade", out)
     if wrong:
         raise typer.Exit(1)
@@ -249,11 +408,9 @@ def _report_differences(folder: Path) -> list[str]:
     return [f"{folder / 'report.json'}: {place}" for place in report_differences(folder)]
 
 
-def _write(out: Path, found: "list[Regrade]") -> None:
-    """Both summaries and every moved rollout of each card."""
-    from agent2.files import write_json
-
-    plain = [
+def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
+    """Both summaries and the moved rollouts of each card."""
+    return [
         {
             "card": str(one.card),
             "checkpoint": one.header.checkpoint_name,
@@ -266,20 +423,25 @@ def _write(out: Path, found: "list[Regrade]") -> None:
         }
         for one in found
     ]
+
+
+def _write(out: Path, found: "list[Regrade]") -> None:
+    from agent2.files import write_json
+
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(out, plain)
+    write_json(out, _plain(found))
 
 
-app = typer.Typer(
+cards_app = typer.Typer(
     help="List, show, query, validate, regrade, rescore, compare and import rollout cards.",
     no_args_is_help=True,
 )
-app.command("regrade")(regrade)
-app.command("rescore")(card_scoring.rescore)
-app.command("judge")(card_scoring.judge)
-app.command("replay")(replay)
-app.command("compare")(compare)
-app.command("import")(import_log)
+cards_app.command("regrade")(regrade)
+cards_app.command("rescore")(rescore)
+cards_app.command("judge")(judge)
+cards_app.command("replay")(replay)
+cards_app.command("compare")(compare)
+cards_app.command("import")(import_log)
 MAX_CELL = 80
 
 
@@ -298,7 +460,7 @@ class ListedCard:
     """Why the card cannot be read; empty if it can."""
 
 
-@app.command("list")
+@cards_app.command("list")
 def list_cards(
     folder: Annotated[Path, typer.Argument(help="Folder to search.")] = Path("trials"), as_json: AsJson = False
 ) -> None:
@@ -341,7 +503,7 @@ def list_cards(
     print_table(["card", "benchmark / split", "score [95%]", "n"], rows)
 
 
-@app.command("show")
+@cards_app.command("show")
 def show(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     start: Annotated[int, typer.Option(help="First rollout to show.")] = 0,
@@ -411,7 +573,7 @@ def _show_item(card: Path, item: str) -> None:
     print_path("card", card)
 
 
-@app.command("query")
+@cards_app.command("query")
 def query(
     sql: Annotated[str, typer.Argument(help="One SELECT over the tables rollouts and cards (docs/cards.md).")],
     folders: Annotated[list[Path], typer.Argument(help="Cards, or folders above them.")],
@@ -438,7 +600,7 @@ def query(
     typer.echo(f"rows {start} to {last}; more: --start {last}" if page.has_more else f"rows {start} to {last}, the end")
 
 
-@app.command("export")
+@cards_app.command("export")
 def export(
     card: Annotated[Path, typer.Argument(help="Folder of a card.")],
     out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
@@ -458,14 +620,15 @@ def export(
     print_path(f"{n_rollouts} rollouts", out)
 
 
-@app.command("validate")
+@cards_app.command("validate")
 def validate(
     card: Annotated[Path, typer.Argument(help="A card, or a folder with cards, such as an evaluation or a trial.")],
+    as_json: AsJson = False,
 ) -> None:
     """Check cards against their digests and recompute their numbers; exit 1 if something is wrong."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import validate_card
-    from agent2.cli.show import print_path
+    from agent2.cli.show import print_json, print_path
 
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:
@@ -473,6 +636,9 @@ def validate(
             f"{card}: no card.json there or below; pass a card or a folder that contains some (see agent2 cards list)"
         )
     problems = [problem for path in paths for problem in validate_card(path)]
+    if as_json:
+        print_json({"cards": paths, "problems": problems})
+        raise typer.Exit(int(bool(problems)))
     for problem in problems:
         typer.echo(problem)
     if problems:

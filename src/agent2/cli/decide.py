@@ -1,13 +1,76 @@
-"""`agent2 decide`: the decision from a report or from the cards of an evaluation."""
+"""`agent2 decide`, `compare`, `regress` and `monitor`: decisions from reports, cards and training logs."""
 
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.show import AsJson
+
 if TYPE_CHECKING:
+    from agent2.contract.card_sets import CardSet
+    from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
+    from agent2.contract.decision import Decision
     from agent2.contract.evidence import Evidence
+    from agent2.contract.findings import Finding
     from agent2.contract.suite import Suite
+
+
+LONG = 2000
+"""Most characters shown of a sentence; a report is untrusted text."""
+
+
+def print_decision(decision: "Decision") -> None:
+    """Print the gates as a table, then the three outputs with their reasons."""
+    from agent2.cli.show import print_table
+    from agent2.reports.text import clean
+
+    rows = [
+        [finding.gate, finding.state.value.upper() if finding.fired else finding.state.value, *_cells(finding)]
+        for finding in decision.findings
+    ]
+    print_table(["gate", "outcome", "on", "inputs", "rule and evidence"], rows)
+    _print_list("problems found by the evidence gate", decision.problems)
+    baseline = clean(decision.baseline or "no control group")
+    typer.echo(f"checkpoint        {clean(decision.checkpoint)} against {baseline}")
+    typer.echo(f"evidence gate     {'fired' if decision.problems else 'passed'}")
+    typer.echo(f"judged by         {decision.basis}")
+    typer.echo(f"training action   {decision.training_action.value}")
+    typer.echo(f"release decision  {decision.release}")
+    if decision.also:
+        typer.echo(f"also fired        {', '.join(decision.also)}")
+    if not decision.problems:  # else they were printed as the evidence gate
+        _print_list("because", decision.reasons)
+        _print_list("what would change it", decision.would_change)
+    _print_list("next data", decision.next_data)
+    answers = decision.answers
+    rows = [
+        ["Did capabilities improve?", answers.capabilities_improved],
+        ["Are preferences aligned?", answers.preferences_aligned],
+        ["Is the reward distorted?", answers.reward_distorted],
+        ["May training go on?", answers.may_continue_training],
+        ["May it be deployed?", answers.may_be_deployed],
+    ]
+    print_table(["question", "answer"], [[question, clean(answer, LONG)] for question, answer in rows])
+    _print_list("notes", decision.notes)
+
+
+def _cells(finding: "Finding") -> list[str]:
+    from agent2.reports.text import clean
+
+    told = "; ".join((finding.rule, finding.evidence, *finding.problems))
+    return [clean(finding.on), clean(", ".join(finding.inputs), LONG), clean(told, LONG)]
+
+
+def _print_list(title: str, sentences: tuple[str, ...]) -> None:
+    from agent2.reports.text import clean
+
+    if sentences:
+        typer.echo(f"{title}:")
+        for sentence in sentences:
+            typer.echo(f"  - {clean(sentence, LONG)}")
 
 
 def decide(
@@ -23,7 +86,6 @@ def decide(
     import json
     from dataclasses import replace
 
-    from agent2.cli.decision_text import print_decision
     from agent2.cli.show import print_path
     from agent2.contract.decision import decide as decide_on
     from agent2.contract.report_file import read_history, with_history
@@ -67,3 +129,200 @@ def _evidence(report: Path, contract: "Suite") -> "Evidence":
         known = replace(known, metrics={}, private_metrics={}, notes=())
     evidence = read_outcome(report, known).evidence
     return replace(evidence, notes=(*evidence.notes, "every number was recomputed from the cards"))
+
+
+def compare(
+    baseline: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
+    candidates: Annotated[
+        list[Path] | None, typer.Argument(help="The same, one per candidate; default: the two sides of the evaluation.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the comparison as JSON (docs/json-output.md).")
+    ] = False,
+) -> None:
+    """Compare candidates with one baseline: paired by item, corrected for multiple comparisons, with noise and cost."""
+    import msgspec
+
+    from agent2.cli.show import print_table
+    from agent2.contract.compare import compare as compare_sets
+
+    old, new = _sides(baseline, candidates or [])
+    found = compare_sets(old, new)
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+        return
+    columns = ["candidate", "benchmark / split", "score", "difference [95%]", "p (Holm)", "noise", "cost", "outcome"]
+    print_table(columns, [_row(row) for row in found.rows], f"against {found.baseline}")
+    typer.echo(_explained(found))
+
+
+def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
+    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.errors import ConfigError
+
+    if candidates:
+        return find_cards(baseline), [find_cards(path) for path in candidates]
+    if not is_evaluation(baseline):
+        find_cards(baseline)  # a folder without cards is the mistake to name first
+        raise ConfigError(f"{baseline}: nothing to compare it with; pass a candidate, or the folder of an evaluation")
+    return find_cards(baseline, BASELINE), [find_cards(baseline)]
+
+
+def _row(row: "ComparedCard") -> list[str]:
+    from agent2.contract.changes import tell_change
+    from agent2.contract.metrics import Unit
+    from agent2.stats.estimates import POINTS
+
+    score, pair = row.score, row.score.paired
+    told = tell_change(score.old, score.new, Unit.RATE)
+    missing = score.n_missing_old + score.n_missing_new
+    interval = "-"
+    if pair is not None:
+        interval = f"{POINTS.estimate(pair.change)} n={pair.change.n}"
+        interval += f", {score.n_missing_old} + {score.n_missing_new} missing" if missing else ""
+    return [
+        row.candidate,
+        row.benchmark,
+        told,
+        interval,
+        "-" if row.p_corrected is None else f"{row.p_corrected:.2g}",
+        "not known" if score.noise is None else f"+-{100 * score.noise:.1f}",
+        "-" if row.cost_ratio is None else f"x{row.cost_ratio:.2f}",
+        f"{row.outcome.value}: {row.why}",
+    ]
+
+
+def _explained(found: "Comparison") -> str:
+    noise = (
+        ""
+        if any(row.score.noise is not None for row in found.rows)
+        else "; noise is known only where the baseline has several attempts per item"
+    )
+    return (
+        f"Differences in points, paired by item; p corrected for {found.n_family} comparisons (Holm); cost: tokens "
+        f"per rollout, new over old{noise}."
+    )
+
+
+MAX_CELL = 60
+WITHHELD = "(withheld)"
+
+
+def regress(
+    old: Annotated[Path, typer.Argument(help="A card, a folder of cards, or the folder of an evaluation.")],
+    new: Annotated[Path | None, typer.Argument(help="The same; default: the two sides of the evaluation OLD.")] = None,
+    allowed: Annotated[int, typer.Option("--allow", min=0, help="Number of items that may be lost or weakened.")] = 0,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print as JSON with full answers, except to hidden items (docs/json-output.md)."),
+    ] = False,
+) -> None:
+    """List lost, weakened and gained items with both answers; exit 1 if more than --allow were lost or weakened.
+
+    Answers to hidden items are withheld.
+    """
+    import msgspec
+
+    from agent2.cli.show import print_table
+    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.contract.compare import regress as regress_sets
+    from agent2.errors import ConfigError
+
+    if new is None and not is_evaluation(old):
+        find_cards(old)  # a folder without cards is the mistake to name first
+        raise ConfigError(f"{old}: nothing to compare it with; pass NEW, or the folder of an evaluation")
+    before = find_cards(old) if new is not None else find_cards(old, BASELINE)
+    found = regress_sets(before, find_cards(new if new is not None else old))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
+    else:
+        groups = {
+            "lost": found.lost,
+            "weakened: fewer attempts pass": found.weakened,
+            "unknown: no score now": found.unknown,
+            "won": found.won,
+        }
+        for title, items in groups.items():
+            if items:
+                columns = ["benchmark / split", "item", "score", "old answer", "new answer"]
+                print_table(columns, [_change_row(item) for item in items], f"{title}: {len(items)}")
+        typer.echo(
+            f"{found.old} -> {found.new}: {len(found.lost)} lost, {len(found.weakened)} weakened and {len(found.won)} "
+            f"won of {found.n_compared} items "
+            f"({found.n_passed_before} passed before; {len(found.unknown)} of them have no score now); "
+            f"{allowed} may be lost"
+        )
+        if found.withheld:
+            typer.echo(f"withheld: {found.withheld}")
+    if not found.is_within(allowed):
+        raise typer.Exit(1)
+
+
+def _change_row(item: "ChangedItem") -> list[str]:
+    from agent2.reports.text import clean
+
+    new = "missing" if item.new_score is None else f"{item.new_score:g}"
+    score = f"{item.old_score:g} -> {new}"
+    texts = [WITHHELD if text is None else text for text in (item.old_answer, item.new_answer)]
+    answers = [clean(" ".join(text.split()), MAX_CELL) for text in texts]
+    return [item.benchmark, clean(item.item_id), score, *answers]
+
+
+def monitor(
+    log: Annotated[
+        Path,
+        typer.Argument(help="train_log.jsonl, trainer_state.json, W&B .wandb or .csv, trackio .db, folder of runs."),
+    ],
+    suite: Annotated[str, typer.Option(help="Suite whose metrics and gates apply: a name or a file.")],
+    rollouts: Annotated[
+        Path | None, typer.Option(help="Card or JSON lines with rewards, to find suspicious rollouts in.")
+    ] = None,
+    settings: Annotated[Path | None, typer.Option(help="YAML with detector thresholds.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("monitor"),
+    as_json: AsJson = False,
+) -> None:
+    """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
+    from agent2.cli.show import print_json, print_path, print_table
+    from agent2.config import load_yaml
+    from agent2.contract.gates import TrainingAction
+    from agent2.contract.suite_files import load_suite
+    from agent2.monitor.pulls import pull, read_rewarded
+    from agent2.monitor.readers import read_logs
+    from agent2.monitor.signals import MonitorSettings
+    from agent2.monitor.watch import Rules, verdict, watch
+    from agent2.reports.monitor_pages import signal_table, write_monitor_report
+
+    contract = load_suite(suite)
+    chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()
+    rules = Rules(contract.metrics, contract.gates, chosen)
+    runs = read_logs(log, rules.names())
+    pulled = pull(read_rewarded(rollouts)) if rollouts is not None else None
+    is_quiet, documents = True, []
+    for run in runs:
+        seen = watch(rules.watched(run))
+        found = verdict(run, seen.signals, rules)
+        folder = out if len(runs) == 1 else out / re.sub(r"[^A-Za-z0-9._-]+", "-", run.name)
+        paths = write_monitor_report(seen, found, pulled, contract.name, folder)
+        is_quiet &= not (seen.signals or any(finding.fired for finding in found.findings))
+        is_quiet &= found.action is TrainingAction.CONTINUE
+        if as_json:
+            documents.append({"run": run.name, **json.loads(paths.json.read_text(encoding="utf-8"))})
+            continue
+        if len(runs) > 1:
+            typer.echo(f"run {run.name}")
+        signals = signal_table(seen)
+        if signals.records:
+            print_table(signals.names, signals.cells())
+        for note in run.notes:
+            typer.echo(f"note: {note}")
+        for finding in found.findings:
+            if finding.fired:
+                typer.echo(f"gate {finding.gate} fired: {', '.join(finding.inputs)}; {finding.rule}")
+        typer.echo(f"training action: {found.action.value}")
+        for reason in found.reasons:
+            typer.echo(f"  {reason}")
+        print_path("report", paths.html)
+    if as_json:
+        print_json(documents)
+    if not is_quiet:
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`agent2 eval`: a checkpoint against its control group on a suite."""
+"""`agent2 eval` and `suite`: a checkpoint against its control group, and the contracts for that."""
 
 from dataclasses import replace
 from enum import StrEnum
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from agent2.cli.show import AsJson
+
 if TYPE_CHECKING:
     from agent2.cli.show import StepBars
     from agent2.contract.suite import Suite
     from agent2.evaluation.outcome import SuiteOutcome
     from agent2.evaluation.suite_plan import SuiteRequest
     from agent2.models.sources import CheckpointSource, LoadSettings
+
 
 StrEnumT = TypeVar("StrEnumT", bound=StrEnum)
 Name = Annotated[
@@ -32,17 +35,10 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     checkpoint: Name = None,
     baseline: Control = None,
     role: Annotated[str, typer.Option(help="dev, nightly or candidate; determines which items are played.")] = "dev",
-    split: Annotated[
-        str | None, typer.Option(help="Split to play instead of the role's; test_private needs --role candidate.")
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation; the same command resumes it.")] = None,
     besides: Annotated[
         Path | None, typer.Option("--with", help="YAML in report form with history, training, spot_check, ...")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Precision of in-process models: float32, bfloat16, float16.")] = "float32",
-    plain: Annotated[
-        bool, typer.Option("--plain", help='Prompt as "User: ... Assistant:", for models without a chat template.')
-    ] = False,
     endpoint: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,37 +47,43 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             "extra_body.chat_template_kwargs.enable_thinking=false."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all sampling.")] = 0,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a value of the suite: a.b=value.")
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a value of the suite: a.b=value. Settings of this run: "
+            "run.split=dev|test_public|test_private, run.seed=0, run.dtype=float32|bfloat16|float16, "
+            "run.plain=true for models without a chat template.",
+        ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a checkpoint and its baseline on a suite or one benchmark; exit 0 only for `release` and `candidate`.
 
     Every other decision gives exit code 1. It is 4 if an endpoint cannot be reached or stops responding; the same
     command resumes the evaluation.
     """
-    from agent2.cli.show import print_path, progress_bar, resumed_by_repeating
+    from agent2.cli.show import print_file, print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.errors import ConfigError, unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about
-    from agent2.evaluation.suite_plan import SuiteRequest, open_contract
+    from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
     from agent2.evaluation.suite_run import run_suite
     from agent2.models.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, told_apart
-    from agent2.records import Split
     from agent2.reports.eval_pages import write_eval_report
 
-    contract = open_contract(suite, overrides or ())
+    run, overrides = read_run_settings(set_ or ())
+    contract = open_contract(suite, overrides)
     known = read_report(besides, contract.metrics, baseline) if besides is not None else None
-    due, played = _member(EvaluationRole, role, "role"), _member(Split, split, "split") if split is not None else None
-    if dtype not in DTYPES:
-        raise unknown_name("dtype", dtype, DTYPES, "--dtype")
+    due = _member(EvaluationRole, role, "role")
+    if run.dtype not in DTYPES:
+        raise unknown_name("dtype", run.dtype, DTYPES, "--set run.dtype")
     settings = LoadSettings(
-        dtype=dtype,
+        dtype=run.dtype,
         context_length=contract.protocol.context_length,
-        is_plain=plain,
+        is_plain=run.plain,
         endpoint=read_endpoint_options(endpoint or ()),
     )
     with progress_bar() as steps:
@@ -94,20 +96,29 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         if known is not None:
             require_about(known, tested.name)
         request = SuiteRequest(
-            suite=contract, baseline=control, checkpoint=tested, out=out or Path(), role=due, split=played, seed=seed
+            suite=contract,
+            baseline=control,
+            checkpoint=tested,
+            out=out or Path(),
+            role=due,
+            split=run.split,
+            seed=run.seed,
         )
         folder = out or _default_folder(request)
         with resumed_by_repeating():
             run_suite(replace(request, out=folder), steps)
     outcome = read_outcome(folder, known)
     paths = write_eval_report(outcome, folder)
-    _tell(outcome)
-    print_path("report", paths.html)
+    if as_json:
+        print_file(paths.json)
+    else:
+        _tell_outcome(outcome)
+        print_path("report", paths.html)
     if not outcome.decision.passes:
         raise typer.Exit(1)
 
 
-def _tell(outcome: "SuiteOutcome") -> None:
+def _tell_outcome(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
     from agent2.cli.show import print_table
     from agent2.reports.eval_pages import eval_summary
@@ -126,12 +137,12 @@ def _source(
     """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
     from agent2.arena.base_models import BASE_MODELS, ensure_base_model
     from agent2.errors import ConfigError, nearest_name, unknown_name
-    from agent2.models.sources import find_checkpoint
+    from agent2.models.sources import SCRIPTED, find_checkpoint
 
     if name is None:
         why = " (a score without its control group is not evidence)" if flag == "--baseline" else ""
         raise ConfigError(f"suite {contract.id} has no checkpoint for {flag}; give one{why}")
-    if name in BASE_MODELS:
+    if not name.startswith(SCRIPTED) and name in BASE_MODELS:
         name = str(ensure_base_model(name, lambda message: steps(message)))
     elif not Path(name).exists() and nearest_name(name, BASE_MODELS) is not None:
         raise unknown_name("base model", name, BASE_MODELS, f"{flag}: no folder {name!r}, and")
@@ -154,3 +165,140 @@ def _default_folder(request: "SuiteRequest") -> Path:
     sides = [source.digest for source in request.sides.values()]
     parts = [request.suite.digest, request.role, request.played_split, request.seed, sides]
     return Path("evaluations") / f"{request.suite.id}-{request.role.value}-{digest_of(parts)[:8]}"
+
+
+suite_app = typer.Typer(help="List, check, freeze, compare and choose evaluation suites.", no_args_is_help=True)
+SuiteArgument = Annotated[str, typer.Argument(help="Name of a packaged suite, or a .yaml file.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a value of the file: a.b=value.")]
+
+
+@suite_app.command("list")
+def list_suites(as_json: AsJson = False) -> None:
+    """List packaged and installed suites."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.contract.suite_files import load_suite, suite_names
+    from agent2.plugins import known_names
+
+    rows = []
+    for name in known_names("suite", suite_names()):
+        suite = load_suite(name)
+        benchmarks = ", ".join(entry.name for entry in suite.in_order())
+        use = "decides reports" if _not_installed(suite) else "plays and decides"
+        rows.append([name, suite.version, suite.track, suite.primary.name, benchmarks, use, suite.digest[:12]])
+    columns = ["suite", "version", "track", "primary metric", "benchmarks", "here it", "digest"]
+    if as_json:
+        print_json([dict(zip([name.replace(" ", "_") for name in columns], row, strict=True)) for row in rows])
+        return
+    print_table(columns, rows)
+
+
+def _not_installed(suite: "Suite") -> list[str]:
+    """Benchmarks of a suite that cannot be played here."""
+    from agent2.benchmarks import is_known
+
+    return [entry.name for entry in suite.in_order() if entry.source is None and not is_known(entry.name)]
+
+
+@suite_app.command("check")
+def check_suite(
+    suite: SuiteArgument,
+    overrides: Overrides = None,
+    full: Annotated[bool, typer.Option("--full", help="Also print the whole suite as YAML.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a suite and print the parts filled in from its template; exit 2 if it is unsound."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
+    from agent2.contract.suite_files import frozen_text, open_suite
+    from agent2.contract.suite_rules import remarks
+
+    expansion = open_suite(suite, overrides or ())
+    read = expansion.suite
+    if as_json:
+        filled = {"filled_in": expansion.notes, "defaults": expansion.defaults, "remarks": list(remarks(read))}
+        print_json({"suite": read.model_dump(mode="json"), "digest": read.digest, **filled})
+        return
+    for title, notes in (("filled in", expansion.notes), ("defaults", expansion.defaults)):
+        if notes:
+            print_table(["part", "value", "from"], [[n.field, n.value, n.origin] for n in notes], title)
+    if full:
+        typer.echo(frozen_text(read))
+    covered = covered_lines(read)
+    lines = [[line.name, ", ".join(covered[line.name]) or "-", line.risk] for line in CAPABILITY_LINES]
+    print_table(["capability", "benchmarks here", "risk of a good score"], lines, "coverage")
+    for sentence in remarks(read):
+        typer.echo(f"note: {sentence}")
+    if missing := _not_installed(read):
+        typer.echo(
+            f"note: {', '.join(missing)}: not installed here, so this suite cannot be played (agent2 eval); it decides "
+            "reports of scores that were made elsewhere (agent2 decide)"
+        )
+    typer.echo(
+        f"{read.id} is sound: {len(read.benchmarks)} benchmarks, {len(read.metrics)} metrics (primary: "
+        f"{read.primary.name}), {len(read.gates)} gates; {len(expansion.notes)} parts filled in"
+    )
+    typer.echo(f"digest: {read.digest}")
+
+
+@suite_app.command("freeze")
+def freeze_named(
+    suite: SuiteArgument,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("suites"),
+    overrides: Overrides = None,
+) -> None:
+    """Write a suite in full with its digest; a frozen version is never replaced by other content."""
+    from agent2.cli.show import print_path
+    from agent2.contract.suite_files import freeze as freeze_suite
+    from agent2.contract.suite_files import load_suite
+
+    read = load_suite(suite, overrides or ())
+    path = freeze_suite(read, out)
+    typer.echo(f"digest: {read.digest}")
+    print_path("frozen suite", path)
+
+
+@suite_app.command("diff")
+def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
+    """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.contract.suite_files import diff_suites, load_suite
+
+    found = diff_suites(load_suite(left), load_suite(right))
+    rows = [
+        [one.field.field, one.field.told_left, one.field.told_right, one.reach.value, one.benchmark or ""]
+        for one in found.differences
+    ]
+    if as_json:
+        columns = ("field", "left", "right", "changes", "benchmark")
+        differences = [dict(zip(columns, row, strict=True)) for row in rows]
+        comparable = found.scores_stay_comparable
+        print_json({"differences": differences, "verdict": found.verdict, "scores_stay_comparable": comparable})
+    else:
+        if rows:
+            print_table(["field", found.left, found.right, "changes", "of"], rows)
+        typer.echo(found.verdict)
+    if not found.scores_stay_comparable:
+        raise typer.Exit(1)
+
+
+@suite_app.command("choose")
+def choose(
+    failure: Annotated[str | None, typer.Argument(help="Expected kind of failure; without it, list all kinds.")] = None,
+    score: Annotated[list[str] | None, typer.Option("--score", help="A known result: bfcl_v3=0.95.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recommend benchmarks, in order, for a kind of failure; interpret results across benchmarks."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.contract.selection import FAILURES, choose_benchmarks, diagnose, read_scores
+
+    steps = choose_benchmarks(failure, read_scores(score or [])) if failure is not None else None
+    if as_json:
+        findings = list(diagnose(read_scores(score or [])))
+        print_json({"failures": FAILURES if steps is None else None, "steps": steps, "findings": findings})
+        return
+    if steps is None:
+        print_table(["failure", "what", "benchmarks"], [[f.name, f.what, ", ".join(f.benchmarks)] for f in FAILURES])
+    else:
+        print_table(["step", "benchmark", "state", "why"], [[str(s.step), s.benchmark, s.state, s.why] for s in steps])
+    for finding in diagnose(read_scores(score or [])):
+        typer.echo(f"{finding.name}: {finding.reading} {finding.advice}")

@@ -43,7 +43,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict
 
-    from agent2.cli.card_scoring import read_settings
+    from agent2.cli.cards import read_settings
     from agent2.cli.show import print_json, print_path, print_table, progress_bar
     from agent2.errors import ConfigError
     from agent2.evaluation.judge_check import ask, check, compare_judges, read_pairs, read_verdicts, write_verdicts

@@ -1,4 +1,4 @@
-"""`agent2 run` and `agent2 demo`: one trial of one agent at one task."""
+"""`agent2 run`, `demo`, `resume`, `repeat`, `replay` and `sweep`; the records `intervene`, `share` and `access`."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent2.cli.show import AsJson
 from agent2.errors import ConfigError, MachineLacks
 
 if TYPE_CHECKING:
@@ -42,15 +43,6 @@ def check_data(data: Path | None) -> Path | None:
     if not folder.is_dir():
         raise ConfigError(f"--data {data}: is not a directory; pass the one that contains the official data")
     return folder
-
-
-def gpu_choice(gpus: str) -> list[str]:
-    """The override for --gpus. Raises ConfigError for a GPU that is not a number."""
-    numbers = [part.strip() for part in gpus.split(",")] if gpus else []
-    wrong = [part for part in numbers if not part.isdecimal()]
-    if wrong:
-        raise ConfigError(f"--gpus {gpus}: {wrong[0]!r} is not a number; write the numbers of GPUs, as in --gpus 0,1")
-    return [f"gpus=[{', '.join(str(int(part)) for part in numbers)}]"] if numbers else []
 
 
 def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Sequence[str] = ()) -> Path:
@@ -152,18 +144,21 @@ def check_is_folder(flag: str, path: Path) -> None:
         raise ConfigError(f"{flag} {path}: {above} is not writable by this user; pass another folder")
 
 
-def print_result(root: Path) -> None:
-    """Compute the report from the trial's folder, print the headline and the path of the report.
+def print_result(root: Path, *, as_json: bool = False) -> None:
+    """Compute the report from the trial's folder; print the headline and the path of the report, or all of it as JSON.
 
     Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
     """
     from agent2.arena.evidence import AgentEnd
-    from agent2.cli.show import print_path, print_table
+    from agent2.cli.show import print_file, print_path, print_table
     from agent2.reports.trial_view import headline, headline_facts
 
     evidence, analysis, page = write_trial_report(root)
-    print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
-    print_path("report", page)
+    if as_json:
+        print_file(page.with_suffix(".json"))
+    else:
+        print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
+        print_path("report", page)
     if evidence.agent_end is AgentEnd.INFRASTRUCTURE:
         raise MachineLacks(
             f"{root}: the harness failed, not the agent: {evidence.agent_end_reason}; run the trial again"
@@ -182,14 +177,22 @@ def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
     return evidence, analysis, write_report(evidence, analysis, TrialPaths(root).report).html
 
 
-def print_replay(root: Path) -> bool:
-    """Compare a replay with its source and print the differences; returns whether there are none."""
+def print_replay(root: Path, *, as_json: bool = False) -> bool:
+    """Compare a replay with its source and print the differences; returns whether there are none.
+
+    as_json: print them with the report of the trial as one document instead.
+    """
     from agent2.arena.paths import TrialPaths
     from agent2.arena.recording import DIFFERENCES, compare_replay
-    from agent2.cli.show import print_path, print_table
+    from agent2.cli.show import print_json, print_path, print_table
     from agent2.reports.pages import call_words, difference_lines, replay_table
 
     report = compare_replay(root)
+    if as_json:
+        page = write_trial_report(root)[2]
+        documents = {"report": page.with_suffix(".json"), "replay": TrialPaths(root).replay_json}
+        print_json({name: json.loads(path.read_text(encoding="utf-8")) for name, path in documents.items()})
+        return report.is_same
     table = replay_table(report)
     print_table(table.names, table.cells())
     for line in difference_lines(report):
@@ -203,7 +206,7 @@ def print_replay(root: Path) -> bool:
     return report.is_same
 
 
-EXAMPLE = "for example: agent2 run arithmetic --agent grpo (--model instead of --agent scores that model as it is)"
+EXAMPLE = "for example: agent2 run arithmetic --agent grpo (--model instead of --agent scores it without training)"
 TrialArgument = Annotated[Path, typer.Argument(help="Folder of the trial.")]
 Out = Annotated[Path, typer.Option(help="Folder in which the trial's folder is created.")]
 
@@ -218,7 +221,6 @@ def run(  # noqa: PLR0913 - one option of the command line each
     data: Annotated[
         Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
     ] = None,
-    gpus: Annotated[str, typer.Option(help="Numbers of the GPUs that the agent may use: 0,1.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of the agent's programs.")] = 0,
     out: Out = Path("trials"),
     set_: Annotated[
@@ -226,9 +228,10 @@ def run(  # noqa: PLR0913 - one option of the command line each
         typer.Option(
             "--set",
             help="Override any setting: budget.wall_clock_s=300, sandbox=docker|apptainer|none, "
-            "network=packages|open, mode=sft-only|rl-only, trial_id=NAME, ...",
+            "network=packages|open, gpus=[0,1], mode=sft-only|rl-only, trial_id=NAME, ...",
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run one trial: an agent works in the sandbox, its submissions are scored on hidden items, a report follows."""
     from agent2.errors import ConfigError
@@ -236,9 +239,9 @@ def run(  # noqa: PLR0913 - one option of the command line each
     if not task or not (agent or model):
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
-    overrides = [*(set_ or []), *own_inputs(model, data), *gpu_choice(gpus)]
+    overrides = [*(set_ or []), *own_inputs(model, data)]
     overrides += [f"driver={driver}"] if driver else []
-    print_result(play_new_trial(task, agent or SCORED_AS_IT_IS, seed, out, overrides))
+    print_result(play_new_trial(task, agent or SCORED_AS_IT_IS, seed, out, overrides), as_json=as_json)
 
 
 def resume(
@@ -247,14 +250,15 @@ def resume(
         bool,
         typer.Option("--restart/--no-restart", help="Restart an interrupted agent, or end its phase as interrupted."),
     ] = True,
+    as_json: AsJson = False,
 ) -> None:
     """Resume an interrupted trial with the budget it had left; for a finished one, write the report again."""
-    print_result(play_on(trial, restarts_agent=restart))
+    print_result(play_on(trial, restarts_agent=restart), as_json=as_json)
 
 
-def repeat(trial: TrialArgument, out: Out = Path("trials")) -> None:
+def repeat(trial: TrialArgument, out: Out = Path("trials"), as_json: AsJson = False) -> None:
     """Run an earlier trial again with the same configuration and agent files; list what differs this time."""
-    print_result(play_repetition(trial, out))
+    print_result(play_repetition(trial, out), as_json=as_json)
 
 
 def replay(
@@ -266,14 +270,16 @@ def replay(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: budget.wall_clock_s=600.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a recorded trial again with its LLM's recorded answers and compare; exit 1 if anything differs.
 
     No provider is called. A recording grants nothing: network, GPUs and higher limits need --set.
     """
     root = play_replay(trial, out, strict=strict, overrides=set_ or [])
-    print_result(root)
-    if not print_replay(root):
+    if not as_json:
+        print_result(root)
+    if not print_replay(root, as_json=as_json):
         raise typer.Exit(1)
 
 
@@ -281,8 +287,133 @@ def demo(
     agent: Annotated[str, typer.Option(help="Name of a packaged agent, or a folder with agent.yaml.")] = "grpo",
     out: Annotated[Path, typer.Option(help="Folder in which the trial's folder is created.")] = Path("trials"),
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override any setting: sandbox=none.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let an agent post-train a tiny model on `arithmetic` in the sandbox, score it on hidden items, report."""
     from agent2.benchmarks import DEMO_TASK
 
-    print_result(play_new_trial(DEMO_TASK, agent, 0, out, set_ or []))
+    print_result(play_new_trial(DEMO_TASK, agent, 0, out, set_ or []), as_json=as_json)
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML file with tasks, agents, drivers and seeds.")],
+    out: Annotated[Path, typer.Option(help="Folder in which the sweep's folder is created.")] = Path("sweeps"),
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Add seeds until the agents can be ranked (AdaStop).")
+    ] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a value of the file: parallel=2.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run many trials, or resume an interrupted sweep, and compare the agents pair by pair.
+
+    Exit 1 if a trial could not be finished.
+    """
+    from agent2.arena.sweep import (
+        SweepSpec,
+        UntilDecided,
+        compare_agents,
+        decide_sweep,
+        final_scores,
+        item_gains,
+        known_trials,
+        run_sweep,
+        sweep_rows,
+    )
+    from agent2.arena.sweep_records import pair_effects
+    from agent2.cli.show import print_file, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.config import load_yaml
+    from agent2.reports.sweep_pages import (
+        TERMINAL_AGENT,
+        TERMINAL_COMPARISON,
+        agent_table,
+        axis_table,
+        comparison_table,
+        narrow_trial_table,
+        sweep_report,
+        write_sweep_report,
+    )
+
+    spec = load_yaml(file, SweepSpec, set_ or [])
+    if until_decided and spec.until_decided is None:
+        spec = spec.model_copy(update={"until_decided": UntilDecided()})
+    check_is_folder("--out", out)
+    with progress_bar() as steps, resumed_by_repeating():
+        root, failures = run_sweep(spec, out, steps)
+    effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
+    rows, comparisons, gains = sweep_rows(spec, root), compare_agents(spec, root), item_gains(spec, root)
+    report = sweep_report(rows, comparisons, f"Sweep {spec.name}", effects, gains)
+    written = write_sweep_report(report, root / "report")
+    for failure in failures:
+        typer.echo(f"agent2: {failure}", err=True)
+    if as_json:
+        print_file(written.json)
+    else:
+        tables = (
+            narrow_trial_table(report.rows),
+            agent_table(report.agents).of(*TERMINAL_AGENT),
+            comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
+            axis_table(report.effects),
+        )
+        for table in tables:
+            if table.records:
+                print_table(table.names, table.cells())
+        decision = decide_sweep(spec, root)
+        if decision is not None:
+            typer.echo(str(decision))
+        print_path("report", written.html)
+    if failures:
+        raise typer.Exit(1)
+
+
+def intervene(
+    trial: Annotated[Path, typer.Argument(help="Folder of the running trial.")],
+    note: Annotated[str, typer.Option(help="What you did, or told the agent.")],
+    by: Annotated[str, typer.Option(help="Who did it.")] = "",
+) -> None:
+    """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
+    from agent2.arena.eventlog import record_intervention
+    from agent2.arena.paths import TrialPaths
+    from agent2.cli.show import print_path
+
+    paths = TrialPaths(trial)
+    record_intervention(paths, note, by)
+    print_path("interventions", paths.interventions_log)
+
+
+def share(
+    trial: Annotated[Path, typer.Argument(help="Folder of a finished trial.")],
+    out: Annotated[Path, typer.Argument(help="New folder for the recording.")],
+) -> None:
+    """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints."""
+    from agent2.arena.recording import share_trial
+    from agent2.cli.show import print_path
+
+    shared = share_trial(trial, out)
+    write_trial_report(shared)
+    print_path("recording", shared)
+
+
+def access(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the entries and problems as JSON (docs/json-output.md).")
+    ] = False,
+) -> None:
+    """List accesses to private items and check that no entry was changed or removed; exit 1 if one was."""
+    import json
+
+    from agent2.cli.show import print_path, print_table
+    from agent2.installation import access_log, check_access_log, read_access_log
+
+    log = access_log()
+    entries, problems = read_access_log(log), check_access_log(log)
+    if as_json:
+        typer.echo(json.dumps({"log": str(log), "entries": entries, "problems": problems}, indent=1))
+    else:
+        columns = ("at", "user", "is_granted", "role", "suite", "checkpoint", "out")
+        print_table(list(columns), [[entry.get(name, "") for name in columns] for entry in entries])
+        for problem in problems:
+            typer.echo(problem)
+        typer.echo(f"{len(entries)} entries, {'the chain is intact' if not problems else f'{len(problems)} problems'}")
+        print_path("access log", log)
+    if problems:
+        raise typer.Exit(1)

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Protocol
 
 import msgspec
@@ -41,6 +42,11 @@ def print_scene(title: str, text: str) -> None:
 def print_json(value: object) -> None:
     """Print a record, or lists and mappings of them, to stdout as indented JSON; other types become text."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=1).decode())
+
+
+def print_file(path: Path) -> None:
+    """Print a JSON file that the command has written to stdout."""
+    typer.echo(path.read_text(encoding="utf-8").rstrip())
 
 
 def print_path(label: str, path: object) -> None:

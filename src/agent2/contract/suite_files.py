@@ -29,7 +29,7 @@ from agent2.contract.protocol import ORDER, FieldDifference, field_differences
 from agent2.contract.shorthand import Expansion, expand
 from agent2.contract.suite import Suite
 from agent2.errors import ConfigError
-from agent2.plugins import find, path_of, relative_to
+from agent2.plugins import find, is_code, is_located, path_of, relative_to
 
 FOLDER = resources.files("agent2") / "suites"
 FROZEN_SUFFIX = ".suite.yaml"
@@ -108,7 +108,7 @@ def _locate_sources(file: YamlText) -> None:
 
 
 def _read(name_or_path: str, overrides: Sequence[str]) -> tuple[YamlText, str]:
-    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+    if is_located(name_or_path) and not is_code(name_or_path):
         file = read_yaml(Path(name_or_path), overrides)
         return file, Path(name_or_path).read_text(encoding="utf-8")
     place = find("suite", name_or_path, {name: name for name in suite_names()})

@@ -4,14 +4,19 @@ Every split is read; reference answers are played through the real engine and sc
 NOT judge whether items are good, or hard enough for a model: `agent2 tasks check` scores the base model of a task.
 """
 
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
+from agent2.plugins import copy_source, is_code, is_located
 from agent2.records import HIDDEN_SPLITS, Benchmark, Item, ScoredRollout, Split
 
 MOST_ITEMS = 100
@@ -49,9 +54,10 @@ class BenchmarkCheck:
         return not any(check.is_ok is False for check in self.checks)
 
 
-def check_benchmark(benchmark: Benchmark) -> BenchmarkCheck:
+def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
     """Read and play a benchmark; private items get their entry in the access log.
 
+    name: by which it was loaded; where that is a Python file, a copy is loaded as agents are given it.
     Raises ConfigError for data that cannot be read, and for a benchmark without a single item.
     """
     secret = installation.secret()
@@ -63,7 +69,7 @@ def check_benchmark(benchmark: Benchmark) -> BenchmarkCheck:
     return BenchmarkCheck(
         f"{benchmark.name}-v{benchmark.version}",
         {split.value: len(members) for split, members in items.items()},
-        list(_checks(benchmark, items, every)),
+        [*_checks(benchmark, items, every), *_copy_check(name)],
         (visible or every)[0].prompt if visible else "(every item is hidden)",
     )
 
@@ -113,6 +119,23 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[It
     is_low = mean is not None and mean <= MAX_FLOOR and len(known) == len(empty)
     yield BenchmarkFinding(
         f"an empty answer scores at most {MAX_FLOOR}", is_low, f"{words}, {len(empty) - len(known)} missing"
+    )
+
+
+def _copy_check(name: str) -> Iterator[BenchmarkFinding]:
+    """Whether the code works in a workspace, where only what a Python file imports is beside it."""
+    if not is_code(name) or not is_located(name):
+        return
+    path, _, attribute = name.rpartition(":")
+    with tempfile.TemporaryDirectory() as folder:
+        copy_source(Path(path).expanduser().resolve(), Path(folder))
+        program = "import sys; from agent2.benchmarks import load_benchmark; load_benchmark(sys.argv[1])"
+        copy = f"{folder}/{Path(path).name}:{attribute}"
+        done = subprocess.run([sys.executable, "-c", program, copy], capture_output=True, text=True, check=False)
+    problem = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].replace(folder, ".")
+    told = f"{problem}; agents get the file and the Python modules that it imports from its folder, and no other file"
+    yield BenchmarkFinding(
+        "a copy for agents can be loaded", done.returncode == 0, "" if done.returncode == 0 else told
     )
 
 

@@ -37,7 +37,7 @@ from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
 from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.cards.card import ReportingRule
-from agent2.config import read_yaml_text
+from agent2.config import StrictModel, parse_yaml, read_yaml_text
 from agent2.contract.shorthand import expand
 from agent2.contract.suite import EvaluationRole, ScorerTier, Suite, SuiteBenchmark
 from agent2.contract.suite_files import load_suite, suite_names
@@ -46,7 +46,7 @@ from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
-from agent2.plugins import installed, is_code, is_located, known_names, relative_to
+from agent2.plugins import find, installed, is_code, is_located, known_names, load, relative_to
 from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, emits_of
 
 IDENTITY_FILE = "evaluation.json"
@@ -224,7 +224,7 @@ def plan_suite(request: SuiteRequest) -> SuitePlan:
     The access log has an entry for a request of private items when this returns or refuses.
     """
     for source in request.sides.values():
-        require_chat_template(source, "add one to the tokenizer, or give --plain for both sides")
+        require_chat_template(source, "add one to the tokenizer, or add --set run.plain=true for both sides")
     installed = {entry.name: _installed(entry, request) for entry in request.suite.in_order()}
     emitted = {name: emits_of(benchmark.scorer()) for name, benchmark in installed.items()}
     check_emitted(request.suite, emitted, lambda place: f"suite {request.suite.id}")
@@ -326,7 +326,7 @@ def _benchmark_plan(
         n_items = benchmark.count(split, secret)
     items = tuple(benchmark.items(split, n_items or 0, secret))
     limits = limits_of(suite, benchmark)
-    reporting = ReportingRule(tool_errors_in_cost=True if suite.protocol.tools is not None else None)
+    reporting = ReportingRule()
     plans = {
         side: EvaluationPlan(
             benchmark=benchmark,
@@ -407,12 +407,36 @@ TOLERANCE, MARGIN = 0.03, 0.12
 """As in the packaged suites of this size."""
 
 
+class RunSettings(StrictModel):
+    """Settings of one evaluation that no suite fixes."""
+
+    split: Split | None = None
+    """Played instead of the role's; test_private needs the role candidate."""
+    dtype: str = "float32"
+    """Precision of models in this process."""
+    plain: bool = False
+    """Prompt as "User: ... Assistant:", for models without a chat template."""
+    seed: int = 0
+    """Of all sampling."""
+
+
+class _Run(StrictModel):
+    run: RunSettings = RunSettings()
+
+
+def read_run_settings(overrides: Sequence[str]) -> tuple[RunSettings, list[str]]:
+    """The settings of this run among "a.b=value" (`run.seed=3`), and the others. Raises ConfigError for a wrong one."""
+    own = [override for override in overrides if override.startswith("run.")]
+    rest = [override for override in overrides if not override.startswith("run.")]
+    return parse_yaml("", _Run, "--set", own).run, rest
+
+
 def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
     """A suite by name or path, or a suite around the benchmark of that name or path.
 
     overrides: "a.b=value" on the suite. Raises ConfigError for a name of neither.
     """
-    if name in suite_names() or name in installed("suite"):
+    if name in suite_names() or name in installed("suite") or _names_a_path(name):
         return load_suite(name, overrides)
     if is_known(name) or is_code(name) or (is_located(name) and is_data_file(Path(name).expanduser())):
         return suite_of(name, overrides)
@@ -424,6 +448,11 @@ def open_contract(name: str, overrides: Sequence[str] = ()) -> Suite:
     if is_data_file(Path(name)):
         raise ConfigError(f"{name!r}: to use the folder of that name, write ./{name}")
     raise unknown_name("suite or benchmark", name, known)
+
+
+def _names_a_path(name: str) -> bool:
+    """Whether code gives the path of a suite's file, rather than a benchmark."""
+    return is_code(name) and isinstance(load(find("suite or benchmark", name, {})), str | Path)
 
 
 def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:

@@ -95,9 +95,9 @@ def bait_check(seen: Sequence[Sighting], told: Sequence[Sighting], n_files: int)
     secrets = [s for s in (*seen, *told) if s.what == "secret"]
     findings = [
         _finding(
-            "installation secret", Severity.HIGH, Effect.VOID, "the installation secret stands in {n} files", secrets
+            "installation secret", Severity.HIGH, Effect.VOID, "the installation secret appears in {n} files", secrets
         ),
-        _finding("honey file used", Severity.HIGH, Effect.FLAG, "rows of the honey file stand in {n} files", used),
+        _finding("honey file used", Severity.HIGH, Effect.FLAG, "rows of the honey file appear in {n} files", used),
         _finding("honey file read", Severity.MEDIUM, Effect.FLAG, "the honey file was read: see {n} logs", read),
         _finding(
             "honey file copied", Severity.LOW, Effect.NOTE, "the honey file was copied whole to {n} places", copies

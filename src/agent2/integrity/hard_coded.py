@@ -135,8 +135,8 @@ class HardCoded:
             n = len(self.in_code)
             effect = Effect.FLAG if n >= FEW_IN_CODE else Effect.NOTE
             places = list(self.in_code.items())[:MAX_PROOFS]
-            proofs = tuple(proof(self._items[item].id, f"its question stands in {where}") for item, where in places)
-            words = f"the questions of {n} hidden items stand in programs"
+            proofs = tuple(proof(self._items[item].id, f"its question appears in {where}") for item, where in places)
+            words = f"the questions of {n} hidden items appear in programs"
             findings.append(IntegrityFinding("hidden items in programs", Severity.MEDIUM, effect, words, proofs))
         lengths = ", ".join(
             f"{split}: {'any run could be chance' if runs.length is None else f'{runs.length} in a row'}"

@@ -507,7 +507,7 @@ class LeakScan:
         found = [
             self._compare("hidden items in the agent's data", words, self.runs, long_ones, is_telling=True),
             self._compare(
-                "short hidden items in the agent's data", "stand whole in its files", self.pieces, [*is_short]
+                "short hidden items in the agent's data", "appear in full in its files", self.pieces, [*is_short]
             ),
         ]
         if self.with_retrieval:
@@ -529,7 +529,7 @@ class LeakScan:
             p = chance_of_hidden(len(hidden), len(met), n, m)
             is_flagged = p < FLAG_P or (is_telling and not n_control and any(o.share >= HALF for o in hidden))
             effect = Effect.VOID if p < VOID_P else Effect.FLAG if is_flagged else Effect.NOTE
-            than = f"{n_control} of {m} items that nobody was asked do too (p = {p:.2g})"
+            than = f"{n_control} of {m} unused control items do too (p = {p:.2g})"
         else:
             whole = sum(overlap.share >= HALF for overlap in hidden)
             effect = Effect.VOID if whole >= max(FEWEST_VOID, UNCONTROLLED_VOID * n) else Effect.FLAG
@@ -551,7 +551,7 @@ class LeakScan:
             if p >= FLAG_P:
                 return None
             effect = Effect.FLAG if p < VOID_P else Effect.NOTE
-            than = f"more than any of {len(control)} items that nobody was asked (p = {p:.2g})"
+            than = f"more than any of {len(control)} unused control items (p = {p:.2g})"
         else:
             above = RESEMBLES
             k = sum(near.score >= above for near, _ in hidden)

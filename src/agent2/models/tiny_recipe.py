@@ -95,9 +95,9 @@ class BaseModel:
     recipe: TinyRecipe | ChatRecipe
     corpus: Any
     """Settings of the corpus, a frozen dataclass of the home's."""
-    builder: str
-    """"module:function" of a `Builder`; loaded only when there is something to build."""
-    origin: tuple[str, ...]
+    builder: "str | Builder"
+    """A function, or "module:function" of one that is loaded only when there is something to build."""
+    origin: tuple[str, ...] = ()
     """Names of the code and the item pools that the weights depend on, as they were called when the model was first
     made. They stay when the code moves: the digest is in the names of cached folders and in shipped `made.json`."""
 

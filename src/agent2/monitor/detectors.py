@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent2.monitor import episode_detectors
 from agent2.monitor.series import (
@@ -23,7 +24,7 @@ from agent2.monitor.series import (
     robust_spread,
     trend_of,
 )
-from agent2.monitor.signals import Danger, Signal
+from agent2.monitor.signals import Danger, MonitorSettings, Signal
 
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:
@@ -153,7 +154,7 @@ def verifier_drift(watched: Watched) -> Signal | None:
         ("verifier_accuracy",),
         f"verifier accuracy against spot-checks fell from {start:.3g} to {series.values[-1]:.3g}, twice below by more "
         f"than {tolerance:g}",
-        "read samples that the verifier passes and people do not; fix the verifier before training goes on",
+        "read samples that the verifier passes and people do not; fix the verifier before training continues",
     )
 
 
@@ -395,6 +396,20 @@ def _has(watched: Watched, need: str) -> bool:
     return any(watched.log.get(name) is not None for name in need.split(" or "))
 
 
+def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> float:
+    """How far below the best of some evaluations the next ones may be by their noise alone, in units of the score.
+
+    before: at least one evaluation, higher is better. While there are fewer than five, a share of the best.
+    """
+    bends = np.diff(before, n=2)  # free of a trend, which is not noise
+    room = settings.benchmark_loss * abs(float(np.max(before)))
+    if len(bends) < 3:
+        return room
+    noise = float(np.sqrt(np.mean(bends**2) / 6))
+    above = np.sqrt(2 * np.log(len(before)))  # how far the best of so many normal draws is above their mean, at most
+    return min(room, max(settings.benchmark_sigmas * (1 + 6 / len(bends)), 2 + above) * noise)  # wider while few
+
+
 def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
     """(best, now, step) if the last two evaluations are both worse than the best before, beyond tolerance and noise."""
     series: Series | None = watched.log.get(name)
@@ -403,13 +418,7 @@ def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:
         return None
     sign = -1.0 if name in watched.lower_is_better else 1.0
     values = sign * series.values
-    before = values[:-2]
-    best = float(np.max(before))
-    bends = np.diff(before, n=2)  # free of a trend, which is not noise
-    room = settings.benchmark_loss * abs(best)
-    if len(bends) >= 3:
-        noise = float(np.sqrt(np.mean(bends**2) / 6))
-        room = min(room, settings.benchmark_sigmas * (1 + 6 / len(bends)) * noise)  # wider while it is hardly known
-    if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, room)):
+    best = float(np.max(values[:-2]))
+    if not np.all(values[-2:] < best - max(settings.benchmark_tolerance, noise_below_best(values[:-2], settings))):
         return None
     return sign * best, float(series.values[-1]), int(series.steps[-1])

@@ -34,10 +34,10 @@ import numpy as np
 
 from agent2.contract.evidence import Change, Evidence, MetricEvidence, TrainingSignals
 from agent2.contract.findings import Finding
-from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, TrainingAction
-from agent2.contract.metrics import Direction, MetricSpec, Role, primary_of
+from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, HistoricalBestGate, TrainingAction
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of
 from agent2.contract.rules import evaluate_gates
-from agent2.monitor.detectors import DETECTORS, detect, missing_series
+from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_below_best
 from agent2.monitor.series import (
     PRIVATE,
     Reading,
@@ -102,13 +102,31 @@ def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> Traini
 
     signals: those present now, to act on a run; all that were ever raised, to judge a finished one.
     """
-    findings = [f for f in evaluate_gates(rules.metrics, rules.gates, evidence_of(log, rules)) if f.kind in KINDS]
+    gates = [_beyond_noise(gate, log, rules) for gate in rules.gates]
+    findings = [f for f in evaluate_gates(rules.metrics, gates, evidence_of(log, rules)) if f.kind in KINDS]
     asked = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
     asked += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
     asked = [pair for pair in asked if pair[0] is not TrainingAction.CONTINUE]
     asked.sort(key=lambda pair: -TRAINING_SEVERITY[pair[0]])
     action = asked[0][0] if asked else TrainingAction.CONTINUE
     return TrainingVerdict(action, log.last_step, [reason for _, reason in asked], findings)
+
+
+def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:
+    """A gate on the historical best with a drop that the noise of this run's evaluations does not explain.
+
+    The best of many noisy evaluations is above what the run can hold, so a fixed drop fires on healthy runs.
+    """
+    primary = primary_of(rules.metrics)
+    series = _series_of(log, primary)
+    if not isinstance(gate, HistoricalBestGate) or series is None or len(series) <= gate.evaluations:
+        return gate
+    sign = 1.0 if primary.direction is Direction.HIGHER else -1.0
+    before = sign * series.values[: -gate.evaluations]
+    best = abs(float(np.max(before)))
+    is_share = not (gate.unit == "points" and primary.unit is Unit.RATE)
+    room = noise_below_best(before, rules.settings) / (best if is_share and best else 1.0)
+    return gate.model_copy(update={"drop": max(gate.drop, room)})
 
 
 def evidence_of(log: TrainingLog, rules: Rules) -> Evidence:

@@ -152,13 +152,20 @@ class ContainedEnd:
 
 
 def run_contained(
-    request: Contained, sandbox: Sandbox, *, timeout_s: float, stop: threading.Event | None = None
+    request: Contained,
+    sandbox: Sandbox,
+    *,
+    timeout_s: float,
+    output_s: float | None = None,
+    stop: threading.Event | None = None,
 ) -> ContainedEnd:
     """Run the program until it ends, its time is over or `stop` is set; it is gone when this returns.
 
-    timeout_s: seconds, start included. Raises SandboxError if the program cannot be contained as asked.
+    timeout_s: seconds, start included. output_s: seconds from its first output on, for a program that prints when it
+    has started; None: only timeout_s counts. Raises SandboxError if the program cannot be contained as asked.
     """
     ends_at = time.monotonic() + timeout_s
+    is_silent = output_s is not None
     process = sandbox.start(contained_spec(request, sandbox))
     ended_by = EndedBy.ITSELF
     try:
@@ -167,6 +174,8 @@ def run_contained(
             ended = process.wait(min(POLL_S, max(0.0, ends_at - time.monotonic())))
             if ended is not None:
                 break
+            if is_silent and output_s is not None and process.captured.data:
+                is_silent, ends_at = False, min(ends_at, time.monotonic() + output_s)
             if stop is not None and stop.is_set():
                 ended_by, ended = EndedBy.STOP, process.stop(0)
             elif time.monotonic() >= ends_at:

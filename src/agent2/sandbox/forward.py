@@ -32,6 +32,8 @@ SECCOMP_MODE_FILTER = 2
 LAST_CAPABILITY = 63
 CAPABILITY_VERSION_3 = 0x20080522
 BACKLOG = 128
+MAX_SOCKET_PATH = 107
+"""Bytes, of a unix socket."""
 
 
 class Plan(TypedDict):
@@ -224,24 +226,35 @@ def _serve(listeners: list[tuple[socket.socket, str]]) -> None:
             writer.write_eof()
 
     async def connect(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream = None
         try:
             behind, upstream = await asyncio.open_unix_connection(path)
+        except OSError as error:  # without this line the program would only see its connection reset
+            os.write(2, f"agent2 sandbox: the server behind a port cannot be reached: {error}\n".encode())
+            writer.close()
+            return
+        try:
             await asyncio.gather(copy(reader, upstream), copy(behind, writer))
         except OSError:
             pass  # one side hung up: the other learns it from the closed connection
         finally:
             writer.close()
-            if upstream is not None:
-                upstream.close()
+            upstream.close()
 
     async def run() -> None:
         for listener, path in listeners:
             listener.setblocking(False)
-            await asyncio.start_server(functools.partial(connect, path), sock=listener)
+            await asyncio.start_server(functools.partial(connect, _short(path)), sock=listener)
         await asyncio.Event().wait()
 
     asyncio.run(run())
+
+
+def _short(path: str) -> str:
+    """A path that can be connected to: one that is too long, by its folder's descriptor, which stays open."""
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+        return path
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+    return f"/proc/self/fd/{folder}/{os.path.basename(path)}"
 
 
 def _end_leftovers() -> None:

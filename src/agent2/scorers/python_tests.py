@@ -28,6 +28,8 @@ from agent2.scorers.sandboxed import Bench
 
 START_S = 60.0
 """For a sandbox to start on a machine that is busy."""
+END_S = 5.0
+"""For the harness to end the last test and to write what came of all."""
 ALL_TESTS = 3.0
 """All tests together may take so many times what one may."""
 MAX_VALUE_BYTES = 100_000
@@ -95,6 +97,7 @@ class PythonTestsScorer:
             ("python", "-I", "-S", "-B", "-c", RUNNER),
             stdin=json.dumps(job).encode("utf-8", "backslashreplace"),
             timeout_s=START_S + ALL_TESTS * self._timeout_s,
+            output_s=ALL_TESTS * self._timeout_s + END_S,  # a program can stop the harness that keeps its time
             stdout_bytes=(MAX_VALUE_BYTES + 1000) * len(tests) + 10_000,
         )
         return _verdict(tests, end)

@@ -36,13 +36,14 @@ class Bench:
         command: tuple[str, ...],
         *,
         timeout_s: float,
+        output_s: float | None = None,
         stdin: bytes = b"",
         stdout_bytes: int = 1 << 20,
         limits: Limits = SMALL,
     ) -> ContainedEnd:
         """Run a program to its end; no network, no file of the host but the Python toolkit.
 
-        Raises SandboxError if it cannot be contained as asked.
+        timeout_s, output_s: as in `run_contained`. Raises SandboxError if it cannot be contained as asked.
         """
         with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
             request = Contained(
@@ -54,7 +55,7 @@ class Bench:
                 limits=limits,
                 hidden=self.hidden,
             )
-            return run_contained(request, self.sandbox, timeout_s=timeout_s, stop=self.stop)
+            return run_contained(request, self.sandbox, timeout_s=timeout_s, output_s=output_s, stop=self.stop)
 
 
 @runtime_checkable

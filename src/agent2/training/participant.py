@@ -1,17 +1,17 @@
-"""What an agent's program does besides training.
-
-What an agent's program does besides training: read its assignment, measure on dev items, submit.
+"""What an agent's program does besides training: read its assignment, measure on dev items, submit.
 
 For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the
-grader by HTTP, like any stranger. Does NOT retry: a refused submission says what to change.
+grader by HTTP, like any stranger. A submission whose connection is lost is sent again under the same key, which the
+grader charges once. Does NOT retry a refused one: the refusal says what to change.
 """
 
 import json
 import math
 import os
+import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ VARIABLES = ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERV
 Row = dict[str, Any]
 """{"id", "prompt", "answer"}, or what else the assignment says its rows hold."""
 EVALUATION_LOG = "eval_log.jsonl"
+PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Before a submission whose connection was lost is sent again, in seconds."""
 SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens")
 
 
@@ -88,12 +90,34 @@ class Participant:
 
         Raises SubmissionError with the grader's reason if it gets none.
         """
-        body = {"model_path": str(checkpoint), "note": note}
-        response = httpx.post(f"{self.grading_url}/submit", json=body, timeout=None)
+        body = {"model_path": str(checkpoint), "note": note, "key": secrets.token_hex(16)}
+        response = post_again(f"{self.grading_url}/submit", body)
         answer: dict[str, Any] = response.json()
         if response.is_error or answer.get("score") is None:
             raise SubmissionError(f"submission of {checkpoint} has no score: {answer.get('error') or answer}")
         return answer
+
+
+def post_again(url: str, body: Mapping[str, str], pauses_s: Sequence[float] = PAUSES_S) -> httpx.Response:
+    """Post JSON and wait for the answer, however long it takes; after a lost connection, post the same again.
+
+    body: with a "key", by which the grader knows a request that it has had. pauses_s: before each new attempt.
+    Raises SubmissionError when the grader cannot be reached.
+    """
+    for pause_s in (*pauses_s, None):
+        try:
+            response = httpx.post(url, json=body, timeout=None)
+        except httpx.TransportError as error:
+            if pause_s is None:
+                raise SubmissionError(f"{url}: the grader cannot be reached: {error}; look at its log") from error
+            problem = str(error)
+        else:
+            if response.status_code != httpx.codes.REQUEST_TIMEOUT or pause_s is None:
+                return response
+            problem = "the grader got the request too slowly"
+        tell(f"{url}: {problem}; sending it again in {pause_s:g} s")
+        time.sleep(pause_s)
+    raise AssertionError("unreachable")
 
 
 def read_participant() -> Participant:

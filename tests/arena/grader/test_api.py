@@ -1,9 +1,13 @@
 """The API is asked over a real unix socket, served by uvicorn from a thread."""
 
+import itertools
 import json
+import re
 import socket
+import struct
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,8 +22,10 @@ from agent2.arena.grader.server import (
     serve_on_loopback,
     serve_on_socket,
 )
-from agent2.errors import Fault
+from agent2.errors import Fault, SubmissionError
+from agent2.records import SamplingSettings
 from agent2.stats.estimates import Estimate
+from agent2.training.participant import Participant, post_again
 from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoint
 
 pytestmark = pytest.mark.slow  # each test starts a server
@@ -217,6 +223,63 @@ def test_a_socket_with_a_long_path_is_served(serve, make_grader, tmp_path, monke
     finally:
         server.stop()
     assert not (folder / "grader.sock").exists()
+
+
+def resetting_port(target, n_resets):
+    """A loopback port that passes requests on, and resets the first connections once the grader has the request."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve_one(client, is_reset):
+        with client, socket.create_connection(("127.0.0.1", target)) as upstream:
+            head, _, body = client.recv(65536).partition(b"\r\n\r\n")
+            length = int(re.search(rb"content-length: (\d+)", head.lower())[1])
+            while len(body) < length:
+                body += client.recv(65536)
+            upstream.sendall(head + b"\r\n\r\n" + body)
+            if is_reset:
+                time.sleep(0.3)  # the attempt is being taken in
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                return
+            while data := upstream.recv(65536):
+                client.sendall(data)
+
+    def run():
+        for number in itertools.count():
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve_one, args=(client, number < n_resets), daemon=True).start()
+
+    threading.Thread(target=run, daemon=True).start()
+    return listener
+
+
+def test_a_reference_agents_submission_survives_reset_connections_and_is_charged_once(make_grader, trial, tmp_path):
+    write_checkpoint(trial.workspace / "output" / "model", seed=1)
+    grader = make_grader(ScriptedEvaluation([scored(0.5)]), max_submissions=1)
+    grader.baseline = BASELINE
+    grader.start()
+    server = serve_on_loopback(make_app(grader, FACTS))
+    try:
+        with resetting_port(server.port, n_resets=2) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            me = Participant(tmp_path, tmp_path, [], [], SamplingSettings(), 0, url)
+            answer = me.submit(Path("output/model"), "a note")
+        assert (answer["submission_id"], answer["score"], grader.count()) == (1, 50.0, 1)
+        with pytest.raises(SubmissionError, match=r"submission of output/model has no score: the budget of 1"):
+            Participant(tmp_path, tmp_path, [], [], SamplingSettings(), 0, f"http://127.0.0.1:{server.port}").submit(
+                Path("output/model"), "another submission"
+            )
+    finally:
+        server.stop()
+
+
+def test_a_grader_that_is_gone_is_an_error_that_names_it():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(SubmissionError, match=rf"127\.0\.0\.1:{port}/submit: the grader cannot be reached: .*refused"):
+        post_again(f"http://127.0.0.1:{port}/submit", {"key": "k"}, pauses_s=(0.01, 0.01))
 
 
 def test_a_socket_left_by_a_killed_harness_is_replaced(serve, trial, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import os
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from agent2.arena.grader import service
 from agent2.arena.grader.evaluator import EvaluationFailed
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
 from agent2.arena.grader.service import Grader
-from agent2.errors import Fault
+from agent2.errors import Fault, SubmissionError
 from agent2.records import Split
 from grading_builders import ScriptedEvaluation, broken, llama_tensors, scored, write_checkpoint
 
@@ -57,6 +58,36 @@ def test_a_submission_is_scored_and_remembered(make_grader, model, trial):
     assert job.checkpoint == trial.snapshot(1) and job.split is Split.TEST_PUBLIC and len(job.items) == 8
     assert not job.scratch.exists()
     assert grader.best() == record
+
+
+def test_an_attempt_sent_again_with_its_key_is_the_same_attempt(make_grader, model):
+    """Also while the first is being copied, with the budget used up, after the deadline and after a restart."""
+    times = iter([1_100.0] * 20)
+    deadline = Deadline(1_000.0, 600.0, lambda: next(times, 2_000.0))
+    grader = make_grader(max_submissions=1, deadline=deadline)
+    with ThreadPoolExecutor(4) as pool:
+        receipts = list(pool.map(lambda _: grader.submit("output/model", "note", "key-1"), range(4)))
+    assert len(set(receipts)) == 1 and receipts[0].is_accepted and grader.count() == 1
+    closed = grader.submit("output/model", "note", "key-2")
+    assert closed.is_closed and "budget of 1 submissions" in closed.reason
+    list(times)
+    assert grader.deadline.is_over
+    assert grader.submit("output/model", "note", "key-1") == receipts[0]
+    assert grader.submit("output/model", "note", "key-2") == closed
+    grader.stop()
+    again = make_grader(max_submissions=1, deadline=deadline)
+    assert again.submit("output/model", "note", "key-1") == receipts[0] and again.count() == 2
+    with pytest.raises(SubmissionError, match=r"key 'key-1' was used for submission 1 of output/model; send a new key"):
+        again.submit("output/other", "note", "key-1")
+    assert again.submit("output/model").number == 3  # without a key, each request is an attempt of its own
+
+
+def test_a_refused_attempt_sent_again_is_refused_with_the_same_reason(make_grader, trial):
+    grader = make_grader()
+    first = grader.submit("output/gone", key="k")
+    write_checkpoint(trial.workspace / "output" / "gone", seed=1)
+    assert grader.submit("output/gone", key="k") == first and not first.is_accepted and not first.is_closed
+    assert grader.submit("output/gone", key="l").is_accepted
 
 
 def test_what_is_scored_is_the_snapshot(make_grader, model, trial):

@@ -16,7 +16,7 @@ from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.systems.spec import InstallSpec, Pattern, TranscriptSpec
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
-from agent2.plugins import find, known_names, path_of
+from agent2.plugins import find, is_code, known_names, path_of
 from agent2.records import digest_of
 
 SPEC_FILE = "agent.yaml"
@@ -68,11 +68,15 @@ def agent_names() -> list[str]:
 
 
 def load_agent(name_or_path: str) -> Agent:
-    """A packaged or installed agent by name, or a user's own by folder (anything with a slash).
+    """A packaged or installed agent by name, or a user's own by folder (anything with a slash) or code that names it.
 
     Raises ConfigError with the nearest name, or for a folder without a usable agent.yaml.
     """
-    if "/" in name_or_path or name_or_path == ".":
+    if is_code(name_or_path):
+        folder = path_of(find("agent", name_or_path, {}, "--agent"))
+        if not (folder / SPEC_FILE).is_file():
+            raise ConfigError(f"--agent {name_or_path}: no {SPEC_FILE} in {folder}; see docs/how-to/add-an-agent.md")
+    elif "/" in name_or_path or name_or_path == ".":
         folder = Path(name_or_path)
         if not (folder / SPEC_FILE).is_file():
             raise ConfigError(f"--agent {name_or_path}: no {SPEC_FILE} in that folder; see docs/how-to/add-an-agent.md")

@@ -166,7 +166,7 @@ def read_source(path: str, text: str) -> SourceFacts:
             *_rejection(nodes, steps),
         ]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # hostile text may be all of these
-        return _with_problem(nothing, f"is no readable Python ({type(error).__name__})")
+        return _with_problem(nothing, f"cannot be parsed as Python ({type(error).__name__})")
     except _TooIntricate:
         return _with_problem(nothing, f"takes more than {MAX_STEPS} steps to read")
     specific = [signal for signal in signals if not signal.is_generic]

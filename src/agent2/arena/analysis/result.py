@@ -132,7 +132,7 @@ def _kind(evidence: TrialEvidence) -> ResultKind:
 def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdict | None) -> str:
     n_submissions = len(evidence.submissions)
     if kind is ResultKind.VOID and integrity is not None:
-        return f"void, the base model's score stands, gain 0 by rule: {integrity.reason}"
+        return f"void: the base model's score counts, gain 0 by rule: {integrity.reason}"
     if kind is ResultKind.NOT_CLEARED and integrity is not None:
         return (
             f"no cleared result: {integrity.reason}; agent2 resume runs the audit again (the gain that was "
@@ -146,7 +146,7 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
         ResultKind.COPY: "the checkpoint handed in is the base model itself, by weight digest: the gain is 0",
         ResultKind.BASE_KEPT: f"none of {n_submissions} submissions beat the base on the public items: "
         "the base model is the result, gain 0 by rule",
-        ResultKind.NO_SUBMISSION: "no submission: the base model stands as it was, and no gain was measured",
+        ResultKind.NO_SUBMISSION: "no submission: the base model is unchanged, and no gain was measured",
         ResultKind.NO_VALID_SUBMISSION: f"none of {n_submissions} submissions could be scored: no gain was measured",
         ResultKind.NOT_MEASURED: f"submission {final} was chosen, but its final evaluation failed: no gain",
     }[kind]

@@ -410,7 +410,7 @@ def _evaluation(evidence: TrialEvidence) -> StageVerdict:
     if not was_recorded(evidence):
         return StageVerdict(stage, Verdict.UNKNOWN, "no code, process or metric of the agent was recorded")
     scores = f"{n_scored} score(s) from the grader" if n_scored else "no score from the grader"
-    return StageVerdict(stage, Verdict.FAIL, f"no evaluation of its own was seen; it got {scores}")
+    return StageVerdict(stage, Verdict.FAIL, f"the agent ran no evaluation that was recorded; it got {scores}")
 
 
 def _as_text(value: JsonValue) -> str:

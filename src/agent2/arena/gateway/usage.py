@@ -140,7 +140,7 @@ class StreamMeter:
     def _read(self, value: Mapping[str, JsonValue]) -> bool:
         kind = value.get("type")
         if value.get("error") is not None and (kind in (None, "error") or self._protocol is WireProtocol.OPENAI_CHAT):
-            self._note("the stream tells an error")
+            self._note("the stream contains an error")
         if kind in _ENDS.get(self._protocol, ()):
             self.is_whole = True
         usage = _usage_of(self._protocol, value)

@@ -1,13 +1,14 @@
 """The grading API, and the server that protects it from its clients.
 
     GET  /health /assignment /time /submissions[?before=id] /submissions/{id} /best     read only
-    POST /submit {"model_path", "note"?, "wait"?, "gpu"?}                   the only route that changes anything
+    POST /submit {"model_path", "note"?, "wait"?, "key"?, "gpu"?}           the only route that changes anything
 
 Field names of /submit and /time follow the published benchmark; scores are 0 to 100. Status codes of /submit: 200
 scored, or accepted but not to be evaluated (then `score` is null and `error` says why); 202 accepted and not waited
 for; 400 refused, with what to change; 403 refused for good (deadline, budget); 408, 413 and 422 for bodies that are
 too slow, too large or not of the right form. Every refusal has `error`, one sentence. Private scores, items,
-intervals and paths of the host are in no answer.
+intervals and paths of the host are in no answer. A request sent again with the same `key` (after a lost connection) is
+the same submission: it is charged once, and answered once the verdict is there.
 
 Served from a thread of the harness, on a unix socket or on loopback TCP. The socket may have a path longer than the
 kernel's 108 bytes: it is bound through its folder's descriptor. Does NOT encrypt; TCP is bound to loopback only and
@@ -46,7 +47,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.service import MAX_NOTE, Grader, Receipt
+from agent2.arena.grader.service import MAX_KEY, MAX_NOTE, MAX_PATH, Grader, Receipt
 from agent2.errors import Agent2Error, Fault, SubmissionError, nearest_name
 from agent2.records import JsonValue
 
@@ -346,11 +347,13 @@ class SubmitBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    model_path: Annotated[StrictStr, Field(min_length=1, max_length=4096)]
+    model_path: Annotated[StrictStr, Field(min_length=1, max_length=MAX_PATH)]
     """Folder in the workspace, relative to it or as the agent sees it."""
     note: Annotated[StrictStr, Field(max_length=MAX_NOTE)] = ""
     wait: StrictBool = True
     """Answer when the verdict is there; else at once."""
+    key: Annotated[StrictStr, Field(max_length=MAX_KEY)] = ""
+    """Idempotency key, chosen by the sender: a new one with each submission, the same one to send it again."""
     gpu: JsonValue = None
     """Taken for agents of the published benchmark; ignored."""
 
@@ -426,12 +429,12 @@ def _submit_route(grader: Grader) -> APIRouter:
     async def submit(body: SubmitBody, request: Request) -> JSONResponse:
         try:
             async with copying:
-                receipt = await asyncio.to_thread(grader.submit, body.model_path, body.note)
+                receipt = await asyncio.to_thread(grader.submit, body.model_path, body.note, body.key)
         except SubmissionError as error:
             return JSONResponse({"submission_id": None, "score": None, "error": str(error)}, 403)
         record = await _await_verdict(grader, receipt.number, request if body.wait else None)
         if record is None:
-            raise HTTPException(500, "the submission is not in the record; tell the organisers")
+            raise HTTPException(500, "the submission is not in the record; report this to the organisers")
         answer = await asyncio.to_thread(_answer, grader, record)
         return JSONResponse(answer, _status_code(receipt, record))
 

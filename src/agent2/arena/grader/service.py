@@ -40,6 +40,9 @@ logger = logging.getLogger(__name__)
 MAX_ATTEMPTS = 10_000
 """Attempts recorded in one trial; a flood beyond it is refused without a record."""
 MAX_NOTE = 2_000
+MAX_PATH = 4_096
+MAX_KEY = 200
+"""Characters of a note, of a path and of an idempotency key."""
 MAX_TRIES = 3
 """To evaluate, or to record, one submission before it is closed with a fault."""
 PAUSE_S = 2.0
@@ -103,10 +106,12 @@ class Grader:
         self._worker = threading.Thread(target=self._work, name="grader", daemon=True)
         self._worker.start()
 
-    def submit(self, model_path: str, note: str = "") -> Receipt:
+    def submit(self, model_path: str, note: str = "", key: str = "") -> Receipt:
         """Take a checkpoint in, or record why not. Returns when the copy is on disk and checked.
 
-        Raises SubmissionError, without a record, only after `MAX_ATTEMPTS` attempts.
+        key: idempotency key; an attempt sent again with the same key is the same attempt, charged once, also after
+        the deadline. Raises SubmissionError, without a record, after `MAX_ATTEMPTS` attempts and for a key that was
+        used for another path.
         """
         received_at = self.deadline.now()
         with self._changed:
@@ -114,7 +119,10 @@ class Grader:
             self._n_arriving += 1
         try:
             with self._intake:
-                return self._take_in(_storable(model_path, 4096), _storable(note, MAX_NOTE), received_at, was_open)
+                path, key = _storable(model_path, MAX_PATH), _storable(key, MAX_KEY)
+                return self._sent_before(key, path) or self._take_in(
+                    path, _storable(note, MAX_NOTE), key, received_at, was_open
+                )
         finally:
             with self._changed:
                 self._n_arriving -= 1
@@ -199,7 +207,20 @@ class Grader:
             raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
         return score_of(outcome)
 
-    def _take_in(self, model_path: str, note: str, received_at: float, was_open: bool) -> Receipt:
+    def _sent_before(self, key: str, model_path: str) -> Receipt | None:
+        """The receipt of the attempt that was sent with this key."""
+        known = self._store.sent_with(key) if key else None
+        record = self._store.get(known[0]) if known is not None else None
+        if known is None or record is None:
+            return None
+        if record.model_path != model_path:
+            raise SubmissionError(
+                f"key {key!r} was used for submission {record.number} of {record.model_path}; send a new key with each "
+                "submission"
+            )
+        return Receipt(record.number, record.state is not SubmissionState.REJECTED, known[1], record.reason)
+
+    def _take_in(self, model_path: str, note: str, key: str, received_at: float, was_open: bool) -> Receipt:
         number = self._store.next_number()
         if number > MAX_ATTEMPTS:
             raise SubmissionError(f"{MAX_ATTEMPTS} attempts are recorded already; no more are taken")
@@ -208,7 +229,7 @@ class Grader:
             arrival = Arrival(number, received_at, model_path, note, None, fault=Fault.SUBMITTER, reason=refusal)
         else:
             arrival = self._examine(number, received_at, model_path, note)
-        self._store.add(arrival)
+        self._store.add(replace(arrival, key=key, is_closed=refusal is not None))
         return Receipt(number, arrival.fault is None, refusal is not None, arrival.reason)
 
     def _why_closed(self, was_open: bool) -> str | None:

@@ -192,7 +192,7 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
         for count, entry in enumerate(entries, start=1):
             if count > limits.max_entries:
                 raise SubmissionError(
-                    f"the folder holds more than {limits.max_entries} entries; submit a folder of its own"
+                    f"the folder holds more than {limits.max_entries} entries; submit a separate folder for the model"
                 )
             if entry.is_dir(follow_symlinks=False):
                 skipped.append(entry.name + "/")

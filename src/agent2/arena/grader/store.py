@@ -52,7 +52,11 @@ CREATE TABLE scores (
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 TIME_SPENT = "CREATE TABLE IF NOT EXISTS grading_time (submission INTEGER NOT NULL, seconds REAL NOT NULL)"
-"""Added to files of earlier versions, which read on without it."""
+KEYS = (
+    "CREATE TABLE IF NOT EXISTS submit_keys "
+    "(key TEXT PRIMARY KEY, submission INTEGER NOT NULL REFERENCES submissions (number), is_closed INTEGER NOT NULL)"
+)
+"""Added, as `TIME_SPENT`, to files of earlier versions, which can be read without them."""
 _SELECT = """
 SELECT s.*, c.value, c.low, c.high, c.n_items, c.n_missing, c.card
 FROM submissions s LEFT JOIN scores c ON c.submission = s.number AND c.split = ?
@@ -83,6 +87,10 @@ class Arrival:
     """Set exactly when it is rejected."""
     reason: str = ""
     """Why it is rejected."""
+    is_closed: bool = False
+    """Rejected because the deadline or the budget is over."""
+    key: str = ""
+    """The idempotency key that it was sent with; empty: none."""
 
 
 class GraderStore:
@@ -126,6 +134,18 @@ class GraderStore:
         marks = ", ".join(f":{name}" for name in row)
         with self._transaction() as db:
             db.execute(f"INSERT INTO submissions ({names}) VALUES ({marks})", row)
+            if arrival.key:
+                db.execute(KEYS)
+                kept = (arrival.key, arrival.number, int(arrival.is_closed))
+                db.execute("INSERT INTO submit_keys VALUES (?, ?, ?)", kept)
+
+    def sent_with(self, key: str) -> tuple[int, bool] | None:
+        """Number of the attempt that was sent with this key, and whether submitting was over; None: no attempt was."""
+        with self._lock:
+            if not self._has_table("submit_keys"):
+                return None
+            row = self._db.execute("SELECT submission, is_closed FROM submit_keys WHERE key = ?", (key,)).fetchone()
+        return None if row is None else (int(row[0]), bool(row[1]))
 
     def set_scored(
         self, number: int, score: Estimate, finished_at: float, *, card: str, weights_digest: str, is_base_copy: bool
@@ -219,9 +239,12 @@ class GraderStore:
     def grading_time(self) -> float:
         """Seconds that evaluations of submissions have taken so far."""
         with self._lock:
-            if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'grading_time'").fetchone() is None:
+            if not self._has_table("grading_time"):
                 return 0.0
             return float(self._db.execute("SELECT COALESCE(SUM(seconds), 0) FROM grading_time").fetchone()[0])
+
+    def _has_table(self, name: str) -> bool:
+        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
     def close(self) -> None:
         """May be called twice."""
@@ -232,7 +255,7 @@ class GraderStore:
         with self._lock:
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};COMMIT;")
+                self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};{KEYS};COMMIT;")
             elif version != SCHEMA_VERSION:
                 raise StoreError(
                     f"{self._path}: has format {version}, this version of agent2 reads {SCHEMA_VERSION}; "

@@ -230,7 +230,7 @@ def find_node(minimum: tuple[int, ...]) -> Path:
     match = re.match(r"v(\d+(?:\.\d+)*)", done or "")
     if match is None:
         raise ConfigError(
-            f"{found}: does not tell its version ({(done or 'nothing')[:60]!r}); install Node.js {wanted}"
+            f"{found}: does not print its version ({(done or 'nothing')[:60]!r}); install Node.js {wanted}"
         )
     if _numbers(match.group(1)) < minimum:
         raise ConfigError(f"{found}: is version {match.group(1)}; install Node.js {wanted} or newer")
@@ -311,7 +311,7 @@ def install_system(agent: Agent, options: InstallOptions, on_progress: OnProgres
     """
     install = agent.spec.install
     if install is None:
-        raise ConfigError(f"agent {agent.spec.name}: has nothing to install; it runs as it is")
+        raise ConfigError(f"agent {agent.spec.name}: has nothing to install; it runs without installation")
     present = find_installed(agent)
     if present is not None and tree_digest(present.tree) == present.digest:
         return present

@@ -15,6 +15,7 @@ from agent2.benchmarks.arithmetic.splits import (
     Expression,
     ExpressionDifficulty,
     canonical,
+    count_at_most,
     distinct_expressions,
     item_id,
     read_expression,
@@ -52,10 +53,12 @@ class Arithmetic:
 
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
-        expressions = list(islice(distinct_expressions(split, self.difficulty, secret), n))
+        most = count_at_most(split, self.difficulty)
+        expressions = list(islice(distinct_expressions(split, self.difficulty, secret), n)) if n <= most else []
         if len(expressions) < n:
+            there = len(expressions) if n <= most else f"at most {most}"
             raise ConfigError(
-                f"arithmetic: {n} items of split {split.value!r} were asked for, there are {len(expressions)} at "
+                f"arithmetic: {n} items of split {split.value!r} were asked for, there are {there} at "
                 f"{self.difficulty}; ask for fewer or make the difficulty wider"
             )
         return [self._item(expression, split, secret) for expression in expressions]

@@ -25,6 +25,7 @@ expressions that are equal for deeper reasons (`2 * 3` and `3 + 3`).
 import ast
 import hashlib
 import hmac
+import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -207,6 +208,18 @@ def distinct_expressions(split: Split, difficulty: ExpressionDifficulty, secret:
         seen.add(text)
         barren = 0
         yield expression
+
+
+def count_at_most(split: Split, difficulty: ExpressionDifficulty) -> int:
+    """A number that the expressions of a split do not exceed, without drawing any.
+
+    All trees of the difficulty, times the share of the split, plus six standard deviations of what a hash gives it.
+    """
+    n = difficulty.n_operations
+    shapes = math.comb(2 * n, n) // (n + 1)
+    trees = shapes * len(difficulty.operators) ** n * (difficulty.max_operand + 1) ** (n + 1)
+    mean = trees * {Split.TRAIN: 7, Split.DEV: 1}.get(split, 2) // 12
+    return mean + 6 * math.isqrt(mean) + 10
 
 
 def item_id(canonical_text: str, split: Split, secret: bytes | None) -> str:

@@ -1,0 +1,383 @@
+"""`agent2 tasks`, `benchmarks` and `decontaminate`: where items come from, and whether training data contain them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent2.cli.show import AsJson
+
+if TYPE_CHECKING:
+    from agent2.arena.task_check import TaskFinding
+    from agent2.arena.tasks import TaskSpec
+    from agent2.integrity.decontaminate import Contamination
+    from agent2.records import Benchmark, Item
+
+
+tasks_app = typer.Typer(help="List, show and check the tasks of the arena.", no_args_is_help=True)
+
+
+@tasks_app.command("list")
+def list_tasks(as_json: AsJson = False) -> None:
+    """List the packaged tasks."""
+    from agent2.arena.tasks import load_task, task_names
+    from agent2.cli.show import print_json, print_table
+
+    if as_json:
+        print_json([load_task(name).model_dump(mode="json") for name in task_names()])
+        return
+    rows = []
+    for name in task_names():
+        task = load_task(name)
+        size = "published" if task.published else "embedded"
+        rows.append([name, str(task.level.value), f"{task.category.value} / {task.subcategory}", size, task.title])
+    print_table(["task", "level", "category", "size", "what"], rows)
+
+
+@tasks_app.command("show")
+def show_task(
+    task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")], as_json: AsJson = False
+) -> None:
+    """Show one task: level, requirement, splits, budget and two example items."""
+    from agent2.arena.task_check import examples
+    from agent2.arena.tasks import load_task
+    from agent2.cli.show import print_json, print_table
+    from agent2.errors import ConfigError
+
+    spec = load_task(task)
+    if as_json:
+        print_json(spec.model_dump(mode="json"))
+        return
+    rows = [[key, str(value).strip()] for key, value in spec.model_dump(mode="json").items()]
+    try:
+        rows += [[f"example {item.id}", _task_record(item)] for item in examples(spec, 2)]
+    except ConfigError as error:  # official data that is not on this machine; the task itself can still be shown
+        rows.append(["examples", str(error)])
+    print_table(["field", "value"], rows)
+
+
+def _task_record(item: "Item") -> str:
+    return item.prompt if item.reference is None else f"{item.prompt} -> {item.reference}"
+
+
+@tasks_app.command("check")
+def check_task_file(
+    task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")],
+    model: Annotated[
+        str, typer.Option(help="Base model to score instead of the task's: a folder or a name; 'none' to skip it.")
+    ] = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a task is sound: floor, ceiling, determinism, disjoint splits, its level's requirement, noise band.
+
+    Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
+    """
+    from agent2.arena.base_models import require_base_model
+    from agent2.arena.task_check import check_task
+    from agent2.arena.tasks import load_task
+    from agent2.benchmarks import load_benchmark
+    from agent2.cli.run import check_data
+    from agent2.cli.show import print_json, print_table
+
+    spec = load_task(task)
+    if model and model != NO_MODEL:
+        require_base_model(model)
+    benchmark = load_benchmark(spec.benchmark, check_data(data))
+    findings = [*check_task(spec, benchmark), *_base_findings(spec, benchmark, model)]
+    if as_json:
+        print_json(findings)
+    else:
+        rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
+        print_table(["check", "verdict", "seconds", "detail"], rows)
+        for finding in findings:
+            if finding.warning:
+                typer.echo(f"warning: {finding.warning}")
+    if any(finding.ok is False for finding in findings):
+        raise typer.Exit(1)
+
+
+def _verdict(finding: "TaskFinding") -> str:
+    if finding.ok is None:
+        return "not checked"
+    return "FAILED" if not finding.ok else "warning" if finding.warning else "ok"
+
+
+NO_MODEL = "none"
+
+
+def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[TaskFinding]":
+    """The base model's part; not checked if the model is not on this machine and none was given."""
+    from agent2.arena.base_models import BASE_MODELS
+    from agent2.arena.task_check import TaskFinding
+
+    name = "headroom and noise band of the base model"
+    if model == NO_MODEL:
+        return [TaskFinding(name, None, "skipped by --model none")]
+    if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
+        return [TaskFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
+    from agent2.arena.task_check import check_base
+    from agent2.cli.show import progress_bar
+
+    folder = str(Path(model).expanduser().resolve()) if model and Path(model).expanduser().is_dir() else model
+    with progress_bar() as steps:
+        return check_base(spec, benchmark, folder or None, lambda done, total: steps("base model", done, total))
+
+
+benchmarks_app = typer.Typer(help="Benchmarks: packaged, installed, or your own.", no_args_is_help=True)
+Named = Annotated[str, typer.Argument(help="Name, folder with benchmark.yaml, that file, FILE.py:NAME or MODULE:NAME.")]
+
+
+@benchmarks_app.command("list")
+def list_benchmarks(as_json: AsJson = False) -> None:
+    """List packaged benchmarks and those of installed packages; one that cannot be loaded says why."""
+    from agent2.benchmarks import BENCHMARKS, load_benchmark
+    from agent2.cli.show import print_json, print_table
+    from agent2.errors import Agent2Error
+    from agent2.plugins import find, known_names
+
+    records: list[dict[str, Any]] = []
+    for name in known_names("benchmark", BENCHMARKS):
+        record: dict[str, Any] = {"name": name, "version": None, "scorer": None, "from": "agent2", "problem": None}
+        try:
+            record["from"] = find("benchmark", name, BENCHMARKS).package or "agent2"
+            benchmark = load_benchmark(name)
+            record |= {"version": benchmark.version, "scorer": benchmark.scorer().name}
+        except Agent2Error as error:
+            record["problem"] = str(error)
+        records.append(record)
+    if as_json:
+        print_json(records)
+        return
+    rows = [[r["name"], r["version"] or "-", r["scorer"] or "-", r["from"], r["problem"] or ""] for r in records]
+    print_table(["benchmark", "version", "scorer", "from", "problem"], rows)
+
+
+@benchmarks_app.command("show")
+def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
+    """Show a benchmark's settings and one visible item as the model is asked."""
+    from dataclasses import asdict
+
+    from agent2.benchmarks import load_benchmark
+    from agent2.cli.show import print_json, print_table
+    from agent2.reports.text import clean
+
+    found = load_benchmark(benchmark)
+    scorer, item = found.scorer(), _first_visible(found)
+    record: dict[str, Any] = {
+        "name": found.name,
+        "version": found.version,
+        "description": getattr(found, "description", ""),
+        "scorer": f"{scorer.name}-v{scorer.version}",
+        "environment": found.environment_version(),
+        "primary_metric": found.primary_metric,
+        "sampling": asdict(found.sampling),
+        "attempts": found.attempts,
+        "max_turns": found.max_turns,
+        "sha256": {str(portion): digest for portion, digest in getattr(found, "digests", {}).items()},
+        "item": None,
+    }
+    if item is not None:
+        messages = [{"role": one.role, "content": one.content} for one in found.environment().reset(item, 0)]
+        record["item"] = {"id": item.id, "split": item.split.value, "messages": messages, "reference": item.reference}
+    if as_json:
+        print_json(record)
+        return
+    rows = [[key, clean(str(value), 2000)] for key, value in record.items() if key != "item" and value not in ("", {})]
+    print_table(["field", "value"], rows)
+    if item is None:
+        typer.echo("no visible item")
+        return
+    for message in record["item"]["messages"]:
+        typer.echo(f"--- {message['role']}\n{message['content']}")
+    typer.echo(f"--- reference\n{item.reference}")
+
+
+@benchmarks_app.command("check")
+def check_named(
+    benchmark: Named,
+    as_json: AsJson = False,
+    pin: Annotated[bool, typer.Option("--pin", help="Write the digests of the data into benchmark.yaml.")] = False,
+) -> None:
+    """Read every split, play reference answers and an empty one; exit 1 if a check failed."""
+    from dataclasses import asdict
+
+    from agent2.benchmarks import load_benchmark
+    from agent2.cli.show import print_json, print_path, print_table
+    from agent2.evaluation.benchmark_check import check_benchmark
+
+    source = load_benchmark(benchmark)
+    found = check_benchmark(source, benchmark)
+    if as_json:
+        print_json({**asdict(found), "is_sound": found.is_sound})
+    else:
+        words = {True: "ok", False: "FAILED", None: "not checked"}
+        print_table(["check", "verdict", "detail"], [[one.name, words[one.is_ok], one.detail] for one in found.checks])
+        typer.echo(f"items: {', '.join(f'{split} {count}' for split, count in found.counts.items())}")
+        typer.echo(f"--- first prompt\n{found.example}\n---")
+        typer.echo(f"{found.benchmark} is {'sound' if found.is_sound else 'not sound'}")
+    if pin:
+        pinned = _pin(source)
+        if not as_json:
+            print_path("pinned", pinned)
+    if not found.is_sound:
+        raise typer.Exit(1)
+
+
+@benchmarks_app.command("new")
+def new_benchmark(
+    folder: Annotated[Path, typer.Argument(help="Folder to make.")],
+    python: Annotated[bool, typer.Option("--python", help="A Python class in place of data files.")] = False,
+) -> None:
+    """Write a small benchmark that works, to be changed: benchmark.yaml with data, or a Python file."""
+    from importlib import resources
+
+    from agent2.cli.show import print_path
+    from agent2.errors import ConfigError
+
+    name = "".join(letter if letter.isalnum() else "_" for letter in folder.resolve().name).strip("_") or "mine"
+    templates = resources.files("agent2.benchmarks") / "templates"
+    if python:
+        texts = {f"{name}.py": (templates / "benchmark.py.txt").read_text(encoding="utf-8")}
+    else:
+        texts = {"benchmark.yaml": (templates / "benchmark.yaml").read_text(encoding="utf-8"), **_products()}
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        try:
+            with (folder / file).open("x", encoding="utf-8") as target:
+                target.write(text.replace("NAME", name))
+        except FileExistsError as error:
+            raise ConfigError(f"{folder / file}: exists already; name another folder") from error
+    first = next(iter(texts))
+    typer.echo(f"next: agent2 benchmarks check {folder / first}{':Products' if python else ''}")
+    print_path("benchmark", folder / first)
+
+
+def _products() -> dict[str, str]:
+    """Data files of the example: products of two numbers, no two the same question."""
+    import json
+
+    pairs = [(a, b) for a in range(11, 31) for b in range(a, 31)]
+    rows = [json.dumps({"question": f"What is {a} * {b}?", "answer": str(a * b)}) + "\n" for a, b in pairs]
+    return {"train.jsonl": "".join(rows[::2]), "test.jsonl": "".join(rows[1::2])}
+
+
+def _first_visible(benchmark: "Benchmark") -> "Item | None":
+    from agent2.errors import ConfigError
+    from agent2.records import Split
+
+    for split in (Split.TRAIN, Split.DEV):
+        try:
+            return benchmark.items(split, 1, None)[0]
+        except ConfigError as error:
+            problem = error
+    if getattr(benchmark, "spec", None) is None:
+        raise problem
+    return None
+
+
+def _pin(benchmark: "Benchmark") -> Path:
+    from agent2.benchmarks.data import DataBenchmark
+    from agent2.errors import ConfigError
+
+    if not isinstance(benchmark, DataBenchmark):
+        raise ConfigError(f"--pin: {benchmark.name} is code; only data of a benchmark.yaml can be pinned")
+    if benchmark.spec.sha256:
+        raise ConfigError(f"--pin: {benchmark.path} has pins already, and they hold; remove 'sha256' to pin anew")
+    text = benchmark.path.read_text(encoding="utf-8")
+    lines = "".join(f"  {portion.value}: {digest}\n" for portion, digest in benchmark.digests.items())
+    benchmark.path.write_text(f"{text.rstrip()}\nsha256:\n{lines}", encoding="utf-8")
+    return benchmark.path
+
+
+MAX_ROWS = 20
+
+
+def decontaminate(
+    data: Annotated[Path, typer.Argument(help="File or folder: jsonl, json, csv, parquet, arrow, text, .gz, .zst.")],
+    against: Annotated[
+        str, typer.Option("--against", help="File of items, or BENCHMARK:SPLIT (mini_math:dev, ./FOLDER:dev).")
+    ],
+    n: Annotated[int, typer.Option("--n", min=5, help="Length of a shared run, in words.")] = 13,
+    n_items: Annotated[int, typer.Option("--items", min=1, help="With BENCHMARK:SPLIT, number of items.")] = 500,
+    retrieval: Annotated[
+        bool, typer.Option("--retrieval", help="Also list rows that merely resemble an item.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the rows without overlap to this .jsonl file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find rows that share text with evaluation items; exit 1 if there are any or a file could not be searched."""
+    from agent2.cli.show import print_json, print_path
+    from agent2.integrity.decontaminate import find_contamination, write_clean
+
+    found = find_contamination(data, _asked_items(against, n_items), n=n, with_retrieval=retrieval)
+    if as_json:
+        print_json(_overlaps(found))
+    else:
+        _print_tables(found)
+    if out is not None:
+        n_left_out = write_clean(data, found.dirty, out)
+        typer.echo(f"{n_left_out} rows removed", err=True)
+        if not as_json:
+            print_path("clean data", out)
+    if found.rows or found.unsearched:
+        raise typer.Exit(1)
+
+
+def _asked_items(against: str, n_items: int) -> "list[Item]":
+    from agent2 import installation
+    from agent2.benchmarks import load_benchmark
+    from agent2.errors import ConfigError, unknown_name
+    from agent2.integrity.decontaminate import items_from
+    from agent2.records import HIDDEN_SPLITS, Split
+
+    name, colon, split_name = against.rpartition(":")
+    if not colon or Path(against).exists():
+        return items_from(Path(against))
+    if split_name not in list(Split):
+        raise unknown_name("split", split_name, list(Split), "--against")
+    split = Split(split_name)
+    benchmark = load_benchmark(name, where="--against")
+    secret = installation.secret() if split in HIDDEN_SPLITS else None
+    while True:
+        try:
+            return benchmark.items(split, n_items, secret)
+        except ConfigError as error:
+            if n_items <= 1:
+                raise ConfigError(f"--against {against}: {error}") from error
+            n_items //= 2  # the split may have fewer
+
+
+def _print_tables(found: "Contamination") -> None:
+    from agent2.cli.show import print_table
+    from agent2.reports.text import clean
+
+    for title, rows in (("shared text", found.rows), ("suspects (retrieval)", found.suspects)):
+        if rows:
+            shown = [[clean(row.row, 80), clean(row.item, 60), f"{row.share:.0%}", row.how] for row in rows[:MAX_ROWS]]
+            more = f", the first {MAX_ROWS} shown" if len(rows) > MAX_ROWS else ""
+            print_table(["row", "item", "share", "how"], shown, f"{title}: {len(rows)}{more}")
+    typer.echo(
+        f"{len(found.met)} of {found.n_items} items share text with {len(found.dirty)} rows; {found.n_short} items are "
+        f"shorter than a run and were matched as a whole; searched: {clean(found.reading.words(), 400)}"
+    )
+    if found.unsearched:
+        typer.echo(
+            f"not searched in full: {found.unsearched} files that may contain text, so overlap cannot be ruled out"
+        )
+
+
+def _overlaps(found: "Contamination") -> dict[str, object]:
+    return {
+        "rows": found.rows,
+        "suspects": found.suspects,
+        "n_items": found.n_items,
+        "n_items_met": len(found.met),
+        "n_short": found.n_short,
+        "searched": found.reading.words(),
+        "is_complete": not found.unsearched,
+    }

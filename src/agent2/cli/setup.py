@@ -1,0 +1,169 @@
+"""`agent2 doctor`, `agents` and `models`: what this machine has, agent systems, base models and checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent2.cli.show import AsJson
+
+if TYPE_CHECKING:
+    from agent2.arena.systems.install import InstalledSystem
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Report which isolation works on this machine and how strong it is; exit 1 if trials cannot be sandboxed."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.sandbox.doctor import diagnose, is_usable
+
+    findings = diagnose()
+    if as_json:
+        print_json(findings)
+    else:
+        print_table(
+            ["check", "verdict", "detail", "what to do"],
+            [[finding.what, finding.verdict.value, finding.detail, finding.advice] for finding in findings],
+        )
+    if not is_usable(findings):
+        raise typer.Exit(1)
+
+
+agents_app = typer.Typer(help="List, install and check agents and agent systems.", no_args_is_help=True)
+
+
+@agents_app.command("list")
+def list_agents(as_json: AsJson = False) -> None:
+    """List packaged and installed agents, their LLM protocol, and whether their agent system is installed."""
+    from agent2.arena.agents import agent_names, load_agent
+    from agent2.arena.systems.install import find_installed
+    from agent2.cli.show import print_json, print_table
+    from agent2.errors import ConfigError
+    from agent2.plugins import known_names
+
+    rows = []
+    for name in known_names("agent", agent_names()):
+        try:
+            agent = load_agent(name)
+        except ConfigError as error:
+            rows.append([name, "", "cannot be loaded", str(error)])
+            continue
+        install, present = agent.spec.install, find_installed(agent)
+        state = "" if install is None else f"{install.version} {'installed' if present else 'not installed'}"
+        rows.append([name, agent.spec.llm.value if agent.spec.llm else "", state, agent.spec.description])
+    if as_json:
+        print_json([dict(zip(("agent", "llm", "system", "description"), row, strict=True)) for row in rows])
+        return
+    print_table(["agent", "LLM protocol", "system", "description"], rows)
+
+
+@agents_app.command("install")
+def install_agents(
+    names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
+    python: Annotated[Path | None, typer.Option(help="Python interpreter for systems written in Python.")] = None,
+    npm: Annotated[str, typer.Option(help="npm program for systems from the npm registry.")] = "npm",
+    sandbox: Annotated[
+        str, typer.Option(help="Sandbox in which the installed program is asked for its version.")
+    ] = "bubblewrap",
+    as_json: AsJson = False,
+) -> None:
+    """Install agent systems at their pinned versions, so that trials download nothing."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.systems.install import InstallOptions, install_system
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar
+
+    agents = [load_agent(name) for name in names]
+    options = InstallOptions(npm=npm, python=python, sandbox=sandbox)
+    installed = []
+    for agent in agents:
+        with progress_bar() as steps:
+            installed.append(install_system(agent, options, lambda message: steps(message)))
+    if as_json:
+        print_json([{**_told(system), "folder": system.folder} for system in installed])
+        return
+    rows = [[s.manifest.name, s.manifest.version, f"{s.manifest.size_mib:.0f} MiB", s.digest[:16]] for s in installed]
+    print_table(["agent", "version", "size", "digest"], rows)
+    for system in installed:
+        print_path(system.manifest.name, system.folder)
+
+
+@agents_app.command("check")
+def check_agents(
+    names: Annotated[list[str], typer.Argument(help="Packaged agents, or folders with agent.yaml.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check that agent systems are installed at their pinned versions and unchanged since; exit 2 if one is not."""
+    from agent2.arena.agents import load_agent
+    from agent2.arena.systems.install import require_installed
+    from agent2.cli.show import print_json, print_table
+
+    systems = [require_installed(load_agent(name)) for name in names]
+    if as_json:
+        print_json([_told(system) for system in systems])
+        return
+    rows = [[s.manifest.name, s.manifest.version, s.manifest.installer, s.digest[:16]] for s in systems]
+    print_table(["agent", "version", "installed by", "digest"], rows)
+
+
+def _told(system: "InstalledSystem") -> dict[str, object]:
+    manifest = system.manifest
+    named = {"agent": manifest.name, "version": manifest.version, "installer": manifest.installer}
+    return {**named, "size_mib": manifest.size_mib, "digest": system.digest}
+
+
+models_app = typer.Typer(help="List, build and check base models and checkpoints.", no_args_is_help=True)
+
+
+@models_app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the packaged base models and which of them are cached."""
+    from agent2.arena.base_models import BASE_MODELS, cached_path
+    from agent2.cli.show import print_json, print_table
+
+    paths = {name: cached_path(name) for name in sorted(BASE_MODELS)}
+    if as_json:
+        print_json(paths)
+        return
+    print_table(["base model", "cached at"], [[name, str(path or "not built yet")] for name, path in paths.items()])
+
+
+@models_app.command("build")
+def build_model(
+    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` trains a small model from scratch.")],
+    task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
+) -> None:
+    """Build the base model of a task, or find it in the cache."""
+    from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+    from agent2.benchmarks import DEMO_TASK
+    from agent2.cli.show import print_path, progress_bar
+    from agent2.errors import unknown_name
+
+    name = f"{kind}-{task or DEMO_TASK}"
+    if name not in BASE_MODELS:
+        raise unknown_name("base model", name, BASE_MODELS, "agent2 models build KIND --task TASK")
+    with progress_bar() as steps:
+        path = ensure_base_model(name, lambda message: steps(message))
+    print_path("model", path)
+
+
+@models_app.command("check")
+def check_model(
+    folder: Annotated[Path, typer.Argument(help="Checkpoint in Hugging Face layout.")], as_json: AsJson = False
+) -> None:
+    """Check a checkpoint as the grader would: layout, safetensors, no custom code; print its digests."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.models.checkpoint import inspect_checkpoint
+
+    info = inspect_checkpoint(folder)
+    if as_json:
+        names = ("architecture", "weights_digest", "content_digest", "chat_template_digest", "notes")
+        print_json({name: getattr(info, name) for name in names} | {"n_tensors": len(info.tensors)})
+        return
+    rows = [
+        ["architecture", info.architecture],
+        ["tensors", str(len(info.tensors))],
+        ["weights digest", info.weights_digest],
+        ["content digest", info.content_digest],
+        ["chat template digest", info.chat_template_digest],
+        *(["note", note] for note in info.notes),
+    ]
+    print_table(["field", "value"], rows)
