@@ -144,7 +144,8 @@ def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -
             "name": name,
             "recipe_version": entry.version,
             "recipe_digest": entry.digest,
-            "recipe": dataclasses.asdict(entry),
+            "recipe": dataclasses.asdict(entry)
+            | {"builder": entry.builder if isinstance(entry.builder, str) else entry.builder.__qualname__},
             "seed": entry.recipe.seed,
             "threads": entry.recipe.threads,
             **measured,

@@ -407,7 +407,8 @@ def noise_below_best(before: NDArray[np.float64], settings: MonitorSettings) -> 
         return room
     noise = float(np.sqrt(np.mean(bends**2) / 6))
     above = np.sqrt(2 * np.log(len(before)))  # how far the best of so many normal draws is above their mean, at most
-    return min(room, max(settings.benchmark_sigmas * (1 + 6 / len(bends)), 2 + above) * noise)  # wider while few
+    sigmas = max(settings.benchmark_sigmas * (1 + 6 / len(bends)), 2 + above)  # wider while few are known
+    return float(min(room, sigmas * noise))
 
 
 def _fallen(watched: Watched, name: str) -> tuple[float, float, int] | None:

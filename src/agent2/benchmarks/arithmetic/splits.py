@@ -217,7 +217,7 @@ def count_at_most(split: Split, difficulty: ExpressionDifficulty) -> int:
     """
     n = difficulty.n_operations
     shapes = math.comb(2 * n, n) // (n + 1)
-    trees = shapes * len(difficulty.operators) ** n * (difficulty.max_operand + 1) ** (n + 1)
+    trees = int(shapes * len(difficulty.operators) ** n * (difficulty.max_operand + 1) ** (n + 1))
     mean = trees * {Split.TRAIN: 7, Split.DEV: 1}.get(split, 2) // 12
     return mean + 6 * math.isqrt(mean) + 10
 
