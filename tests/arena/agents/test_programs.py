@@ -52,20 +52,26 @@ def grader(refuse=False):
         server.server_close()
 
 
-def run_agent(name, workspace, url):
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A model that has seen some arithmetic."""
     practised = [(item.prompt, item.reference) for item in Arithmetic().items(Split.TRAIN, 400, None)]
-    base = make_model(workspace / "base", practised, steps=100)
+    return make_model(tmp_path_factory.mktemp("base") / "base", practised, steps=100)
+
+
+def run_agent(name, workspace, url, base):
+    """With a tenth of the usual reinforcement learning."""
     for split, n in ((Split.TRAIN, 400), (Split.DEV, 40)):
         rows = [json.dumps(visible_row(Arithmetic(), item)) for item in Arithmetic().items(split, n, None)]
         (workspace / f"{split.value}.jsonl").write_text("\n".join(rows) + "\n")
     assignment = {"benchmark": "arithmetic", "scoring": {"temperature": 0.6, "top_p": 0.95, "max_tokens": 12}}
-    return start(name, workspace, url, assignment, base)
+    return start(name, workspace, url, assignment, base, {"AGENT2_EFFORT": "0.1"})
 
 
 def run_household_agent(name, workspace, url, base):
     """With few games and little training."""
     benchmark = load_benchmark("household")
-    for split, n in ((Split.TRAIN, 36), (Split.DEV, 8)):
+    for split, n in ((Split.TRAIN, 12), (Split.DEV, 4)):
         rows = [json.dumps(benchmark.visible_row(item)) for item in benchmark.items(split, n, None)]
         (workspace / f"{split.value}.jsonl").write_text("\n".join(rows) + "\n")
     scoring = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
@@ -96,25 +102,25 @@ def start(name, workspace, url, assignment, base, more=None):
     )
 
 
-def test_nop_submits_nothing(tmp_path):
+def test_nop_submits_nothing(tmp_path, base):
     with grader() as (url, received):
-        done = run_agent("nop", tmp_path, url)
+        done = run_agent("nop", tmp_path, url, base)
     assert (done.returncode, received) == (0, [])
 
 
-def test_base_copy_submits_the_weights_of_the_base(tmp_path):
+def test_base_copy_submits_the_weights_of_the_base(tmp_path, base):
     with grader() as (url, received):
-        done = run_agent("base-copy", tmp_path, url)
+        done = run_agent("base-copy", tmp_path, url, base)
     assert done.returncode == 0, done.stderr
-    assert [one["weights"] for one in received] == [inspect_checkpoint(tmp_path / "base").weights_digest]
+    assert [one["weights"] for one in received] == [inspect_checkpoint(base).weights_digest]
 
 
 @pytest.mark.parametrize(("name", "n_submissions"), [("sft", 1), ("grpo", 2), ("sft-grpo", 2), ("static-only", 3)])
-def test_the_recipes_plan_train_measure_and_submit(tmp_path, name, n_submissions):
+def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submissions):
     with grader() as (url, received):
-        done = run_agent(name, tmp_path, url)
+        done = run_agent(name, tmp_path, url, base)
     assert done.returncode == 0, done.stderr
-    digests = {one["weights"] for one in received} | {inspect_checkpoint(tmp_path / "base").weights_digest}
+    digests = {one["weights"] for one in received} | {inspect_checkpoint(base).weights_digest}
     assert len(received) == n_submissions
     assert len(digests) == n_submissions + 1
     design = json.loads((tmp_path / "output" / "design.json").read_text())
@@ -147,11 +153,11 @@ def test_the_household_recipes_plan_play_measure_and_submit(tmp_path, monkeypatc
     assert len({one["weights"] for one in received} | {inspect_checkpoint(base).weights_digest}) == len(notes) + 1
     design = json.loads((tmp_path / "output" / "design.json").read_text())
     assert set(design) == {"algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"}
-    assert "of 8 dev items" in done.stdout
+    assert "of 4 dev items" in done.stdout
 
 
-def test_a_refused_submission_ends_the_program_with_the_reason(tmp_path):
+def test_a_refused_submission_ends_the_program_with_the_reason(tmp_path, base):
     with grader(refuse=True) as (url, _):
-        done = run_agent("base-copy", tmp_path, url)
+        done = run_agent("base-copy", tmp_path, url, base)
     assert done.returncode == 1
     assert "too late" in done.stderr
