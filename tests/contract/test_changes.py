@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.contract.changes import ReadChange, read_change, tell_amount, tell_change
-from agent2.contract.metrics import Unit
+from agent2.contract.metrics import ReadChange, Unit, read_change, tell_amount, tell_change
 from agent2.errors import ConfigError
 
 PUBLISHED = [

@@ -1,8 +1,7 @@
 import pytest
 
-from agent2.contract.card_sets import BASELINE, find_cards
+from agent2.contract.comparable import BASELINE, IncomparableError, find_cards
 from agent2.contract.compare import Outcome, compare
-from agent2.contract.protocol import IncomparableError
 from agent2.errors import ConfigError
 from agent2.stats.comparisons import holm
 from contract_card_builders import make_scored, verdicts, write_card

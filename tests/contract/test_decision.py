@@ -4,10 +4,10 @@ import pytest
 
 from agent2.contract.decision import CURES, decide
 from agent2.contract.evidence import Change, SpotCheck, TrainingSignals
-from agent2.contract.findings import GateState
 from agent2.contract.gates import (
     EvidenceGate,
     EvidenceNeeds,
+    GateState,
     HistoricalBestGate,
     LoopholeGate,
     RegressionGate,

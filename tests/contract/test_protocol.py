@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from agent2.contract.protocol import (
+from agent2.contract.comparable import (
     ABSENT,
     IncomparableError,
     field_differences,

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from agent2.cards.writer import CardWriter
-from agent2.contract.card_sets import find_cards
+from agent2.contract.comparable import IncomparableError, find_cards
 from agent2.contract.compare import regress
-from agent2.contract.protocol import IncomparableError
 from agent2.errors import CardError
 from agent2.records import Split
 from card_builders import make_header, make_record

@@ -1,8 +1,8 @@
 import pytest
 
-from agent2.contract.findings import GateState
 from agent2.contract.gates import (
     CostBudgetGate,
+    GateState,
     JointGate,
     LengthGate,
     LimitGate,

@@ -7,7 +7,7 @@ import yaml
 
 from agent2.contract.decision import decide
 from agent2.contract.evidence import Evidence, SpotCheck
-from agent2.contract.findings import GateState
+from agent2.contract.gates import GateState
 from agent2.contract.metrics import Direction, Role
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole

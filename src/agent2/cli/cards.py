@@ -306,7 +306,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.cards.folder import cards_below
     from agent2.cards.regrade import regrade as regrade_card
     from agent2.cli.show import print_json, print_path, print_table
-    from agent2.contract.card_sets import is_evaluation
+    from agent2.contract.comparable import is_evaluation
     from agent2.stats.estimates import RAW
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}

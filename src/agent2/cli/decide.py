@@ -10,11 +10,11 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.contract.card_sets import CardSet
+    from agent2.contract.comparable import CardSet
     from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
     from agent2.contract.decision import Decision
     from agent2.contract.evidence import Evidence
-    from agent2.contract.findings import Finding
+    from agent2.contract.gates import Finding
     from agent2.contract.suite import Suite
 
 
@@ -88,8 +88,7 @@ def decide(
 
     from agent2.cli.show import print_path
     from agent2.contract.decision import decide as decide_on
-    from agent2.contract.report_file import read_history, with_history
-    from agent2.contract.report_write import decision_dict, report_dict, write_report
+    from agent2.contract.report_file import decision_dict, read_history, report_dict, with_history, write_report
     from agent2.contract.suite_files import load_suite
 
     contract = load_suite(suite)
@@ -157,7 +156,7 @@ def compare(
 
 
 def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
-    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.contract.comparable import BASELINE, find_cards, is_evaluation
     from agent2.errors import ConfigError
 
     if candidates:
@@ -169,8 +168,7 @@ def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["Car
 
 
 def _row(row: "ComparedCard") -> list[str]:
-    from agent2.contract.changes import tell_change
-    from agent2.contract.metrics import Unit
+    from agent2.contract.metrics import Unit, tell_change
     from agent2.stats.estimates import POINTS
 
     score, pair = row.score, row.score.paired
@@ -224,7 +222,7 @@ def regress(
     import msgspec
 
     from agent2.cli.show import print_table
-    from agent2.contract.card_sets import BASELINE, find_cards, is_evaluation
+    from agent2.contract.comparable import BASELINE, find_cards, is_evaluation
     from agent2.contract.compare import regress as regress_sets
     from agent2.errors import ConfigError
 

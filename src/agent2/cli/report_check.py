@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent2.contract.report_file import read_report
-from agent2.contract.report_write import report_dict
+from agent2.contract.report_file import read_report, report_dict
 from agent2.errors import ConfigError
 from agent2.evaluation.outcome import SuiteOutcome, evaluation_section, read_outcome
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
-from agent2.contract.card_sets import CardSet, common_cards
+from agent2.contract.comparable import CardSet, common_cards
 from agent2.contract.evidence import MetricEvidence
 from agent2.contract.measures import CardRows, evidence_between, parse_measure, read_rows
 from agent2.contract.metrics import MetricSpec, Unit

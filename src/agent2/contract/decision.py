@@ -34,9 +34,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from agent2.contract.changes import tell_change
 from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.findings import SLACK, Finding, GateState
 from agent2.contract.gates import (
     BLOCK_FOR,
     CANDIDATE,
@@ -45,15 +43,18 @@ from agent2.contract.gates import (
     PASSES,
     RELEASE,
     RESEARCH_ONLY,
+    SLACK,
     TRAINING_SEVERITY,
+    Finding,
     GateSpec,
+    GateState,
     ReleaseEvidenceGate,
     TrainingAction,
     check_gates,
     needs_of,
     release_severity,
 )
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of
+from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of, tell_change
 from agent2.contract.rules import NO_COUNTS, NO_PAIRS, evaluate_gates, problems_of, rule_of, worsening
 from agent2.stats.comparisons import Claim, judge
 

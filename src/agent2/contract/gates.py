@@ -1,27 +1,24 @@
-"""Gates of a suite, and what each does when it fires.
+"""Gates of a suite as data, what each does when it fires, and what one gate found.
 
-What a gate does when it fires: the vocabulary of the three outputs of a decision, kept apart.
-
-Training may go on while a release is blocked, and the other way round; where the next data should come from is
-a third question. Severities are ordered here and nowhere else.
-
-Gates of a suite, as data: one small record for each kind of rule, told apart by `kind`.
-
-A gate names the metrics it reads, its thresholds (every default is stated here), the evidence it asks for, and
-what follows when it fires. The rules themselves are in `contract.rules`. Units: thresholds on rates are 0 to 1
-(0.01 is one point), thresholds on lengths, counts and money are relative (0.30 is 30% of the old value).
+A gate names the metrics it reads, its thresholds (every default is stated here), the evidence it asks for, and what
+follows when it fires: training may go on while a release is blocked, and the other way round; where the next data
+should come from is a third question. Severities are ordered here and nowhere else. The rules are in `contract.rules`.
+Units: thresholds on rates are 0 to 1 (0.01 is one point), thresholds on lengths, counts and money are relative (0.30 is
+30% of the old value).
 
 Does NOT know any data: `check_gates` only compares names and roles with the suite's metrics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.contract.metrics import Direction, MetricSpec, metric_named, metrics_by_name, primary_of
+from agent2.contract.evidence import Evidence, MetricEvidence
+from agent2.contract.metrics import Direction, MetricSpec, Role, metric_named, metrics_by_name, primary_of, tell_change
 from agent2.errors import ConfigError
 from agent2.records import DANGER_PREFIX
 
@@ -410,3 +407,85 @@ def check_gates(metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], where:
 def needs_of(gates: Sequence[GateSpec]) -> EvidenceNeeds:
     """What the suite asks of evidence in general."""
     return next((gate.needs for gate in gates if isinstance(gate, EvidenceGate)), EvidenceNeeds())
+
+
+NOTHING = Effects()
+SLACK = 1e-9
+"""Float noise of differences; a drop of exactly the tolerance is within it."""
+
+
+class GateState(StrEnum):
+    """What came of a gate."""
+
+    PASSED = "passed"
+    FIRED = "fired"
+    INCONCLUSIVE = "inconclusive"
+    """The items can show neither a regression nor its absence; no pass."""
+    NOT_EVALUATED = "not evaluated"
+    """What the rule reads is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One gate applied to one metric (or to training signals, or to badcases)."""
+
+    gate: str
+    kind: str
+    state: GateState
+    on: str
+    """Which numbers: a split, "training log", "badcases"."""
+    inputs: tuple[str, ...]
+    """What was read, as text: `ifeval_prompt_accuracy 63.0% -> 57.2% (-5.8)`."""
+    rule: str
+    """When the gate fires."""
+    evidence: str
+    """What stands behind the inputs, and how the rule was applied."""
+    would_change: str = ""
+    """What would have to be different for another outcome; empty for a pass."""
+    metric: str | None = None
+    effects: Effects = NOTHING
+    """What follows from this finding; nothing unless it fired."""
+    problems: tuple[str, ...] = ()
+    """Why the evidence is not good enough for a yes; independent of the state."""
+
+    @property
+    def fired(self) -> bool:
+        """The rule said no."""
+        return self.state is GateState.FIRED
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What rules look at: the evidence of one split and the suite's words for it."""
+
+    specs: Sequence[MetricSpec]
+    by_name: Mapping[str, MetricSpec]
+    """Aliases included."""
+    metrics: Mapping[str, MetricEvidence]
+    on: str
+    """Name of the split."""
+    is_main: bool
+    """False: the private numbers kept beside the main ones; metrics that were not played there are passed over."""
+    evidence: Evidence
+    needs: EvidenceNeeds
+
+    def spec(self, name: str) -> MetricSpec:
+        """The metric of that name or alias."""
+        return self.by_name[name]
+
+    def found(self, name: str) -> MetricEvidence | None:
+        """Its evidence; None if there is nothing at all."""
+        return self.metrics.get(self.by_name[name].name)
+
+
+def told(spec: MetricSpec, found: MetricEvidence | None) -> str:
+    """`name old -> new (change)`."""
+    old, new = (None, None) if found is None else (found.old, found.new)
+    return f"{spec.name} {tell_change(old, new, spec.unit)}"
+
+
+def scoped(effects: Effects, spec: MetricSpec) -> Effects:
+    """The effects of a gate when this metric fires it: a block is limited to the metric's scope, if it has one."""
+    if effects.release == BLOCK and spec.scope is not None and spec.role is not Role.PRIMARY:
+        return effects.model_copy(update={"release": f"{BLOCK_FOR}{spec.scope}"})
+    return effects

@@ -44,9 +44,9 @@ from agent2.cards import folder
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import iter_rollouts
+from agent2.contract.comparable import field_differences, protocol_differences
 from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.metrics import MetricSpec, Unit
-from agent2.contract.protocol import field_differences, protocol_differences
 from agent2.errors import CardError, ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout
 from agent2.scorers import declared

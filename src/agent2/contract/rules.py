@@ -26,16 +26,17 @@ over training signals and badcases run once.
 import functools
 from collections.abc import Mapping, Sequence
 
-from agent2.contract.changes import tell_amount, tell_value
 from agent2.contract.evidence import Change, Evidence, MetricEvidence
-from agent2.contract.findings import SLACK, Finding, GateState, View, scoped, told
 from agent2.contract.gates import (
+    SLACK,
     CostBudgetGate,
     DangerousActionGate,
     Effects,
     EvidenceGate,
     EvidenceNeeds,
+    Finding,
     GateSpec,
+    GateState,
     HistoricalBestGate,
     JointGate,
     LengthGate,
@@ -47,10 +48,22 @@ from agent2.contract.gates import (
     RuledGate,
     SafetyGate,
     VerificationGate,
+    View,
     needs_of,
+    scoped,
+    told,
 )
 from agent2.contract.measures import parse_measure
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, metrics_by_name, primary_of
+from agent2.contract.metrics import (
+    Direction,
+    MetricSpec,
+    Role,
+    Unit,
+    metrics_by_name,
+    primary_of,
+    tell_amount,
+    tell_value,
+)
 from agent2.errors import NotEnoughData
 from agent2.stats.comparisons import SIGNIFICANCE, detectable_difference
 from agent2.stats.estimates import Notation, PairedDifference

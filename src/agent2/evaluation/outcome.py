@@ -20,7 +20,7 @@ import msgspec
 from agent2.cards.card import CardSummary
 from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
-from agent2.contract.card_sets import find_cards
+from agent2.contract.comparable import find_cards
 from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import Decision, decide
 from agent2.contract.evidence import Evidence

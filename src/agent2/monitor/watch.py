@@ -33,8 +33,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agent2.contract.evidence import Change, Evidence, MetricEvidence, TrainingSignals
-from agent2.contract.findings import Finding
-from agent2.contract.gates import TRAINING_SEVERITY, GateSpec, HistoricalBestGate, TrainingAction
+from agent2.contract.gates import TRAINING_SEVERITY, Finding, GateSpec, HistoricalBestGate, TrainingAction
 from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of
 from agent2.contract.rules import evaluate_gates
 from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_below_best

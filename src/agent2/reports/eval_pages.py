@@ -16,13 +16,11 @@ from typing import Any
 
 from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
-from agent2.contract.changes import tell_change
 from agent2.contract.decision import Answers
 from agent2.contract.evidence import MetricEvidence
-from agent2.contract.findings import Finding, GateState
-from agent2.contract.gates import RELEASE, TrainingAction
-from agent2.contract.metrics import MetricSpec, Unit
-from agent2.contract.report_write import report_dict, write_report
+from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
+from agent2.contract.metrics import MetricSpec, Unit, tell_change
+from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
 from agent2.evaluation.outcome import (
     AttemptMetrics,

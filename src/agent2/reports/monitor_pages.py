@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agent2.contract.findings import Finding
-from agent2.contract.report_write import finding_dict
+from agent2.contract.gates import Finding
+from agent2.contract.report_file import finding_dict
 from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal

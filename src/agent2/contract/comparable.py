@@ -1,18 +1,22 @@
-"""Protocol differences: which field makes two results incomparable.
+"""Which cards may be compared: the cards of one checkpoint, and the field in which two protocols differ.
 
-Two scores may be compared exactly when their evaluation protocols are equal; then their digests are equal too. A
-digest says only that something differs, this module says what: `sampling.temperature 0.0 against 0.6`.
+A set is one card, a folder of cards, or the folder of an evaluation. Promises: cards are told apart by benchmark and
+split as their headers say, not by folder names; two cards of one benchmark and split in a set are refused.
 
-Does NOT repair anything: there is no "nearly comparable". Which rollouts of two comparable cards belong together is
-the business of `contract.compare`.
+Two scores may be compared exactly when their evaluation protocols are equal; then their digests are equal too. A digest
+says only that something differs, this module says what: `sampling.temperature 0.0 against 0.6`. Does NOT repair
+anything: there is no "nearly comparable". Which rollouts belong together is the business of `contract.compare`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from agent2.errors import Agent2Error, shown
+from agent2.cards.card import CardHeader
+from agent2.cards.reader import CARD_FILE, read_header
+from agent2.errors import Agent2Error, ConfigError, shown
 from agent2.records import EvaluationProtocol, JsonValue, canonical_json
 
 ABSENT = "(absent)"
@@ -117,3 +121,78 @@ def _by_name(value: JsonValue) -> dict[str, JsonValue] | None:
 
 def _told(value: JsonValue) -> str:
     return value if value == ABSENT else shown(value)
+
+
+CARDS, BASELINE, CHECKPOINT = "cards", "baseline", "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class CardSet:
+    """Cards of one checkpoint."""
+
+    name: str
+    """The checkpoint's name on its cards."""
+    where: Path
+    cards: Mapping[str, Path]
+    """"<benchmark> / <split>" -> folder, sorted."""
+    headers: Mapping[str, CardHeader]
+
+
+def is_evaluation(folder: Path) -> bool:
+    """Whether the folder was written by an evaluation, with the cards of both sides."""
+    return (folder / CARDS / BASELINE).is_dir() and (folder / CARDS / CHECKPOINT).is_dir()
+
+
+def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
+    """The cards of one checkpoint.
+
+    folder: a card, a folder that holds cards, or an evaluation, of which `side` is taken. Raises ConfigError if
+    there are none, CardError for one that cannot be read.
+    """
+    if (folder / CARD_FILE).is_file():
+        found = [folder]
+    else:
+        top = folder / CARDS / side if is_evaluation(folder) else folder
+        found = sorted(path.parent for path in top.glob(f"*/{CARD_FILE}"))
+    if not found:
+        raise ConfigError(
+            f"{folder}: no cards there; pass a card, a folder of cards or the folder of an evaluation "
+            "(agent2 cards list finds cards)"
+        )
+    cards: dict[str, Path] = {}
+    headers: dict[str, CardHeader] = {}
+    for path in found:
+        header = read_header(path)
+        key = f"{header.protocol.benchmark} / {header.protocol.split.value}"
+        if key in cards:
+            raise ConfigError(f"{folder}: {cards[key].name} and {path.name} are both of {key}; name one of the cards")
+        cards[key], headers[key] = path, header
+    names = sorted({header.checkpoint_name for header in headers.values()})
+    if len(names) > 1:
+        raise ConfigError(f"{folder}: holds cards of several checkpoints ({', '.join(names)}); pass one side's folder")
+    return CardSet(names[0], folder, dict(sorted(cards.items())), headers)
+
+
+def common_cards(old: CardSet, new: CardSet) -> list[str]:
+    """What both sets hold, comparable. Raises ConfigError for nothing, IncomparableError naming the field."""
+    common = [key for key in old.cards if key in new.cards]
+    if not common:
+        raise ConfigError(
+            f"{old.where} has {', '.join(old.cards)}, {new.where} has {', '.join(new.cards)}; nothing is in both: "
+            "evaluate both on the same split"
+        )
+    for key in common:
+        before, after = old.headers[key], new.headers[key]
+        require_comparable(before.protocol, after.protocol, (str(old.cards[key]), str(new.cards[key])))
+        if before.reporting != after.reporting:
+            differences = field_differences(_plain(before), _plain(after), "reporting")
+            raise IncomparableError(
+                f"{key}: {old.cards[key]} and {new.cards[key]} differ in {'; '.join(map(str, differences))}; "
+                "regrade one of them under the rule of the other"
+            )
+    return common
+
+
+def _plain(header: CardHeader) -> dict[str, object]:
+    rule = header.reporting
+    return {name: getattr(rule, name) for name in rule.__dataclass_fields__}
