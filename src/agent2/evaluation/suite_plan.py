@@ -383,7 +383,10 @@ def _tool_rules(suite: Suite, benchmark: Benchmark) -> Mapping[str, JsonValue]:
         return {}
     where = f"suite {suite.id}: the world of {benchmark.name}"
     if allowed is None:
-        raise ConfigError(f"{where} has tools, and the suite allows none; write protocol.tools")
+        raise ConfigError(
+            f"{where} has tools, and the suite allows none; write protocol.tools and agent, as in "
+            "agent_tool_regression_mini"
+        )
     budget = suite.agent.budget.max_tool_calls if suite.agent is not None else None
     most = min(allowed.max_tool_calls, budget or allowed.max_tool_calls)
     n_calls = rules.get("max_tool_calls")
