@@ -200,7 +200,7 @@ def test_a_recording_gives_conversations_and_no_permission(task, chatty, driver,
     (root / "agent" / "agent.yaml").write_text(yaml.safe_dump(spec | {"pass_environment": ["SOME_TOKEN"]}))
     monkeypatch.setenv("SOME_TOKEN", "worth-something")
 
-    with pytest.raises(ConfigError, match=r"names the folder .*add --set base_model=FOLDER"):
+    with pytest.raises(ConfigError, match=r"names .* as its base model; .*--set base_model="):
         replay_trial(root, tmp_path / "again")
     again = replay_trial(root, tmp_path / "again", overrides=[f"base_model={base}"])
     config = read_config(again / "trial.json")

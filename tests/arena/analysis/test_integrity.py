@@ -55,7 +55,7 @@ def test_a_void_trial_counts_as_the_base_and_says_so(subject):
     result = analyse(evidence).result
     assert (result.kind, result.gain.value, result.gain.low, result.p_value) == (ResultKind.VOID, 0.0, None, None)
     assert result.voided_gain_points == pytest.approx(28)
-    assert "void, the base model's score stands" in result.words and "foreign weights" in result.words
+    assert "void: the base model's score counts" in result.words and "foreign weights" in result.words
     assert result.within_noise is None
 
 

@@ -62,7 +62,7 @@ def test_a_chosen_one_that_is_no_python_is_refused(tmp_path, says):
 
 @pytest.mark.parametrize(
     ("says", "complaint"),
-    [("v18.1.0", r"is version 18\.1\.0; install Node\.js 20\.0"), ("what", "does not tell its version")],
+    [("v18.1.0", r"is version 18\.1\.0; install Node\.js 20\.0"), ("what", "does not print its version")],
 )
 def test_a_node_that_does_not_do_is_refused(bare_path, says, complaint):
     write_program(bare_path, "node", says)

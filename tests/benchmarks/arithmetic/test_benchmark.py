@@ -43,7 +43,7 @@ def test_rational_answers_are_right_at_a_harder_difficulty():
 
 
 def test_more_items_than_there_are_is_an_error_that_says_how_many_there_are():
-    with pytest.raises(ConfigError, match=r"30 items of split 'dev' were asked for, there are \d+"):
+    with pytest.raises(ConfigError, match=r"30 items of split 'dev' were asked for, there are at most \d+ at"):
         Arithmetic(ExpressionDifficulty(max_operand=3)).items(Split.DEV, 30, None)
 
 
