@@ -231,12 +231,12 @@ def test_a_judgement_counts_wins_ties_and_losses_in_both_orders(workplace, agent
     expected = [sum(size > 5 for size in sizes), sum(size == 5 for size in sizes), sum(size < 5 for size in sizes)]
     assert [told["n_wins"], told["n_ties"], told["n_losses"]] == expected
     assert (told["baseline"], told["n_missing"], told["n_flips"], told["first_shown"]) == (0.5, 0, 0, 0.5)
-    assert told["value"] == pytest.approx((expected[0] + 0.5 * expected[1]) / 24)
-    assert told["low"] <= told["value"] <= told["high"]
+    assert told["win_rate"]["value"] == pytest.approx((expected[0] + 0.5 * expected[1]) / 24)
+    assert told["win_rate"]["low"] <= told["win_rate"]["value"] <= told["win_rate"]["high"]
     assert (told["old"]["checkpoint_name"], told["new"]["checkpoint_name"]) == ("old", "new")
     assert validate_card(workplace / "judged") == []
     swapped = judge_cards(new, old, workplace / "swapped", make_longer())
-    assert swapped.value == pytest.approx(1 - told["value"])
+    assert swapped.value == pytest.approx(1 - told["win_rate"]["value"])
     _, found = find_rollouts(workplace / "judged", items[0])[0]
     assert found.rollout.state["old"]["answer"] == "xxxxx"
     code, _, err = agent2("cards", "judge", old, new, "--scorer", "longer_answer", "--out", "judged")
