@@ -283,6 +283,6 @@ def test_a_pair_is_judged_in_both_orders_for_the_cost_of_both(workplace, functio
     scorer = judge("pair_judge", function)
     judge_cards(old, new, workplace / "judgement", scorer)
     found = read_judgement(workplace / "judgement")
-    assert (found.value, found.n_flips, found.n_missing) == (value, flips, 0)
+    assert (found.win_rate.value, found.n_flips, found.n_missing) == (value, flips, 0)
     scores = [record.score for record in iter_rollouts(workplace / "judgement")]
     assert all(score.views["cost_prompt_tokens"] == 200 for score in scores)
