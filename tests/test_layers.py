@@ -78,3 +78,12 @@ def test_modules_load_without_the_heavy_libraries_that_they_do_not_need():
         tree = ast.parse((SOURCE / f"{room}.py").read_text())
         imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
         assert not imported & heavy, room
+
+
+def test_a_class_name_exists_once_in_the_package():
+    places: dict[str, list[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -161,7 +161,7 @@ _CSV_SUFFIXES = ("__MIN", "__MAX")
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _TrackedRun:
     """One run as it was logged, before names are mapped."""
 
     name: str
@@ -201,14 +201,14 @@ def read_logs(path: Path, keep: Collection[str] = ()) -> list[TrainingLog]:
     return sorted(logs, key=lambda log: log.name)
 
 
-def _runs(path: Path) -> list[_Run]:
+def _runs(path: Path) -> list[_TrackedRun]:
     if path.is_dir():
         return _folder(path)
     notes: list[str] = []
     if path.suffix == ".jsonl":
-        return [_Run(path.stem, _json_lines(path, notes), notes)]
+        return [_TrackedRun(path.stem, _json_lines(path, notes), notes)]
     if path.suffix == ".json":
-        return [_Run(path.stem, _trainer_state(path))]
+        return [_TrackedRun(path.stem, _trainer_state(path))]
     if path.suffix == ".csv":
         return _csv(path)
     if path.suffix in (".db", ".sqlite"):
@@ -221,7 +221,7 @@ def _runs(path: Path) -> list[_Run]:
     )
 
 
-def _folder(path: Path) -> list[_Run]:
+def _folder(path: Path) -> list[_TrackedRun]:
     """The runs of a folder; subfolders with logs of their own are runs of their own."""
     event_folders = sorted({file.parent for file in path.glob(f"**/{_EVENTS}*")})
     if event_folders:
@@ -232,13 +232,16 @@ def _folder(path: Path) -> list[_Run]:
     notes: list[str] = []
     for name in ("train_log.jsonl", "wandb-history.jsonl"):
         if (path / name).is_file():
-            return [_Run(path.name, _json_lines(path / name, notes), notes)]
+            return [_TrackedRun(path.name, _json_lines(path / name, notes), notes)]
     states = sorted(path.glob("**/trainer_state.json"), key=lambda state: (len(state.parts), _checkpoint_step(state)))
     if states:
-        return [_Run(path.name, _trainer_state(states[-1]))]
+        return [_TrackedRun(path.name, _trainer_state(states[-1]))]
     logs = sorted(path.glob("*/train_log.jsonl"))
     if logs:
-        return [_Run(log.parent.name, _json_lines(log, own), own) for log, own in ((log, list[str]()) for log in logs)]
+        return [
+            _TrackedRun(log.parent.name, _json_lines(log, own), own)
+            for log, own in ((log, list[str]()) for log in logs)
+        ]
     raise ConfigError(
         f"{path}: no {_EVENTS}*, *.wandb, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; "
         "name the log"
@@ -300,7 +303,7 @@ def _row(row: Mapping[str, JsonValue], where: str, path: Path) -> Iterator[tuple
             yield int(step), key, float(value.replace("Infinity", "inf")), where
 
 
-def _csv(path: Path) -> list[_Run]:
+def _csv(path: Path) -> list[_TrackedRun]:
     """W&B's table export: `Step`, then `<run> - <metric>` with `__MIN` and `__MAX` beside it."""
     # not splitlines(): a name may hold U+2028, which ends no line of a CSV file
     rows = list(csv.DictReader(_text(path).split("\n")))
@@ -312,7 +315,7 @@ def _csv(path: Path) -> list[_Run]:
     by_run: dict[str, list[str]] = {}
     for column in metrics:
         by_run.setdefault(column.rpartition(" - ")[0], []).append(column)
-    return [_Run(run or path.stem, _csv_points(path, rows, step_column, names)) for run, names in by_run.items()]
+    return [_TrackedRun(run or path.stem, _csv_points(path, rows, step_column, names)) for run, names in by_run.items()]
 
 
 def _csv_points(
@@ -329,7 +332,7 @@ def _csv_points(
                 raise ConfigError(f"{path}:{number}: column {column!r} is {text!r}, a number is needed") from error
 
 
-def _tensorboard(folder: Path, top: Path) -> _Run:
+def _tensorboard(folder: Path, top: Path) -> _TrackedRun:
     try:
         from tensorboard.backend.event_processing.event_accumulator import (
             EventAccumulator,  # the extra is needed only for such folders
@@ -352,7 +355,7 @@ def _tensorboard(folder: Path, top: Path) -> _Run:
         if points:
             launches.append(points)
     name = folder.name if folder == top else str(folder.relative_to(top))
-    return _Run(name, iter(_last_launch(launches, notes)), notes)
+    return _TrackedRun(name, iter(_last_launch(launches, notes)), notes)
 
 
 def _last_launch(
@@ -372,7 +375,7 @@ def _last_launch(
     return kept
 
 
-def _wandb(path: Path) -> _Run:
+def _wandb(path: Path) -> _TrackedRun:
     """An offline run. A row without the trainer's step, such as a program's own, belongs to the one before it."""
     notes: list[str] = []
     rows = list(history_rows(path, notes))
@@ -384,10 +387,10 @@ def _wandb(path: Path) -> _Run:
         if isinstance(step, int | float) and isinstance(before, int | float) and step < before:
             launches.append([])
         launches[-1] += _row({**row, "step": step} if is_stepped else row, f"row {number}", path)
-    return _Run(path.stem, iter(_last_launch([points for points in launches if points], notes)), notes)
+    return _TrackedRun(path.stem, iter(_last_launch([points for points in launches if points], notes)), notes)
 
 
-def _trackio(path: Path) -> list[_Run]:
+def _trackio(path: Path) -> list[_TrackedRun]:
     """Trackio keeps a project in one table: `metrics(timestamp, run_name, step, metrics)`, the metrics as JSON."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
@@ -398,7 +401,7 @@ def _trackio(path: Path) -> list[_Run]:
     for number, (run, step, text) in enumerate(rows, start=1):
         row = {**json.loads(text), "step": step}
         by_run.setdefault(str(run), []).extend(_row(row, f"row {number}", path))
-    return [_Run(name, iter(points)) for name, points in by_run.items()]
+    return [_TrackedRun(name, iter(points)) for name, points in by_run.items()]
 
 
 def _text(path: Path) -> str:

@@ -147,7 +147,7 @@ class BadcaseLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProvenanceLine:
     """What was evaluated, by digest."""
 
     what: str
@@ -260,7 +260,7 @@ class EvalView:
     n_drops: int
     skipped: tuple[str, ...]
     protocols: Table[BenchmarkOutcome]
-    provenance: Table[Identity]
+    provenance: Table[ProvenanceLine]
     cards: Table[SideLine]
     notes: tuple[str, ...]
     limits: tuple[str, ...]
@@ -646,12 +646,14 @@ def _protocol_words(new: EvaluationProtocol) -> str:
     return clean(words, LONG)
 
 
-def _provenance(outcome: SuiteOutcome) -> Table[Identity]:
+def _provenance(outcome: SuiteOutcome) -> Table[ProvenanceLine]:
     sides = ((name, outcome.identity.sides[name]) for name in (CHECKPOINT, BASELINE))
-    rows = [Identity(side, f"{own.name} ({own.kind})", own.digest) for side, own in sides]
-    rows.append(Identity("suite", outcome.suite.id, outcome.suite.digest))
+    rows = [ProvenanceLine(side, f"{own.name} ({own.kind})", own.digest) for side, own in sides]
+    rows.append(ProvenanceLine("suite", outcome.suite.id, outcome.suite.digest))
     if outcome.identity.secret_digest is not None:
-        rows.append(Identity("installation secret", "hidden items derive from it", outcome.identity.secret_digest))
+        rows.append(
+            ProvenanceLine("installation secret", "hidden items derive from it", outcome.identity.secret_digest)
+        )
     return Table(
         (
             Column("what", lambda one: one.what),

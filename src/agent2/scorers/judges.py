@@ -67,7 +67,7 @@ MAX_TEXT_CHARS = 200_000
 """Of one judged text; a longer one is cut in the middle, visibly to the judge and in the reason."""
 
 
-class Criterion(StrictModel):
+class RubricCriterion(StrictModel):
     """One criterion of a rubric."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -80,7 +80,7 @@ class Criterion(StrictModel):
     """From this level on nothing more is gained; None: the last level."""
 
     @model_validator(mode="after")
-    def _saturates_within(self) -> "Criterion":
+    def _saturates_within(self) -> "RubricCriterion":
         if self.saturates_at is not None and self.saturates_at >= len(self.levels):
             raise ValueError(f"saturates_at is {self.saturates_at}, the last level is {len(self.levels) - 1}")
         return self
@@ -103,7 +103,7 @@ class JudgePrompt(StrictModel):
     (rating), `rubric` (rubric)."""
     low: int = 1
     high: int = 10
-    rubric: tuple[Criterion, ...] = ()
+    rubric: tuple[RubricCriterion, ...] = ()
 
     @model_validator(mode="after")
     def _is_whole(self) -> "JudgePrompt":

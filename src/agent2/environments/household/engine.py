@@ -89,7 +89,7 @@ class FactTable:
             bits ^= lowest
 
     def matching(self, bits: int, name: str, types: tuple[str, ...]) -> Sequence[Fact]:
-        """The facts among bits with this predicate and argument types, as `phrases.Facts` wants them."""
+        """The facts among bits with this predicate and argument types, as `phrases.EngineFacts` wants them."""
         found: list[Fact] = []
         for combination in self._hierarchy.combinations(types):
             signature = (name, combination)
@@ -130,7 +130,7 @@ class FactView:
     bits: int
 
     def matching(self, name: str, types: tuple[str, ...]) -> Sequence[Fact]:
-        """See `phrases.Facts`."""
+        """See `phrases.EngineFacts`."""
         return self.table.matching(self.bits, name, types)
 
 

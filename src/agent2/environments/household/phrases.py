@@ -38,7 +38,7 @@ class Entity:
     indefinite: str = "a"
 
 
-class Facts(Protocol):
+class EngineFacts(Protocol):
     """What holds now."""
 
     def matching(self, name: str, types: tuple[str, ...]) -> Sequence[Fact]:
@@ -52,11 +52,11 @@ class Query:
     predicates: tuple[tuple[str, tuple[Variable, ...]], ...]
     """Name and placeholders of each."""
 
-    def solutions(self, facts: Facts, bound: Binding) -> Iterator[Binding]:
+    def solutions(self, facts: EngineFacts, bound: Binding) -> Iterator[Binding]:
         """Every way of binding the free placeholders, in textworld's order."""
         return self._from(0, facts, dict(bound))
 
-    def _from(self, depth: int, facts: Facts, bound: Binding) -> Iterator[Binding]:
+    def _from(self, depth: int, facts: EngineFacts, bound: Binding) -> Iterator[Binding]:
         if depth == len(self.predicates):
             yield bound
             return
@@ -133,7 +133,7 @@ class ActionPhrases:
 class Scope:
     """What the pieces of a sentence may speak of."""
 
-    facts: Facts
+    facts: EngineFacts
     entities: Mapping[str, Entity]
     bound: Binding
 
