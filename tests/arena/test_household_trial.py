@@ -33,7 +33,7 @@ def test_a_model_is_scored_on_the_official_layout_and_told_by_type(tmp_path, mon
     (trial,) = (tmp_path / "trials").iterdir()
     report = json.loads((trial / "report" / "report.json").read_text())
     assert report["trial"]["agent"] == "nop"
-    assert sum(row["base"]["n_items"] for row in report["trial"]["by_type"]) == 1
+    assert sum(row["base"]["n"] for row in report["trial"]["by_type"]) == 1
     rollouts = list(iter_rollouts(trial / "cards" / "base-test_private"))
     assert all("Your task is to:" in one.rollout.prompt[0].content for one in rollouts)
     assert all(one.rollout.turns for one in rollouts)

@@ -29,6 +29,7 @@ from agent2.arena.recording import compare_replay, share_trial
 from agent2.arena.scoring import Exam
 from agent2.arena.trial import run_trial
 from agent2.benchmarks import load_benchmark
+from agent2.cards.reader import iter_rollouts
 from agent2.errors import ConfigError
 from agent2.records import HIDDEN_SPLITS
 from agent2.reports.pages import write_report
@@ -172,7 +173,12 @@ def test_a_shared_recording_has_no_key_no_secret_no_hidden_item_and_is_replayed_
     config = read_config(recorded / "trial.json")
     exam = Exam(config.task, load_benchmark("arithmetic"), installation.secret())
     hidden = [item.prompt.encode() for split in HIDDEN_SPLITS for item in exam.items(split)]
-    assert any(prompt in unpacked(path) for path in (recorded / "cards").rglob("*.*") for prompt in hidden)
+    played = {
+        message.content.encode()
+        for one in iter_rollouts(recorded / "cards" / "base-test_private")
+        for message in one.rollout.prompt
+    }
+    assert played & set(hidden)
     for path in (path for path in shown.rglob("*") if path.is_file()):
         data = unpacked(path)
         assert KEY.encode() not in data

@@ -50,7 +50,7 @@ def test_a_sweep_runs_compares_and_is_not_run_twice(task, tmp_path):
     (comparison,) = compare_agents(plan, root)  # nop has no score to compare
     assert {comparison.agent_a, comparison.agent_b} == {"base-copy", "copycat"}
     assert comparison.difference.change.value == 0.0
-    assert comparison.n_items == 20
+    assert comparison.difference.change.n == 20
     logs = {path: path.stat().st_mtime_ns for path in (root / "logs").iterdir()}
     assert len(logs) == 3
     assert run_sweep(plan, tmp_path / "out", quiet) == (root, [])

@@ -39,7 +39,7 @@ def test_an_agent_that_does_nothing_has_no_submission_and_no_zero(task, tmp_path
     assert evidence.submissions == ()
     assert evidence.gain is None
     assert evidence.final_submission is None
-    assert evidence.base_private.n_items == 20
+    assert evidence.base_private.n == 20
     assert evidence.noise.n_replicates > 0
     assert "nothing to do" in evidence.agent_log_tail
     assert analyse(evidence).result.gain is None

@@ -165,7 +165,7 @@ def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(t
     evidence = read_evidence(root)
     assert evidence.agent_end is AgentEnd.EXITED
     assert evidence.final_submission == 1
-    assert evidence.gain is not None and evidence.gain.n_items == 20
+    assert evidence.gain is not None and evidence.gain.change.n == 20
     names = [row["event"] for row in read_events(paths.trial_log).rows]
     assert names.count("agent_started") == names.count("agent_ended") == names.count("final_scored") == 1
     assert names.count("resumed") == 2

@@ -331,7 +331,7 @@ def test_a_harness_killed_in_the_middle_of_an_evaluation_loses_nothing_and_score
     subprocess.run([*arguments, "resume"], check=True)
     records = make_grader().all()
     assert [record.state for record in records] == [SubmissionState.SCORED] * 2
-    assert [record.score.n_items for record in records] == [2000, 2000]
+    assert [record.score.n for record in records] == [2000, 2000]
     resumed, whole = (
         [(r.rollout.item_id, r.rollout.answer) for r in iter_rollouts(trial.submission_card(number))]
         for number in (1, 2)
