@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-agents chaos red-team check format wheel clean
+.PHONY: demo test test-fast test-thorough test-agents chaos red-team check format wheel clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
@@ -18,6 +18,10 @@ test: $(VENV)/.installed-test
 
 test-fast: $(VENV)/.installed-test
 	$(PYTEST) -m "not slow"
+
+# Repeats slow tests for every reference agent; about ten minutes more.
+test-thorough: $(VENV)/.installed-test
+	$(PYTEST) -m thorough
 
 # Installs the agent systems below $AGENT2_HOME (needs a registry) and plays a trial with each of them.
 test-agents: $(VENV)/.installed-test

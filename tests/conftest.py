@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-OPT_IN = {"gpu", "network", "agents", "long_attack"}
+OPT_IN = {"gpu", "network", "agents", "long_attack", "thorough"}
 """Markers of tests that run only when `-m` names them."""
 
 

@@ -158,10 +158,10 @@ def small_agent(kind, folder):
     ("name", "kind", "n_scored", "sandbox"),
     [
         ("sounds", "sft", 1, "none"),
-        ("sounds", "grpo", 2, "bubblewrap"),
-        ("sounds", "sft-grpo", 2, "bubblewrap"),
-        ("sounds", "static-only", 3, "none"),
-        ("corridor", "sft", 1, "bubblewrap"),
+        pytest.param("sounds", "grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
+        pytest.param("sounds", "sft-grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
+        pytest.param("sounds", "static-only", 3, "none", marks=pytest.mark.thorough),
+        pytest.param("corridor", "sft", 1, "bubblewrap", marks=pytest.mark.thorough),
         ("corridor", "sft-grpo", 3, "none"),
     ],
 )
