@@ -341,7 +341,8 @@ def react(data: Path) -> Iterator[Row]:
 def alfworld(archive: Path, n_games: int) -> Iterator[Row]:
     """The official walkthroughs on the real engine; n_games of each split, 0 for all."""
     with tempfile.TemporaryDirectory(prefix="agent2-alfworld-") as folder, tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        opened.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later have it
+        opened.extractall(folder)
         benchmark = AlfworldChat(Path(folder))
         for split, name, there in ((Split.TEST_PRIVATE, "valid_unseen", 134), (Split.TEST_PUBLIC, "valid_seen", 140)):
             n = min(n_games or there, there)

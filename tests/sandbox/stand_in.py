@@ -61,7 +61,7 @@ def docker_run(state: Path, words: list[str]) -> int:
     root = state / "root"
     if not root.exists():
         with tarfile.open(state / "image.tar") as archive:
-            archive.extractall(root, filter="tar")
+            archive.extractall(root, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))  # from 3.11.4 on
     bwrap = ["--bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--unshare-ipc", "--unshare-uts"]
     bwrap += ["--hostname", one(options, "--hostname"), "--unshare-pid", "--as-pid-1", "--clearenv"]
     assert one(options, "--network") == "none" and one(options, "--cap-drop") == "ALL"
