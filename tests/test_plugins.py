@@ -104,7 +104,7 @@ def test_a_file_that_is_no_usable_benchmark_is_refused_in_one_line_that_says_why
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("./gone.py:Quiz", "there is no file gone.py; check the path"),
+        ("./gone.py:Quiz", "file gone.py does not exist; check the path"),
         ("./gone.py:", "name what the file defines after the colon"),
         ("no_such_pack.quiz:Quiz", "cannot be imported: ModuleNotFoundError"),
         ("./gone", "there is no such file or folder"),

@@ -121,7 +121,7 @@ def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> 
         if not match["attribute"].isidentifier():
             raise ConfigError(f"{before}{kind} {name!r}: name what the file defines after the colon, as in {file}:Name")
         if not file.is_file():
-            raise ConfigError(f"{before}{kind} {name!r}: there is no file {file}; check the path")
+            raise ConfigError(f"{before}{kind} {name!r}: file {file} does not exist; check the path")
         return PluginPlace(kind, name, match["attribute"], file=file.resolve())
     if match := _MODULE.fullmatch(name):
         return PluginPlace(kind, name, match["attribute"], module=match["module"])

@@ -215,6 +215,7 @@ def test_two_judges_never_have_the_same_version(workplace):
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
+        ({"model": ""}, "needs the setting model"),
         ({"model": "nowhere"}, "no such folder"),
         ({"prompt": "nonsense"}, "unknown judge prompt"),
         ({"prompt": "pairwise"}, "of kind pairwise"),

@@ -57,7 +57,7 @@ def read_judgement(card: Path) -> PairwiseJudgement:
     header, totals = read_header(card), read_totals(card)
     told = header.lock.get(JUDGEMENT)
     if told is None:
-        raise CardError(f"{card}: is no judgement of two cards; make one with agent2 cards judge OLD NEW")
+        raise CardError(f"{card}: is not a judgement of two cards; make one with agent2 cards judge OLD NEW")
     values: list[float] = []
     first: list[float] = []
     n_flips = 0

@@ -40,7 +40,7 @@ from agent2.cards.judgement import EMITS as PAIR_EMITS
 from agent2.config import StrictModel, load_yaml, parse_yaml
 from agent2.errors import Agent2Error, ConfigError, Fault, SamplerFailed, shown, unknown_name
 from agent2.models.served import read_endpoint_options
-from agent2.models.sources import CheckpointSource, LoadSettings, find_checkpoint
+from agent2.models.sources import FORMS, CheckpointSource, LoadSettings, find_checkpoint
 from agent2.records import (
     COST_PREFIX,
     Completion,
@@ -278,6 +278,8 @@ class _Judge:
     kinds: tuple[str, ...]
 
     def __init__(self, model: str, prompt: str, **settings: Any) -> None:
+        if not model:
+            raise ConfigError(f"scorer {self.name}: needs the setting model; give {FORMS}, as in --settings model=...")
         self.prompt = load_prompt(prompt)
         if self.prompt.kind not in self.kinds:
             raise ConfigError(
@@ -322,7 +324,7 @@ class LlmJudge(_Judge):
 
     def __init__(
         self,
-        model: str,
+        model: str = "",
         prompt: str = "rating",
         rule: str | None = None,
         rule_settings: Mapping[str, Any] | None = None,
@@ -410,7 +412,7 @@ class PairJudge(_Judge):
     emits = replace(PAIR_EMITS, views=PAIR_EMITS.views | set(COSTS), labels=PAIR_EMITS.labels | {QUOTE_MISSING})
     work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
 
-    def __init__(self, model: str, prompt: str = "pairwise", **settings: Any) -> None:
+    def __init__(self, model: str = "", prompt: str = "pairwise", **settings: Any) -> None:
         """Raises ConfigError and CheckpointError, see `JudgeModel` and `load_prompt`."""
         super().__init__(model, prompt, **settings)
 
