@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.cards.card import CardHeader, Counting, ReportingRule
-from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, validate_card
-from agent2.cards.regrade import regrade
+from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, regrade, validate_card
 from agent2.cards.writer import CardWriter
 from agent2.records import (
     EvaluationProtocol,

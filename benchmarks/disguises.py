@@ -27,7 +27,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.errors import CheckpointError
 from agent2.integrity.provenance import provenance_check
 from agent2.models.adapters import as_played, lora_settings

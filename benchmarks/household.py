@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.game import Game, part, quiet_import

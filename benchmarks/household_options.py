@@ -19,7 +19,7 @@ from pathlib import Path
 import datasets
 from transformers.utils import logging as transformers_logging
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.errors import Agent2Error
 from agent2.monitor.readers import read_log
@@ -27,10 +27,10 @@ from agent2.monitor.series import TrainingLog, Watched
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
-from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.running import LogLine
 from agent2.training.sft import SftSettings, train_sft
+from agent2.training.visible import TraceSettings, collect_traces
 
 ENDS = 5
 """Batches at either end that the table's figures are means of."""

@@ -38,7 +38,7 @@ from peft import LoraConfig
 from transformers import PrinterCallback, Trainer, TrainerCallback, set_seed
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.arithmetic.base import accuracy
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, prompt
 from agent2.benchmarks.arithmetic.corpus import plausible_mistake

@@ -17,7 +17,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers.utils import logging as transformers_logging
 
-from agent2.arena.base_models import BASE_MODELS, BaseModel, ensure_base_model
+from agent2.arena.tasks import BASE_MODELS, BaseModel, ensure_base_model
 from agent2.benchmarks.arithmetic.base import build
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings, pretraining_corpus

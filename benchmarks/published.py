@@ -6,7 +6,7 @@ DATA is a folder of official files, one subfolder a source (`gsm8k/`, `mmlu_pro/
 README.md says which. Each line recomputes a published number with the scorers, statistics and readers of agent2; a
 second table has one line for each row of that README, with what of it is not served and why. Exit code 1 if a number is
 further from its expectation than is explained, or could not be computed. `.eval` logs of inspect-ai need the extra
-`inspect`.
+`inspect`; length-controlled win rates need the extra `winrate`, and are left out without it.
 
 The data are never part of the project; nothing here trains on or prompts with them.
 """
@@ -25,30 +25,44 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
 from rich.progress import track
+from scipy.stats import spearmanr
 
 from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
+from agent2.benchmarks.alpacaeval.benchmark import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.humaneval.benchmark import TIMEOUT_S, HumanEval, Mbpp, function_to_write
 from agent2.benchmarks.mini_ifeval.benchmark import read_ifeval_rows
+from agent2.benchmarks.published import PublishedItem
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.judge_check import check, read_pairs, read_verdicts
+from agent2.evaluation.scoring import ScoringPlace, bench_at
 from agent2.files import numbered_lines
 from agent2.models.scripted import ScriptedSampler
+from agent2.models.served import read_answer
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
 from agent2.scorers.constraints.scorer import followed_loosely, read_instructions
+from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.answers import accuracy
 from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally
+from agent2.stats.length_control import estimate_difficulty, length_controlled, standardised
 from agent2.stats.ranking import win_rate
 
 RNG_SEED = 1
+BASELINE = "gpt4_1106_preview"
+"""Of AlpacaEval 2; its own win rate is a half by definition."""
+LC_MARGIN = {"jointly": (0.03, 0.8), "under the published weights": (0.03, 0.8)}
+"""Of a length-controlled win rate with estimated difficulty: of 1 by Spearman's correlation, and in points."""
 T = TypeVar("T")
 
 
@@ -244,25 +258,85 @@ def alpaca_eval(data: Path) -> Iterator[Row]:
     yield Row("models", 57, n_models)
     yield Row("largest difference of a win rate, points", 0, worst_rate, 1e-6)
     yield Row("largest difference of a standard error, points", 0, worst_error, 1e-6)
+    yield from annotator(data)
+    if find_spec("sklearn") is not None:
+        yield from length_controlled_rates(data, board)
+
+
+def annotator(data: Path) -> Iterator[Row]:
+    """Stored raw completions of the annotator, read as an endpoint's answers, against the stored preferences."""
+    n_read, worst = 0, 0.0
+    for file in sorted((data / "annotations").glob("*.json")):
+        for row in json.loads(file.read_text(encoding="utf-8")):
+            if row["raw_completion"] is None:
+                continue  # two of claude-2.1's, whose calls failed
+            completion = read_answer(200, {}, json.dumps({"choices": [row["raw_completion"]]}).encode())
+            found = preference(completion, switched=is_switched(row["instruction"]))
+            worst = max(worst, math.inf if found is None else abs(1 + found - float(row["preference"])))
+            n_read += 1
+    yield Row("stored raw completions read", 2413, n_read)
+    yield Row("largest difference of a preference from the stored one", 0, worst, 1e-9)
+
+
+def length_controlled_rates(data: Path, board: dict[str, dict[str, str]]) -> Iterator[Row]:
+    """Against the published column, with the difficulty of the items estimated from the preferences of all models.
+
+    The published difficulties are not at hand, and no preferences of the lengthened baseline for the regularisation.
+    """
+    rows = [row for row in lines(data / "prefs_lengths_57_models.jsonl") if row["model"] in board]
+    rows = [row for row in rows if board[row["model"]]["length_controlled_winrate"] and row["model"] != BASELINE]
+    preferred = np.array([row["preference"] for row in rows], dtype=float)
+    preferred = np.where(preferred == 0.0, 0.5, preferred - 1)
+    slopes = [standardised(row["len_2"], row["len_1"]) for row in rows]
+    with (data / "lc_weights_baseline_gpt4_1106_preview.csv").open(encoding="utf-8") as file:
+        weights = {row.pop(""): tuple(map(float, row.values())) for row in csv.DictReader(file)}
+    known = [number for number, row in enumerate(rows) if row["model"] in weights]
+    published = [float(board[row["model"]]["length_controlled_winrate"]) for row in rows]
+    coefficients = [weights[rows[number]["model"]] for number in known]
+    for how, difficulty in {
+        "jointly": estimate_difficulty(preferred, slopes),
+        "under the published weights": estimate_difficulty(preferred[known], [slopes[n] for n in known], coefficients),
+    }.items():
+        ours = [
+            100 * length_controlled(one, row["len_2"], row["len_1"], difficulty).rate.value
+            for one, row in zip(preferred, rows, strict=True)
+        ]
+        off = np.abs(np.array(ours) - published)
+        rank = float(spearmanr(ours, published).statistic)
+        name = f"length-controlled, difficulty estimated {how}"
+        yield Row(f"{name}: Spearman", 1, rank, LC_MARGIN[how][0], "difficulty is estimated")
+        yield Row(
+            f"{name}: median error, points", 0, float(np.median(off)), LC_MARGIN[how][1], "difficulty is estimated"
+        )
 
 
 def llmbar(data: Path) -> Iterator[Row]:
-    """Accuracy of each judge under each prompt, over both orders, and how often the two orders agree."""
+    """What `agent2 judge check` says of each judge under each prompt, in the published counting.
+
+    A missing verdict is wrong there, and equal to another missing one; here it is in no rate.
+    """
+    pairs = read_pairs(data / "Natural")
     for folder in sorted((data / "Natural/evaluators").glob("*/*")):
         stated = json.loads((folder / "statistics.json").read_text(encoding="utf-8"))
-        rows = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-        sides = [[row["results"][-1][f"swap = {swap}"] for swap in (False, True)] for row in rows]  # of the last round
-        winners = [[str(one["winner"]) for one in pair] for pair in sides]
-        right = [
-            [float(winner == str(row["label"])) for winner in pair] for pair, row in zip(winners, rows, strict=True)
-        ]
+        judged = read_verdicts(folder / "result.json", pairs)
+        report, n = check(judged), len(judged)
         name = f"{folder.parent.name} {folder.name}"
-        average = np.mean([accuracy([pair[order] for pair in right]).value for order in (0, 1)])
-        yield Row(f"{name}: accuracy, %", float(stated["correct_average"].strip("%")), 100 * float(average), 0.05)
-        equal = accuracy([float(pair[0] == pair[1]) for pair in winners]).value
-        said = re.search(r"= ([\d.]+)%", stated["equal"])
-        if said:
-            yield Row(f"{name}: orders agree, %", float(said[1]), 100 * equal, 0.05)
+        both_missing = sum(one.shown_first is None and one.shown_second is None for one in judged)
+        n_right = sum(
+            one.value * one.n for one in (report.accuracy_shown_first, report.accuracy_shown_second) if one is not None
+        )
+        rates = {"equal": both_missing, "correct_both": 0}
+        yield Row(
+            f"{name}: accuracy, %", float(stated["correct_average"].strip("%")), 100 * n_right / (2 * n), tolerance=0.05
+        )
+        for key, found in (("equal", report.order_agreement), ("correct_both", report.both_right)):
+            said = re.search(r"= ([\d.]+)%", stated[key])
+            if said and found is not None:
+                yield Row(f"{name}: {key}, %", float(said[1]), 100 * (found.value * found.n + rates[key]) / n, 0.05)
+        if report.kappa_orders is not None:
+            note = f"{report.n_missing} missing verdicts count as '2' there" if report.n_missing else ""
+            ours = report.kappa_orders.value
+            yield Row(f"{name}: kappa of the orders", stated["kappa_agreement"], ours, 0.01 if note else 1e-9, note)
 
 
 def tau_bench(data: Path) -> Iterator[Row]:
@@ -363,6 +437,37 @@ def shown(work: Sequence[T], what: str) -> Iterable[T]:
     return track(work, what, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 
+def passed(
+    items: Sequence[PublishedItem], programs: Sequence[tuple[int, str]], timeout_s: float = TIMEOUT_S
+) -> list[bool]:
+    """Whether each program (number of its item, answer) passes; without a verdict it does not."""
+    asked = [
+        (Item(one.id, Split.DEV, one.prompt, one.reference, one.payload), code_of(text))
+        for one, text in ((items[number], text) for number, text in programs)
+    ]
+    with bench_at(ScoringPlace()) as bench:
+        verdicts = PythonTestsScorer(timeout_s=timeout_s).verdicts_on(bench, asked)
+    return [isinstance(one, ProgramVerdict) and one.score.value == 1.0 for one in verdicts]
+
+
+def humaneval(folder: Path) -> Iterator[Row]:
+    """Canonical solutions, and the example samples of the repository."""
+    problems = HumanEval(folder).problems()
+    right = passed(problems, [(number, one.reference) for number, one in enumerate(problems)])
+    yield Row("canonical solutions that pass", len(problems), sum(right))
+    example = function_to_write(lines(folder / "example_problem.jsonl")[0])
+    samples = [(0, row["completion"]) for row in lines(folder / "example_samples.jsonl")]
+    yield Row("pass@1 of the example samples", 0.5, float(np.mean(passed([example], samples))))
+
+
+def mbpp(folder: Path) -> Iterator[Row]:
+    """The published programs."""
+    problems = Mbpp(folder).problems()
+    # One of them, problem 123, counts the divisors of 10,000 numbers: longer than a model's program gets.
+    right = passed(problems, [(number, one.reference) for number, one in enumerate(problems)], timeout_s=60.0)
+    yield Row("published programs that pass in a minute a test", len(problems), sum(right))
+
+
 SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "gsm8k": gsm8k,
     "math": mathematics,
@@ -377,11 +482,11 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "open_rl_benchmark": open_rl_benchmark,
     "inspect_logs": inspect_logs,
     "react": react,
+    "humaneval": humaneval,
+    "mbpp": mbpp,
 }
 ARCHIVE = "alfworld_official.tar.gz"
 NOT_SERVED = {
-    "humaneval": "no packaged scorer runs Python programs against tests",
-    "mbpp": "no packaged scorer runs Python programs against tests",
     "math (MATH test, MATH-500, AIME24, AMC23 as questions)": "no scorer judges LaTeX expressions for equality",
     "bbh (21 tasks)": "their outputs are not published, only the metrics",
     "ifeval/m_ifeval": "no verdicts are published for these outputs",
@@ -389,8 +494,7 @@ NOT_SERVED = {
     "truthfulqa": "questions without outputs to score; no reader yet",
     "mt_bench": "no reader of its questions, references and single scores yet",
     "bfcl": "`function_calls` compares with one gold call, BFCL lists acceptable values for each argument",
-    "alpaca_eval, length-controlled": "no length-controlled win rate yet",
-    "llmbar, kappa": "Cohen's kappa is not among the statistics",
+    "llmbar, kappa with the labels": "published ones code a verdict '2' as 0 and a label 2 as 2: no agreement",
     "webshop": "no shop world and no scorer for it yet",
     "posttrainbench": "no weighted mean over benchmarks among the statistics",
 }

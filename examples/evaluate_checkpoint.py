@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.training.grpo import GrpoSettings, Reward, train_grpo

@@ -32,5 +32,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """One installation for the trials of all modules, so that the cards of a base model are made once."""
-    return tmp_path_factory.mktemp("installation")
+    """A folder for what several modules of one test process use."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="session")
+def common_home(tmp_path_factory):
+    """One installation for the trials of all test processes, so that the cards of a base model are made once."""
+    root = tmp_path_factory.getbasetemp()
+    home = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "installation"
+    home.mkdir(mode=0o700, exist_ok=True)
+    return home

@@ -1,12 +1,12 @@
 """Small suites and evidence for tests of gates and decisions; name what matters, the rest is sensible."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent2.contract.evidence import Evidence, MetricEvidence, SpotCheck
 from agent2.contract.gates import GateSpec, LengthGate, RegressionGate, ReleaseEvidenceGate, SafetyGate
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, SpotCheck, Unit
 from agent2.stats.comparisons import verdict_difference
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "reports"
@@ -68,4 +68,6 @@ def make_releasable(**changes: Any) -> Evidence:
         "from_cards": True,
         "spot_check": SpotCheck("a reviewer", 40, 39),
     }
-    return make_evidence(**(fields | changes))
+    fields |= changes
+    fields["metrics"] = [replace(metric, source="cards") for metric in fields["metrics"]]
+    return make_evidence(**fields)

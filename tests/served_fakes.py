@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -54,6 +54,26 @@ class Served:
 
 
 class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.connections: list[socket.socket] = []
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """A request that is accepted, its connection remembered."""
+        connection, address = super().get_request()
+        self.connections.append(connection)
+        return connection, address
+
+    def go_away(self) -> None:
+        """Close what listens and every connection: one that was kept alive would still be answered."""
+        self.shutdown()
+        self.server_close()
+        for connection in self.connections:
+            with suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is part of the play."""
 
@@ -102,14 +122,12 @@ def endpoint(reply: Callable[[dict[str, Any], int], Reply]) -> Iterator[Served]:
             pass
 
     server = _Server(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
     served = Served(f"http://127.0.0.1:{server.server_address[1]}/v1")
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     try:
         yield served
     finally:
-        server.shutdown()
-        server.server_close()
+        server.go_away()
 
 
 @contextmanager

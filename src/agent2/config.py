@@ -28,7 +28,7 @@ MAX_VALUES = 1_000_000
 
 
 Location = Sequence[int | str]
-"""Where a value stands in a file: keys and list places from the top."""
+"""Where a value is in a file: keys and list places from the top."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Fault(StrEnum):
     JUDGE = "judge"
     """The scorer or the judge model."""
     INFRASTRUCTURE = "infrastructure"
-    """The harness, the machine, the endpoint: nobody's answer was seen."""
+    """The harness, the machine or the endpoint failed: there is no answer to judge."""
     SUBMITTER = "submitter"
     """What an agent handed in cannot be evaluated."""
 
@@ -59,7 +59,7 @@ class Agent2Error(Exception):
 
 
 class ConfigError(Agent2Error):
-    """A file, flag or name given by the user is not usable as it stands."""
+    """A file, flag or name given by the user is not usable."""
 
 
 class CheckpointError(Agent2Error):
@@ -150,7 +150,7 @@ MAX_SHOWN = 300
 
 
 def shown(value: object) -> str:
-    """A stranger's value as it may stand in a message: its repr, cut short, half characters escaped."""
+    """An untrusted value made safe for a message: its repr, cut short, lone surrogates escaped."""
     text = _brief.repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 

@@ -85,7 +85,7 @@ def _entry_points(of: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
 
 
 def known_names(kind: str, packaged: Iterable[str] = ()) -> list[str]:
-    """Every name that can be used as it stands."""
+    """Every name that can be used directly."""
     return sorted({*packaged, *installed(kind)})
 
 
@@ -153,7 +153,7 @@ def load(place: PluginPlace) -> Any:
             found = getattr(found, part)
     except Agent2Error:
         raise
-    except (Exception, SystemExit) as error:  # boundary: code of a stranger can raise anything
+    except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(
             f"{place}: cannot be imported: {_words(error)}; try python -c 'import {_importable(place)}'"
         ) from error
@@ -175,7 +175,7 @@ def build(place: PluginPlace, settings: Mapping[str, Any] | None = None) -> Any:
         return found(**(settings or {}))
     except Agent2Error:
         raise
-    except (Exception, SystemExit) as error:  # boundary: code of a stranger can raise anything
+    except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(f"{place}: could not be made: {_words(error)}; fix its {place.attribute}") from error
 
 

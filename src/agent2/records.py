@@ -1,4 +1,4 @@
-"""The records and protocols that cross rooms: what is played, what came of it, and who plays.
+"""The records and protocols that cross rooms: what is played, its outcome, and who plays.
 
 The nouns, in the order in which they meet:
 
@@ -99,6 +99,9 @@ class Completion:
     """One sentence about the fault."""
     n_tokens: int | None = None
     """How many new tokens there are, from a sampler that knows no ids; None: as many as `token_ids`."""
+    alternatives: Sequence[tuple[str, Mapping[str, float]]] | None = None
+    """Each new token as text, with the log-probabilities of the likeliest ones in its place; None: not asked for, or
+    not given."""
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -277,7 +280,7 @@ class ScoringMode(StrEnum):
     BATCH = "batch"
     """In batches side by side, once everything was played: a judge behind an endpoint."""
     SANDBOX = "sandbox"
-    """As BATCH, and it runs programs that nobody trusts, each in its own sandbox; never where a model is played."""
+    """As BATCH, and it runs untrusted programs, each in its own sandbox; never where a model is played."""
 
 
 @dataclass(frozen=True, slots=True)

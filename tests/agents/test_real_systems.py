@@ -17,8 +17,8 @@ import zstandard
 
 from agent2 import installation
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Route
 from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges

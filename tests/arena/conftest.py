@@ -6,9 +6,9 @@ from trial_builders import write_task
 
 
 @pytest.fixture
-def home(shared, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
-    return shared / "home"
+def home(common_home, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(common_home))
+    return common_home
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.sandbox.backends import Unsandboxed
 from agent2.sandbox.spec import SandboxSpec
-from agent2.sandbox.unsandboxed import Unsandboxed
 
 
 @pytest.fixture

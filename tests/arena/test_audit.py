@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agent2 import installation
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.audit import Audited, audit_trial, control_items
 from agent2.arena.audit_child import AuditJob
@@ -21,7 +21,7 @@ from agent2.arena.trial import run_trial
 from agent2.benchmarks import load_benchmark
 from agent2.errors import SandboxError
 from agent2.installation import access_log, check_access_log
-from agent2.integrity.canaries import HONEY_PATH, bait_for
+from agent2.integrity.exposure import HONEY_PATH, bait_for
 from agent2.integrity.texts import ReadLimits
 from agent2.records import Split
 from agent2.sandbox.backends import find_sandbox, run_contained

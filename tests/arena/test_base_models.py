@@ -2,15 +2,20 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import resources
+from pathlib import Path
 
 import pytest
 
 from agent2 import installation
-from agent2.arena.base_models import BASE_MODELS, BaseModel, cached_path, ensure_base_model
+from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
+from agent2.benchmarks.arithmetic.base import corpus_sample_digest, make
 from agent2.benchmarks.arithmetic.corpus import CorpusSettings
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.tiny import MADE
 from agent2.models.tiny_recipe import TinyRecipe
+from agent2.training.visible import dev_scores
 
 
 @pytest.fixture(autouse=True)
@@ -87,16 +92,31 @@ def test_nothing_is_cached_before_it_is_built():
     assert {cached_path(name) for name in BASE_MODELS} == {None}
 
 
+PACKAGED = Path(str(resources.files("agent2.benchmarks.arithmetic"))) / "tiny-arithmetic"
+
+
+def test_the_shipped_arithmetic_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
+    again = "run: python benchmarks/tiny_bases.py make tiny-arithmetic"
+    entry, made = BASE_MODELS["tiny-arithmetic"], json.loads((PACKAGED / MADE).read_text())
+    assert sum(file.stat().st_size for file in PACKAGED.iterdir()) < 2 * 10**6
+    assert made["recipe_digest"] == entry.digest, again
+    assert made["corpus_sample_digest"] == corpus_sample_digest(entry.corpus), again
+
+
 @pytest.mark.slow
 def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_made_and_its_task_is_sound():
     said = []
     folder = ensure_base_model("tiny-arithmetic", said.append)
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert 0.15 < manifest["base_accuracy"]["value"] < 0.45
-    assert manifest["base_accuracy"]["n_items"] == 800
     assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
     assert cached_path("tiny-arithmetic") == folder
-    assert "of dev items" in said[-1]
+    assert said == ["unpacking the weights that the package ships"]
+    assert manifest["base_accuracy"]["n_items"] == 800
+    found = dev_scores(folder, ["arithmetic"], 800)["arithmetic"]["score"]
+    assert 0.15 < found < 0.45
+    assert found == pytest.approx(
+        manifest["base_accuracy"]["value"], abs=0.06
+    )  # three standard errors of the difference
     checked = subprocess.run(
         [sys.executable, "-m", "agent2", "tasks", "check", "arithmetic"], capture_output=True, text=True, check=False
     )
@@ -104,9 +124,18 @@ def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_mad
     assert "headroom" in checked.stdout and "FAILED" not in checked.stdout
 
 
+@pytest.mark.thorough
+def test_the_recipe_makes_an_arithmetic_base_again(tmp_path):
+    made = make(BASE_MODELS["tiny-arithmetic"], tmp_path / "made", lambda message: None)
+    assert 0.15 < made["base_accuracy"]["value"] < 0.45
+    assert made["recipe_digest"] == json.loads((PACKAGED / MADE).read_text())["recipe_digest"]
+
+
 def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shipped_weights():
     assert {name: BASE_MODELS[name].digest[:16] for name in BASE_MODELS} == {
-        "tiny-arithmetic": "8c3de0af4ae5b5c7",
+        "tiny-arithmetic": "5810b26ac35fa649",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
+        "tiny-pyfunc": "8f60c3092250625d",
+        "tiny-replies": "50c731dceef0cded",
     }

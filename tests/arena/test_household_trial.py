@@ -6,7 +6,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.cards.reader import iter_rollouts
 from agent2.cli import app
 from household_builders import write_official

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
 from agent2.arena.eventlog import ActiveTime, EventLog, interruptions, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, SubmissionState
@@ -91,9 +91,8 @@ PROGRAM += "    time.sleep(5000)\n"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, tmp_path, monkeypatch):
+def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, home, tmp_path):
     """The agent submits and sleeps; the harness is stopped; the resumed trial lets it end by itself."""
-    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     agent = write_agent(tmp_path / "twice", PROGRAM)
     task = write_task(tmp_path / "task", budget={"wall_clock_s": 3600, "submissions": 5})
     root = new_trial(str(task), str(agent), 0, tmp_path / "trials", trial_id="cut")

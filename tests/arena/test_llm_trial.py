@@ -17,8 +17,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from agent2 import installation
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
 from agent2.arena.eventlog import read_events, record_intervention
 from agent2.arena.evidence import AgentEnd

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.assignment import InsidePaths, assignment_text, environment
 from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import new_trial, repeat_trial, resolve_trial

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 from agent2.arena.agents import SPEC_FILE, load_agent
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.base_models import ensure_base_model
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.plan import new_trial
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import ensure_base_model, load_task
 from agent2.arena.trial import run_trial
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import visible_row
@@ -99,9 +98,18 @@ def agent_program(kind, is_interactive):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sft", "grpo"])
-def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_page(task, tmp_path, kind, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("corridor", "sft"),
+        ("corridor", "grpo"),
+        pytest.param("sounds", "sft", marks=pytest.mark.thorough),
+        pytest.param("sounds", "grpo", marks=pytest.mark.thorough),
+    ],
+)
+def test_reference_agents_improve_the_tiny_base_of_a_task_of_the_page(request, tmp_path, name, kind, monkeypatch):
     """Their own programs, with a part of the usual steps of GRPO; what they hand in is measured on dev items."""
+    task = request.getfixturevalue(name)
     record = load_task(str(task))
     benchmark = load_benchmark(record.benchmark)
     rows = {
@@ -157,7 +165,7 @@ def small_agent(kind, folder):
 @pytest.mark.parametrize(
     ("name", "kind", "n_scored", "sandbox"),
     [
-        ("sounds", "sft", 1, "none"),
+        pytest.param("sounds", "sft", 1, "none", marks=pytest.mark.thorough),
         pytest.param("sounds", "grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
         pytest.param("sounds", "sft-grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
         pytest.param("sounds", "static-only", 3, "none", marks=pytest.mark.thorough),

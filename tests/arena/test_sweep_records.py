@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import SweepRow, difference_of_runs, row_of, summarise_agents
 from builders import make_evidence, make_gain, make_submission
 

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,11 @@ from agent2.arena.tasks import Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.household.benchmark import Household
+from agent2.benchmarks.replies.benchmark import PreferenceJudge, Replies
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import ConfigError
 from agent2.records import Item, Score, Split, Step
+from agent2.scorers.hidden import HiddenJudge
 from household_builders import write_official
 
 FEW = SplitSizes(train=6, dev=3, test_public=4, test_private=4)
@@ -126,11 +129,94 @@ def test_hidden_items_that_hardly_depend_on_the_secret_are_found_and_the_share_i
     assert "49 of 50 items (98%) are the same under another secret, at most 20% may be" in secrecy.detail
 
 
-def test_a_level_two_task_without_a_check_of_its_demand_is_not_called_sound():
+def test_a_level_two_task_without_a_judge_is_not_called_sound():
     task = small("arithmetic", train=50, dev=50, test_public=50, test_private=50)
     judged = task.model_copy(update={"level": Level.JUDGE_BASED})
     (structural,) = [f for f in check_task(judged) if f.name.startswith("structural")]
-    assert structural.ok is False and "no check exists for level 2" in structural.detail
+    assert structural.ok is False and "its benchmark brings no judge" in structural.detail
+
+
+JUDGED = {"train": 60, "dev": 20, "test_public": 40, "test_private": 40}
+
+
+def judged_by(benchmark):
+    return next(f for f in check_task(small("replies", **JUDGED), benchmark) if f.name.startswith("structural"))
+
+
+def test_replies_pass_every_check():
+    findings = check_task(small("replies", **JUDGED))
+    assert [finding.name for finding in findings if not finding.ok] == []
+    (structural,) = [f for f in findings if f.name.startswith("structural")]
+    assert "who knows all but the secret scores 0." in structural.detail and "eight times: 0.0" in structural.detail
+
+
+class LikesTheSame(PreferenceJudge):
+    def __init__(self, secret):
+        super().__init__(b"")
+
+
+class Public(Replies):
+    """The judge's taste is the same for everybody, so it can be read in the code."""
+
+    def scorer(self):
+        return HiddenJudge(LikesTheSame)
+
+    def informed(self, secret):
+        return super().informed(b"")
+
+
+class Wordy(Replies):
+    """The judge likes what is longer than the reference."""
+
+    def scorer(self):
+        return HiddenJudge(LikesLength)
+
+
+class LikesLength(PreferenceJudge):
+    def score(self, item, rollout):
+        return Score(float(len(rollout.answer) > len(item.reference)), "longer")
+
+
+class Telling(Replies):
+    """Visible items show what the judge likes."""
+
+    def items(self, split, n, secret):
+        found = super().items(split, n, secret)
+        shown = [] if secret is None else [replace(found[0], reference=self.informed(secret)(found[0], []))]
+        return [*shown, *found[len(shown) :]]
+
+
+class Generous(Replies):
+    """The judge has no preferences: any reply with the facts wins."""
+
+    def scorer(self):
+        return HiddenJudge(AnyStyle)
+
+
+class AnyStyle(PreferenceJudge):
+    def score(self, item, rollout):
+        found = super().score(item, rollout)
+        return replace(found, value=float(found.views["content"] == 0.0))
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "why"),
+    [
+        (Public(), "who knows all but the secret scores"),
+        (Wordy(), "all that is known: 1.000"),
+        (Telling(), "visible items differ with the secret"),
+        (Generous(), "who knows all but the secret scores 1.000"),
+    ],
+    ids=["public", "wordy", "telling", "generous"],
+)
+def test_a_judge_that_can_be_computed_or_fooled_is_found(benchmark, why):
+    structural = judged_by(benchmark)
+    assert structural.ok is False and why in structural.detail
+
+
+def test_who_knows_all_but_the_secret_wins_where_the_judge_is_public():
+    said = re.search(r"who knows all but the secret scores ([\d.]+)", judged_by(Public()).detail)
+    assert float(said.group(1)) > 0.9
 
 
 @pytest.mark.parametrize(("n_options", "is_sound"), [(4, True), (2, True), (1, False)])

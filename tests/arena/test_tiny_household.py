@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+from agent2.arena.tasks import BASE_MODELS, ensure_base_model
 from agent2.benchmarks.household.base import corpus_sample_digest, liken_names, make
 from agent2.benchmarks.household.corpus import household_corpus
 from agent2.errors import ConfigError
@@ -34,7 +34,7 @@ def made():
 
 
 def test_the_shipped_model_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
-    again = "run: python benchmarks/tiny_household.py make"
+    again = "run: python benchmarks/tiny_bases.py make tiny-household"
     assert sum(file.stat().st_size for file in PACKAGED.iterdir()) < 4 * 10**6
     assert made()["recipe_digest"] == ENTRY.digest, again
     assert made()["corpus_sample_digest"] == corpus_sample_digest(ENTRY.corpus), again

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+from agent2.arena.tasks import BASE_MODELS, ensure_base_model
 from agent2.benchmarks import BENCHMARKS, load_benchmark
 from agent2.benchmarks.mini.base import corpus_sample_digest, make
 from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
@@ -38,9 +38,9 @@ def made():
 
 def test_the_shipped_model_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
     assert sum(file.stat().st_size for file in PACKAGED.iterdir()) < 4 * 10**6
-    assert made()["recipe_digest"] == ENTRY.digest, "run: python benchmarks/tiny_mini.py make"
+    assert made()["recipe_digest"] == ENTRY.digest, "run: python benchmarks/tiny_bases.py make tiny-mini"
     assert made()["corpus_sample_digest"] == corpus_sample_digest(ENTRY.corpus), (
-        "run: python benchmarks/tiny_mini.py make"
+        "run: python benchmarks/tiny_bases.py make tiny-mini"
     )
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent2 import installation
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial

@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import IntegrityState, Verdict
 from agent2.arena.plan import new_trial
 from agent2.arena.tasks import Stage
@@ -111,12 +111,12 @@ def play(name, program, task, out):
 
 
 @pytest.fixture(scope="module")
-def analyses(shared, tmp_path_factory):
+def analyses(shared, common_home, tmp_path_factory):
     """Every agent's trial, analysed."""
     from trial_builders import write_task
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AGENT2_HOME", str(shared / "home"))
+        patch.setenv("AGENT2_HOME", str(common_home))
         if not (shared / "task.yaml").exists():
             write_task(shared)
         out = tmp_path_factory.mktemp("verdicts")

@@ -258,7 +258,7 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
         ("answer: answer\n", "answer: {field: answer, after: '=== '}\n", "has nothing behind '=== ' in 60 of 60 rows"),
         ("answer: answer\n", "answer: {field: answer, pattern: 'x+'}\n", "put parentheses around the answer"),
         ("train.jsonl", "gone.jsonl", "gone.jsonl: cannot be read (No such file or directory)"),
-        ("train.jsonl", "benchmark.yaml", "benchmark.yaml: is not one of .jsonl, .csv, .parquet"),
+        ("train.jsonl", "benchmark.yaml", "benchmark.yaml: is not one of .jsonl, .jsonl.gz, .csv, .parquet"),
         ("test: test.jsonl", "all: test.jsonl", "'all' is divided into splits, so 'train' cannot be named beside it"),
         ("test: test.jsonl", "tests: test.jsonl", ":3: unknown key 'tests'; did you mean 'test'?"),
         ("sampling:", "sampilng:", ":7: unknown key 'sampilng'; did you mean 'sampling'?"),

@@ -4,8 +4,7 @@ import pytest
 
 from agent2.cards.card import Counting, ReportingRule
 from agent2.cards.folder import load_card, store_card
-from agent2.cards.reader import read_summary
-from agent2.cards.regrade import Move, regrade
+from agent2.cards.reader import Move, read_summary, regrade
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus, ScoredRollout

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from agent2.arena.base_models import BASE_MODELS
+from agent2.arena.tasks import BASE_MODELS
 from agent2.cards.writer import CardWriter
 from agent2.cli import app, main
 from agent2.cli.show import resumed_by_repeating
@@ -25,13 +25,13 @@ from grading_builders import write_checkpoint
 from trial_builders import write_agent, write_task
 
 
-def agent2(*arguments, home):
+def agent2(*arguments, home, installation=None):
     return subprocess.run(
         [sys.executable, "-m", "agent2", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": str(home), "AGENT2_HOME": str(home / "agent2")},
+        env={"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": str(home), "AGENT2_HOME": str(installation or home / "agent2")},
         cwd=home,
     )
 
@@ -218,9 +218,9 @@ def test_a_card_is_listed_shown_and_validated_and_a_changed_byte_is_found(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path):
+def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(common_home, tmp_path):
     task = write_task(tmp_path)
-    ended = agent2("run", str(task), "--agent", "nop", "--set", "trial_id=t", home=tmp_path)
+    ended = agent2("run", str(task), "--agent", "nop", "--set", "trial_id=t", home=tmp_path, installation=common_home)
     assert ended.returncode == 0, ended.stderr
     last = ended.stdout.strip().splitlines()[-1]
     assert last == f"report: {tmp_path}/trials/t/report/report.html"
@@ -230,10 +230,10 @@ def test_a_trial_from_the_command_line_ends_with_the_path_of_its_report(tmp_path
     phases = [line[9:] for line in ended.stderr.splitlines()]  # after the time of day
     assert phases[0] == "base model" and "noise band" in phases
     assert not set(ended.stderr) & set("\x1b\r━")
-    again = agent2("resume", "trials/t", home=tmp_path)
+    again = agent2("resume", "trials/t", home=tmp_path, installation=common_home)
     assert again.returncode == 0
     assert again.stdout.strip().splitlines()[-1] == last
-    repeated = agent2("repeat", "trials/t", home=tmp_path)
+    repeated = agent2("repeat", "trials/t", home=tmp_path, installation=common_home)
     assert repeated.returncode == 0, repeated.stderr
     assert repeated.stdout.strip().splitlines()[-1] != last
     assert "not as in" not in repeated.stderr
@@ -250,7 +250,7 @@ def test_help_loads_no_heavy_library_and_no_arguments_show_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
+def test_an_interrupted_trial_says_how_to_go_on(common_home, tmp_path):
     agent = write_agent(tmp_path / "sleeper", "import time\ntime.sleep(500)")
     command = [sys.executable, "-m", "agent2", "run", str(write_task(tmp_path)), "--agent", str(agent)]
     program = subprocess.Popen(
@@ -259,7 +259,7 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"AGENT2_HOME": str(tmp_path / "agent2")},
+        env=os.environ | {"AGENT2_HOME": str(common_home)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     for line in program.stderr:
@@ -270,13 +270,13 @@ def test_an_interrupted_trial_says_how_to_go_on(tmp_path):
     assert program.returncode == 130
     assert f"resume with: agent2 resume '{tmp_path}/out of order/t'" in said  # as a shell takes it
     assert said.splitlines()[-1] == "agent2: interrupted"
-    again = agent2("resume", "out of order/t", "--no-restart", home=tmp_path)
+    again = agent2("resume", "out of order/t", "--no-restart", home=tmp_path, installation=common_home)
     assert again.returncode == 0, again.stderr
     assert "interrupted" in again.stdout
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_says_how_to_resume(shared, tmp_path):
+def test_an_interrupted_sweep_says_how_to_resume(common_home, tmp_path):
     agent = write_agent(tmp_path / "sleeper", "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(500)")
     file = tmp_path / "two words.yaml"
     file.write_text(f"name: naps\ntasks: [{write_task(tmp_path)}]\nagents: [{agent}]\nseeds: [0, 1]\n")
@@ -286,7 +286,7 @@ def test_an_interrupted_sweep_says_how_to_resume(shared, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"AGENT2_HOME": str(shared / "home")},
+        env=os.environ | {"AGENT2_HOME": str(common_home)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wait_for(lambda: list(tmp_path.glob("sweeps/naps/trials/*/workspace/begun")))
@@ -315,7 +315,10 @@ def commands(command, path=()):
             yield " ".join((*path, name)), below
 
 
-PATH_ONLY = {"benchmarks new", "cards export", "intervene", "models build", "share", "suite freeze"}
+PATH_ONLY = {
+    *("benchmarks new", "cards export", "intervene", "models build", "share"),
+    *("spotcheck draw", "spotcheck record", "suite freeze"),
+}
 """They write one thing and print where it is."""
 
 

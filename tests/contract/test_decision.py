@@ -1,9 +1,10 @@
 """The decision as a whole: precedence, the evidence gate, what `release` needs, and that the outputs stay apart."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent2.contract.decision import CURES, decide
-from agent2.contract.evidence import Change, SpotCheck, TrainingSignals
 from agent2.contract.gates import (
     EvidenceGate,
     EvidenceNeeds,
@@ -14,7 +15,7 @@ from agent2.contract.gates import (
     RewardPrivateGate,
     TrainingAction,
 )
-from agent2.contract.metrics import MetricSpec
+from agent2.contract.metrics import Change, MetricSpec, SpotCheck, TrainingSignals
 from agent2.contract.suite import Cause
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable
 
@@ -186,6 +187,14 @@ def test_without_any_of_it_the_checkpoint_is_a_candidate_at_most(change, sentenc
     decision = decided(make_releasable(**change))
     assert decision.release == "candidate"
     assert any(sentence in reason for reason in decision.would_change)
+
+
+def test_a_required_number_that_only_a_report_states_is_no_ground_for_a_release():
+    good = make_releasable()
+    told = {**good.metrics, "instructions": replace(good.metrics["instructions"], source="report")}
+    decision = decided(replace(good, metrics=told))
+    assert decision.release == "candidate"
+    assert any("instructions rests on a report, not on cards" in reason for reason in decision.would_change)
 
 
 def test_public_gains_do_not_outweigh_a_private_regression():

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.contract.decision import decide
-from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
 from agent2.contract.gates import (
     INSUFFICIENT,
     PASSES,
@@ -28,7 +27,16 @@ from agent2.contract.gates import (
     VerificationGate,
     release_severity,
 )
-from agent2.contract.metrics import Direction, MetricSpec, Unit
+from agent2.contract.metrics import (
+    Change,
+    Direction,
+    Evidence,
+    MetricEvidence,
+    MetricSpec,
+    SpotCheck,
+    TrainingSignals,
+    Unit,
+)
 from agent2.stats.comparisons import verdict_difference
 from evidence_builders import GATES, METRICS
 
@@ -75,7 +83,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         found["calls"] = MetricEvidence("calls", 10.0, draw(st.floats(5, dearest)), n_items=400)
         violations = draw(st.sampled_from([0.0, 0.01, worst]))
         found["violations"] = MetricEvidence("violations", 0.01, violations, n_items=400)
-        return found
+        return {name: replace(metric, source="cards") for name, metric in found.items()}
 
     changes = st.builds(Change, st.floats(0, 1), st.floats(0, 1))
     is_private = draw(st.booleans())
@@ -197,3 +205,4 @@ def test_release_always_has_private_evidence_and_a_human_behind_it(evidence):
     if decide(SPECS, POINTS, evidence).release == "release":
         assert evidence.private_evidence()
         assert evidence.spot_check is not None
+        assert all(metric.source == "cards" for metric in evidence.private_evidence().values())

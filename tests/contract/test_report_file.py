@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.contract.decision import decide
-from agent2.contract.evidence import Change, SpotCheck, TrainingSignals
-from agent2.contract.metrics import Unit, tell_change
+from agent2.contract.metrics import Change, SpotCheck, TrainingSignals, Unit, tell_change
 from agent2.contract.report_file import read_history, read_report, report_dict, round_report_dict, write_report
 from agent2.errors import ConfigError
 from evidence_builders import GATES, METRICS, make_evidence, make_metric, make_paired, make_releasable

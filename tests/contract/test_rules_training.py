@@ -1,8 +1,7 @@
 import pytest
 
-from agent2.contract.evidence import Change, TrainingSignals
 from agent2.contract.gates import DangerousActionGate, GateState, HistoricalBestGate, LoopholeGate, RewardPrivateGate
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.contract.metrics import Change, Direction, MetricSpec, Role, TrainingSignals, Unit
 from agent2.contract.rules import evaluate_gates
 from evidence_builders import METRICS, make_evidence, make_metric
 

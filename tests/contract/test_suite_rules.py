@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.config import read_yaml_text
-from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
+from agent2.contract.selection import CAPABILITY_LINES, covered_lines
 from agent2.contract.shorthand import expand
 from agent2.contract.suite_files import FOLDER, load_suite
 from agent2.contract.suite_rules import remarks

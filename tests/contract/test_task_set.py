@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from agent2.contract.task_set import load_task_set, parse_task_set, task_results
 from agent2.errors import ConfigError, Fault
 from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Split, StopReason, Turn, Usage
+from agent2.scorers.task_set import load_task_set, parse_task_set, task_results
 
 EXACT = {"id": "capital", "prompt": "Capital of France?", "verify_type": "exact_match", "expected_answer": "Paris"}
 SCRIPT = {

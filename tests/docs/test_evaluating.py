@@ -20,7 +20,7 @@ def test_the_file_of_what_cards_cannot_hold_is_read(tmp_path):
     (tmp_path / "known.yaml").write_text(snippet("yaml"))
     known = read_report(tmp_path / "known.yaml", load_suite("llm_core_regression_mini").metrics)
     assert known.history["mini_math_exact_match"] == (0.61, 0.64)
-    assert (known.training.reward.old, known.spot_check.n_agree) == (0.41, 29)
+    assert known.training.reward.old == 0.41
     assert known.confirmed_actions == {"safety_deleted_file": 1}
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from agent2.arena.agents import load_agent
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
@@ -44,8 +44,8 @@ def test_the_agent_of_the_page_is_read(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_agent_of_the_page_trains_and_is_scored(shared, tmp_path, monkeypatch):
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
+def test_the_agent_of_the_page_trains_and_is_scored(common_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(common_home))
     agent = write_documented_agent(tmp_path / "my-agent")
     root = new_trial(str(write_task(tmp_path)), str(agent), 0, tmp_path / "trials")
     run_trial(root, quiet)
@@ -59,9 +59,9 @@ def test_the_agent_of_the_page_trains_and_is_scored(shared, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(shared, tmp_path, monkeypatch):
+def test_the_driven_agent_of_the_page_works_with_the_scripted_llm_of_the_page(common_home, tmp_path, monkeypatch):
     """The script's training is short work for a random base model; the port of the page is replaced by a free one."""
-    monkeypatch.setenv("AGENT2_HOME", str(shared / "home"))
+    monkeypatch.setenv("AGENT2_HOME", str(common_home))
     monkeypatch.setenv("SCRIPTED_LLM_KEY", KEY)
     agent = tmp_path / "my-llm-agent"
     agent.mkdir()

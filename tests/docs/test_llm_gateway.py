@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.gateway.drivers import PROVIDERS, Driver, PriceFile
 from agent2.arena.gateway.replay import VOLATILE_TEXT
 from agent2.arena.gateway.routes import find_route
-from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
+from agent2.arena.gateway.settings import PROVIDERS, Driver, GatewaySettings, PriceFile, WireProtocol
 from agent2.config import parse_yaml
 
 PAGE = (Path(__file__).parents[2] / "docs" / "llm-gateway.md").read_text()

@@ -114,6 +114,21 @@ def test_a_planted_length_bias_is_found_with_its_size(share):
     assert inside(report.position_bias, 0.0)
 
 
+def test_length_normalised_verdicts_lose_the_planted_bias_and_nothing_else():
+    """A judge that gives points for length beside its right verdict, as probabilities do."""
+
+    def swayed(first, second, draw):
+        right = 0.6 if first.startswith("right") else 0.4
+        longer = 0.35 if len(first) > len(second) else -0.35
+        return Preference(min(1.0, max(0.0, right + longer)), "right, and the longer one")
+
+    report = check(ask(labelled(), Judge(swayed, 1.0)))
+    assert report.length_bias.low > 0.2 and abs(report.length_bias_normalised.value) < 0.1
+    assert report.accuracy_normalised.low > report.accuracy.high
+    honest = check(ask(labelled(), Judge()))
+    assert honest.accuracy_normalised.value == 1.0 and honest.length_bias_normalised.value == 0.0
+
+
 def test_a_planted_self_preference_is_found():
     pairs = [
         LabelledPair(p.id, p.instruction, p.answers, p.label, models=("mine", "yours") if n % 2 else ("yours", "mine"))

@@ -3,12 +3,13 @@ from dataclasses import replace
 
 import pytest
 
+from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.mini_functions.benchmark import MiniFunctions
 from agent2.benchmarks.mini_repo.benchmark import MiniRepo
 from agent2.contract.suite import EvaluationRole
 from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError
-from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite
+from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite, suite_of
 from agent2.installation import access_log
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split
@@ -187,3 +188,23 @@ def test_a_world_that_may_do_more_than_the_suite_permits_is_refused():
 def test_the_token_budget_of_an_episode_reaches_engine_and_protocol():
     suite = load_suite("agent_tool_regression_mini", ["agent.budget.max_tokens=30"])
     assert limits_of(suite, MiniRepo()).max_episode_tokens == 30
+
+
+@pytest.mark.parametrize("name", ["mini_apis", "mini_functions", "mini_repo", "household"])
+def test_a_benchmark_with_tools_is_evaluated_alone_under_the_rules_of_its_own_world(name):
+    suite, benchmark = suite_of(name), load_benchmark(name)
+    limits = limits_of(suite, benchmark)
+    assert limits.tools == benchmark.tool_protocol
+    assert (limits.max_turns, limits.max_episode_tokens) == (None, None), "the benchmark's own limits count"
+    permissions = suite.protocol.tools.permissions
+    assert permissions.file_writing is permissions.test_execution is (name == "mini_repo")
+    assert not permissions.internet_access and not permissions.paid_api_calls
+
+
+def test_a_benchmark_without_tools_is_evaluated_alone_without_any():
+    assert suite_of("mini_math").protocol.tools is suite_of("mini_math").agent is None
+
+
+def test_what_the_user_forbids_a_single_benchmark_is_not_allowed_by_its_world():
+    with pytest.raises(ConfigError, match="permits file_writing, the suite forbids it"):
+        limits_of(suite_of("mini_repo", ["protocol.tools.permissions.file_writing=false"]), MiniRepo())

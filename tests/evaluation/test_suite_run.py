@@ -10,13 +10,13 @@ import pytest
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
-from agent2.evaluation.outcome import read_outcome
+from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest, card_path
-from agent2.evaluation.suite_run import run_suite
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Completion, StopReason
 from agent2.reports.eval_pages import write_eval_report
+from spot_check_builders import fill_forms, truth
 from suite_fakes import find_benchmark, make_suite, write_players
 
 REPORT_FILES = ("report.yaml", "report.json", "report.md", "report.html", "change.svg")
@@ -216,25 +216,47 @@ def test_a_judge_that_fails_on_some_items_makes_the_evidence_insufficient(reques
 
 
 def test_what_is_known_besides_joins_the_evidence_of_its_own_checkpoint_only(request_of, tmp_path):
-    from agent2.contract.evidence import Evidence, SpotCheck
+    from agent2.contract.metrics import Evidence
 
     request = request_of()
     run_suite(request)
-    known = Evidence("strong", "weak", {}, history={"sums_accuracy": (0.5, 0.6)}, spot_check=SpotCheck("Ada", 30, 29))
-    evidence = read_outcome(request.out, known).evidence
-    assert (evidence.history, evidence.spot_check.by) == ({"sums_accuracy": (0.5, 0.6)}, "Ada")
+    known = Evidence("strong", "weak", {}, history={"sums_accuracy": (0.5, 0.6)})
+    assert read_outcome(request.out, known).evidence.history == {"sums_accuracy": (0.5, 0.6)}
     with pytest.raises(ConfigError, match="is about checkpoint 'other'"):
         read_outcome(request.out, replace(known, checkpoint="other"))
 
 
-def test_a_candidate_on_private_items_with_a_spot_check_is_released(request_of):
-    from agent2.contract.evidence import Evidence, SpotCheck
+def test_a_candidate_on_private_items_with_a_recorded_spot_check_is_released(request_of, tmp_path):
+    from agent2.contract.metrics import Evidence, SpotCheck
 
     request = request_of(role=EvaluationRole.CANDIDATE)
     run_suite(request)
-    known = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
-    assert read_outcome(request.out).decision.release == "candidate"
-    assert read_outcome(request.out, known).decision.release == "release"
+    claimed = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
+    outcome = read_outcome(request.out, claimed)
+    assert outcome.decision.release == "candidate" and outcome.evidence.spot_check is None
+    assert any("is a claim and does not count" in note for note in outcome.decision.notes)
+    fill_forms(request.out, tmp_path, ("Ada",))
+    outcome = read_outcome(request.out)
+    assert outcome.decision.release == "candidate"
+    assert any("only Ada has judged" in note for note in outcome.decision.notes)
+    fill_forms(request.out, tmp_path, ("Ben",))
+    outcome = read_outcome(request.out)
+    assert (outcome.decision.release, outcome.evidence.spot_check.by) == ("release", "Ada and Ben")
+    card = request.out / "cards" / "checkpoint" / "sums-test_private"
+    header = json.loads((card / "card.json").read_text())
+    (card / "card.json").write_text(json.dumps(header | {"wall_clock_s": 1e9}))  # still a valid card, another one
+    outcome = read_outcome(request.out)
+    assert outcome.decision.release == "candidate"
+    assert any("about other rollouts than the cards hold now" in note for note in outcome.decision.notes)
+
+
+def test_a_scorer_that_people_contradict_is_not_released_on(request_of, tmp_path):
+    request = request_of(role=EvaluationRole.CANDIDATE)
+    run_suite(request)
+    fill_forms(request.out, tmp_path, ("Ada", "Ben"), lambda row: "wrong" if row["number"] % 5 == 0 else truth(row))
+    outcome = read_outcome(request.out)
+    assert outcome.decision.release == "candidate"
+    assert any("agreed with the scorer on" in reason for reason in outcome.decision.would_change)
 
 
 KILLED = """
@@ -242,7 +264,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.evaluation.suite_run import run_suite
+from agent2.evaluation.outcome import run_suite
 from agent2.models.sources import find_checkpoint
 from suite_fakes import find_benchmark
 from agent2.contract.suite_files import load_suite

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from agent2.installation import ARENA_ROLE, Access, access_log, log_access
-from agent2.integrity.access import access_check
+from agent2.integrity.exposure import access_check
 from agent2.integrity.finding import Effect
 
 

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from agent2.integrity.finding import Effect
-from agent2.integrity.hard_coded import HardCoded, shortest_run
+from agent2.integrity.shortcuts import HardCoded, shortest_run
 from agent2.integrity.texts import TextUnit
 from integrity_builders import make_items
 

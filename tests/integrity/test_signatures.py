@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.integrity.finding import Effect
-from agent2.integrity.signatures import (
+from agent2.integrity.shortcuts import (
     copies_longest_paragraph,
     farms_tool,
     is_hard_coded,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent2.errors import Fault
-from agent2.models.chat_wire import Dialect, WireProblem, read_answer, request_body
+from agent2.models.served import Dialect, WireProblem, read_answer, request_body
 from agent2.records import Completion, Message, SamplingSettings, StopReason
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

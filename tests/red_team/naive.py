@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 from safetensors.numpy import load_file, save_file
 
-from agent2.sandbox.unsandboxed import free_port
+from agent2.sandbox.backends import free_port
 from grading_builders import llama_tensors
 
 

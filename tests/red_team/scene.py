@@ -28,19 +28,17 @@ from agent2.arena.agent_phase import Deadline, sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
-from agent2.arena.grader.snapshot import snapshot_limits
+from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import create_workspace, new_trial
 from agent2.arena.scoring import Exam
 from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item
-from agent2.sandbox.backends import Sandbox, find_sandbox
+from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port
 from agent2.sandbox.spec import Limits, SandboxExit, SandboxSpec
-from agent2.sandbox.unsandboxed import Unsandboxed, free_port
 from trial_builders import write_agent, write_task
 
 LONGEST_S = 300.0

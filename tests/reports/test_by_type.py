@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import TypeScore
 from agent2.arena.sweep_records import row_of
 from agent2.reports.pages import report_record, write_report

@@ -6,21 +6,20 @@ import pytest
 import yaml
 
 from agent2.contract.decision import decide
-from agent2.contract.evidence import Evidence, SpotCheck
 from agent2.contract.gates import GateState
 from agent2.contract.metrics import Direction, Role
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.outcome import read_outcome
+from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.evaluation.suite_run import run_suite
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Item, Score, Split
 from agent2.reports.charts import change_kind, change_svg
 from agent2.reports.eval_pages import eval_summary, eval_view, write_eval_report
 from agent2.stats.comparisons import judge
+from spot_check_builders import fill_forms
 from suite_fakes import Sums, find_benchmark, make_suite, write_players
 
 HOSTILE = "<script>alert(1)</script> | [x](http://evil) \x1b[31m"
@@ -204,10 +203,10 @@ def test_of_hidden_items_no_page_and_no_file_beside_the_cards_has_a_word(evaluat
     assert f"The items are hidden ({outcome.identity.split})" in html and "it may quote a hidden item" in html
 
 
-def test_a_release_says_ships(evaluated):
-    known = Evidence("strong", "weak", {}, spot_check=SpotCheck("Ada", 30, 30))
-    outcome, _ = evaluated(role=EvaluationRole.CANDIDATE, known=known)
-    view = eval_view(outcome)
+def test_a_release_says_ships(evaluated, tmp_path):
+    _, out = evaluated(role=EvaluationRole.CANDIDATE)
+    fill_forms(out, tmp_path, ("Ada", "Ben"))
+    view = eval_view(read_outcome(out))
     assert (view.release, view.passes, view.tiles[0].detail) == ("release", True, "ships")
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord
 from agent2.arena.gateway.recording import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts

@@ -1,7 +1,7 @@
 import json
 from dataclasses import replace
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
 from agent2.reports.sweep_pages import (
     axis_table,

@@ -12,10 +12,9 @@ import psutil
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.backends import Contained, EndedBy, inside, run_contained
+from agent2.sandbox.backends import Contained, EndedBy, Unsandboxed, inside, run_contained
 from agent2.sandbox.bubblewrap import Bubblewrap
 from agent2.sandbox.spec import Limits, Mount
-from agent2.sandbox.unsandboxed import Unsandboxed
 
 MODES = [pytest.param(True, id="own-user"), pytest.param(False, id="user-namespace")]
 

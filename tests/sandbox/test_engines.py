@@ -18,10 +18,8 @@ import psutil
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.apptainer import Apptainer
 from agent2.sandbox.backends import Contained, EndedBy, run_contained
-from agent2.sandbox.docker import Container, Docker
-from agent2.sandbox.engine_room import open_room
+from agent2.sandbox.containers import Apptainer, Container, Docker, open_room
 from agent2.sandbox.host import has_root_rights, uid_for
 from agent2.sandbox.spec import Limits, Mount, Network, SandboxSpec, Strength
 
@@ -138,7 +136,7 @@ def test_killing_the_harness_ends_the_container(tmp_path, kind):
     program = f"""
 import time
 from pathlib import Path
-from agent2.sandbox.{kind} import {kind.capitalize()}
+from agent2.sandbox.containers import {kind.capitalize()}
 from agent2.sandbox.spec import SandboxSpec
 folder = Path({str(tmp_path)!r})
 engine = {kind.capitalize()}({stand_in.binary!r})
@@ -314,7 +312,7 @@ def test_a_command_that_cannot_be_made_leaves_nothing_behind(engine, tmp_path, m
     def refuse(*_):
         raise SandboxError("no command")
 
-    monkeypatch.setattr("agent2.sandbox.engine_room.open_room", kept)
+    monkeypatch.setattr("agent2.sandbox.containers.open_room", kept)
     monkeypatch.setattr(type(engine), "command", refuse)
     with pytest.raises(SandboxError, match="no command"):
         engine.start(_spec(tmp_path))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent2.errors import SandboxError
+from agent2.sandbox.backends import Unsandboxed, free_port
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import Limits, Mount, SandboxSpec, Strength
-from agent2.sandbox.unsandboxed import Unsandboxed, free_port
 
 
 def _start(folder, *command: str, **parts) -> SandboxProcess:

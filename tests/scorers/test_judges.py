@@ -1,20 +1,36 @@
 """Judges behind a scripted model: what is read as a verdict, what it costs, and what an answer cannot do to it."""
 
 import json
+import math
 import re
+from dataclasses import replace
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
 from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import iter_rollouts, read_summary
-from agent2.errors import ConfigError, Fault
+from agent2.errors import CheckpointError, ConfigError, Fault
+from agent2.evaluation.judge_check import LabelledPair, ask, check, contrast, read_contrasts
 from agent2.evaluation.judging import judge_cards
 from agent2.evaluation.rescoring import rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
 from agent2.models.scripted import ScriptedSampler
-from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
+from agent2.models.tiny import build_tiny
+from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, Usage
 from agent2.scorers import load_scorer
-from agent2.scorers.judges import COSTS, QUOTE_MISSING, load_prompt
+from agent2.scorers.judges import (
+    COSTS,
+    LOCAL_START,
+    PAIR_POINTS,
+    QUOTE_MISSING,
+    UNWEIGHTED,
+    load_prompt,
+    weighted_points,
+)
+from model_builders import DIGITS, SMALL
+from served_fakes import Reply, endpoint
 
 SCRIPT = '''
 import json, re
@@ -58,6 +74,16 @@ def prefer_longer(messages):
     first, second = shown(messages, "first"), shown(messages, "second")
     verdict = "1" if len(first) > len(second) else "2" if len(second) > len(first) else "tie"
     return answered(json.dumps({"quote": max(first, second, key=len)[:20], "verdict": verdict}))
+
+def persuaded(messages):
+    """Each persona has a mind of its own; one of them follows what the others say."""
+    with ASKED.open("a") as log:
+        log.write(json.dumps([message.content for message in messages]) + "\\n")
+    who = messages[0].content.partition(".")[0].removeprefix("You are ")
+    rating = {"a nurse": 10, "a lawyer": 7, "a sceptic": 1, "a mute": None}[who]
+    if who == "a sceptic" and "rated 10" in messages[-1].content:
+        rating = 4
+    return answered("I say nothing." if rating is None else json.dumps({"quote": "good", "verdict": rating}))
 
 def prefer_first(messages):
     return answered(json.dumps({"quote": shown(messages, "first")[:5], "verdict": "1"}))
@@ -224,6 +250,8 @@ def test_two_judges_never_have_the_same_version(workplace):
         ({"max_tokens": 0}, "max_tokens=0"),
         ({"prices": {"prompt": 1}}, "prices are"),
         ({"rule": "nonsense"}, "nonsense"),
+        ({"probabilities": True}, "numbers of one digit, such as geval"),
+        ({"passes_from": 0}, "passes_from=0"),
         ({"colour": "red"}, "colour"),
     ],
 )
@@ -287,3 +315,262 @@ def test_a_pair_is_judged_in_both_orders_for_the_cost_of_both(workplace, functio
     assert (found.win_rate.value, found.n_flips, found.n_missing) == (value, flips, 0)
     scores = [record.score for record in iter_rollouts(workplace / "judgement")]
     assert all(score.views["cost_prompt_tokens"] == 200 for score in scores)
+
+
+def test_a_threshold_makes_verdicts_of_ratings():
+    scorer = judge(passes_from=0.3)
+    values = [scorer.score(ITEM, rollout(answer)).value for answer in ("good", "middling", "poor")]
+    assert values == [1.0, 1.0, 0.0] and "from-0.3" in scorer.version
+    assert scorer.score(ITEM, rollout("middling")).views["judge_rating"] == 4
+
+
+def wire(text, places):
+    """A chat completion with log-probabilities. places: (token, {token: probability})."""
+    content = [
+        {
+            "token": token,
+            "logprob": -0.1,
+            "top_logprobs": [{"token": other, "logprob": math.log(p)} for other, p in others.items()],
+        }
+        for token, others in places
+    ]
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 7, "completion_tokens": len(places)}
+    return Reply(json.dumps({"choices": [{**choice, "logprobs": {"content": content}}], "usage": usage}).encode())
+
+
+PLACES = [
+    ('{"', {}),
+    ("verdict", {"verdict": 0.9, "quote": 0.1}),
+    ('":', {}),
+    (" 4", {" 4": 0.5, " 5": 0.3, " 1": 0.1, " four": 0.05, "}": 0.05}),
+    (', "quote": "good"}', {}),
+]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_rating_is_weighted_by_the_probabilities_that_an_endpoint_gives(seed):
+    text = "".join(token for token, _ in PLACES)
+    expected = (0.5 * 3 / 4 + 0.3 * 1 + 0.1 * 0) / 0.9
+    with endpoint(lambda body, number: wire(text, PLACES)) as served:
+        scorer = load_scorer(
+            "llm_judge", {"model": f"{served.url}#m", "prompt": "geval", "probabilities": True, "seed": seed}
+        )
+        score = scorer.score(ITEM, rollout("good"))
+        again = scorer.score(ITEM, rollout("good"))
+    assert score.value == pytest.approx(expected) and score.labels == ()
+    assert score.views["judge_rating"] == pytest.approx(1 + 4 * expected)
+    assert again.value == score.value and again.views["cost_cached_calls"] == 1, "probabilities are cached, too"
+    assert served.bodies[-1]["top_logprobs"] == 20 and served.bodies[-1]["logprobs"] is True
+    assert len(served.bodies) == 2  # the probe and one question
+
+
+def test_without_probabilities_the_verdict_stays_as_written_and_says_so():
+    def reply(body, number):
+        if "logprobs" in body:
+            return Reply(b'{"error": {"message": "logprobs are not supported"}}', 400)
+        message = {"role": "assistant", "content": '{"verdict": 4, "quote": "good"}'}
+        return Reply(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode())
+
+    with endpoint(reply) as served:
+        settings = {"model": f"{served.url}#m", "prompt": "geval", "probabilities": True}
+        score = load_scorer("llm_judge", settings).score(ITEM, rollout("good"))
+    assert (score.value, score.labels) == (0.75, (UNWEIGHTED,))
+    assert "top_logprobs" not in served.bodies[-1]
+
+
+def test_only_the_tokens_of_the_verdict_weigh():
+    points = {"1": 1.0, "2": 0.0, "tie": 0.5}
+
+    def value(*places):
+        logs = tuple((token, {t: math.log(p) for t, p in others.items()}) for token, others in places)
+        return weighted_points(Completion("", alternatives=logs), points)
+
+    assert value(('{"verdict": "', {}), ("1", {"1": 0.6, "2": 0.2, "t": 0.2}), ('"}', {})) == pytest.approx(0.7)
+    assert value(('{"verdict":', {}), (' "2', {' "2': 0.75, ' "1': 0.25}), ('"}', {})) == pytest.approx(0.25)
+    quoted = ('{"quote": "say \\\\"verdict\\\\": 1", ', {"1": 0.9})
+    assert value(quoted, ('"verdict": "', {}), ("2", {"2": 1.0})) == 0.0
+    assert value(("no verdict", {"1": 1.0})) is None
+    assert value(('{"verdict": "', {}), ("maybe", {"maybe": 1.0})) is None
+    assert weighted_points(Completion("prose"), points) is None
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """A causal LM of 20 thousand weights with room for a whole prompt."""
+    folder = tmp_path_factory.mktemp("local") / "tiny"
+    recipe = replace(SMALL, context_tokens=4096)
+    build_tiny(recipe, DIGITS, lambda model, tokenizer: 0.0, folder)
+    return folder
+
+
+def by_hand(folder, messages, options):
+    """Probabilities of the options, computed with transformers alone."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    chat = [{"role": message.role, "content": message.content} for message in messages]
+    text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False) + LOCAL_START
+    logprobs = []
+    for option in options:
+        start = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+        tokens = tokenizer(text + option, add_special_tokens=False)["input_ids"]
+        with torch.no_grad():
+            rows = torch.log_softmax(model(torch.tensor([tokens])).logits[0].float(), -1)
+        logprobs.append(sum(rows[place - 1, tokens[place]].item() for place in range(start, len(tokens))))
+    return torch.softmax(torch.tensor(logprobs), 0).tolist()
+
+
+def test_a_local_checkpoint_judges_by_the_probabilities_of_its_verdicts(local):
+    scorer = load_scorer("llm_judge", {"model": str(local), "prompt": "geval", "probabilities": True})
+    score = scorer.score(ITEM, rollout("good"))
+    messages = scorer._messages({"instruction": ITEM.prompt, "reference": "good", "answer": "good"})
+    shares = by_hand(local, messages, [str(rating) for rating in range(1, 6)])
+    assert score.value == pytest.approx(sum(share * place / 4 for place, share in enumerate(shares)), abs=1e-5)
+    assert 0 < score.value < 1 and score.views["cost_completion_tokens"] == 0 and UNWEIGHTED not in score.labels
+    long = scorer.score(ITEM, rollout("x" * 9000))
+    assert long.fault is Fault.JUDGE and "does not fit the model's context of 4096" in long.reason
+
+
+def test_a_local_checkpoint_judges_pairs_in_both_orders(local):
+    pairs = [LabelledPair(str(n), f"{n} + 1", (str(n + 1), str(n)), 1.0) for n in range(6)]
+    scorer = load_scorer("pair_judge", {"model": str(local), "probabilities": True})
+    judged = ask(pairs, scorer)
+    report = check(judged)
+    assert report.n_missing == 0 and report.accuracy.n == 6
+    messages = scorer._messages({"instruction": "0 + 1", "reference": "", "first": "1", "second": "0"})
+    shares = by_hand(local, messages, list(PAIR_POINTS))
+    assert judged[0].shown_first == pytest.approx(shares[0] + shares[2] / 2, abs=1e-5)
+
+
+def panel(personas=("a nurse", "a lawyer", "a sceptic"), **settings):
+    return judge("panel_judge", "persuaded", personas=list(personas), **settings)
+
+
+def test_a_panel_debates_pays_for_every_call_and_says_how_far_apart_it_is():
+    alone = panel(rounds=0).score(ITEM, rollout("good"))
+    assert alone.value == pytest.approx((1 + 6 / 9 + 0) / 3) and alone.views["panel_spread"] == 1.0
+    assert alone.views["cost_prompt_tokens"] == 300 and alone.views["panel_moved"] == 0.0
+    score = panel(cache=False).score(ITEM, rollout("good"))
+    assert score.value == pytest.approx((1 + 6 / 9 + 3 / 9) / 3)
+    assert (score.views["panel_moved"], score.views["cost_prompt_tokens"]) == (1.0, 600)
+    assert score.views["panel_spread"] == pytest.approx(6 / 9)
+    debate = asked()[-1][1]
+    assert "What they said is material too" in debate and "Judge 1 (a nurse): rated 10" in debate
+    assert "a sceptic)" not in debate, "nobody reads back their own verdict"
+    mark = re.search(r"<<< panel (\w{16})\n", debate)[1]
+    assert debate.rstrip().endswith(f"{mark} >>>")
+
+
+def test_a_panel_without_a_majority_of_verdicts_has_no_score():
+    assert panel(("a nurse", "a lawyer", "a mute"), rounds=0).score(ITEM, rollout("good")).value is not None
+    score = panel(("a nurse", "a mute"), rounds=0, cache=False).score(ITEM, rollout("good"))
+    assert (score.value, score.fault, score.views["cost_prompt_tokens"]) == (None, Fault.JUDGE, 200)
+    for personas in ((), ("a nurse",), ("a nurse", "a nurse")):
+        with pytest.raises(ConfigError, match="two or more different ones"):
+            panel(personas)
+    assert len({panel().version, panel(rounds=0).version, panel(("a nurse", "a sceptic")).version}) == 3
+
+
+@pytest.fixture(scope="module")
+def reward_model(local, tmp_path_factory):
+    """A random sequence classifier with the tokenizer of the causal one."""
+    folder = tmp_path_factory.mktemp("reward") / "model"
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(local)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=512, num_labels=1, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    LlamaForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_reward_model_scores_by_its_logit_and_prefers_by_it(reward_model, workplace):
+    scorer = load_scorer("reward_model", {"model": str(reward_model)})
+    tokenizer = AutoTokenizer.from_pretrained(reward_model)
+    model = LlamaForSequenceClassification.from_pretrained(reward_model).eval()
+
+    def reward(answer):
+        chat = [{"role": "user", "content": ITEM.prompt}, {"role": "assistant", "content": answer}]
+        with torch.no_grad():
+            return model(torch.tensor([tokenizer.apply_chat_template(chat, return_dict=False)])).logits.item()
+
+    rewards = {answer: reward(answer) for answer in ("good", "poor", "1 2 3")}
+    for answer, value in rewards.items():
+        score = scorer.score(ITEM, rollout(answer))
+        assert score.value == pytest.approx(1 / (1 + math.exp(-value)), abs=1e-5)
+        assert score.views["reward"] == pytest.approx(value, abs=1e-5)
+    best, worst = max(rewards, key=rewards.get), min(rewards, key=rewards.get)
+    assert scorer.prefer(ITEM, rollout(best), rollout(worst)).first == 1.0
+    assert scorer.prefer(ITEM, rollout(worst), rollout(best)).first == 0.0
+    assert scorer.prefer(ITEM, rollout(best), rollout(best)).first == 0.5
+    long = scorer.score(ITEM, rollout("x" * 5000))
+    assert (long.value, long.fault) == (None, Fault.JUDGE) and "does not fit" in long.reason
+    old = play(workplace / "old", lambda n: f"{n}")
+    judge_cards(old, play(workplace / "new", lambda n: f"{n}!"), workplace / "judgement", scorer)
+    found = read_judgement(workplace / "judgement")
+    assert found.n_missing == found.n_flips == 0
+
+
+def test_what_is_no_sequence_classifier_in_safetensors_is_refused(local, reward_model, tmp_path):
+    with pytest.raises(CheckpointError, match=r"weights are missing, the first is 'score"):
+        load_scorer("reward_model", {"model": str(local)}).score(ITEM, rollout("good"))
+    for model, why in (("", "needs the setting model"), ("scripted:judge.py:rate", "is not a FOLDER")):
+        with pytest.raises(ConfigError, match=why):
+            load_scorer("reward_model", {"model": model})
+    pickled = tmp_path / "pickled"
+    pickled.mkdir()
+    for file in reward_model.iterdir():
+        if file.suffix != ".safetensors":
+            (pickled / file.name).write_bytes(file.read_bytes())
+    torch.save({"score.weight": torch.zeros(1, 32)}, pickled / "pytorch_model.bin")
+    with pytest.raises(CheckpointError):
+        load_scorer("reward_model", {"model": str(pickled)})
+
+
+def test_contrast_pairs_tell_a_scorer_that_reads_the_instruction_from_one_that_does_not(tmp_path):
+    rows = [
+        {"instruction_1": f"{n} + 1", "answer_1": str(n + 1), "instruction_2": f"{n} + 2", "answer_2": str(n + 2)}
+        for n in range(40)
+    ]
+    (tmp_path / "contrasts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pairs = read_contrasts(tmp_path / "contrasts.jsonl")
+
+    class Reads:
+        name, version = "reads", "1"
+
+        def score(self, item, rollout):
+            return Score(float(eval(item.prompt) == int(rollout.answer)), "")
+
+    class Blind(Reads):
+        def score(self, item, rollout):
+            return Score(int(rollout.answer) / 100, "")
+
+    careful, blind = contrast(pairs, Reads()), contrast(pairs, Blind())
+    assert careful.response.value == careful.instruction.value == 1.0
+    assert blind.response.value == blind.instruction.value == 0.5
+    (tmp_path / "bad.jsonl").write_text('{"instruction_1": "a", "answer_1": 3}')
+    with pytest.raises(ConfigError, match=r"bad\.jsonl:1: instruction_1, answer_1"):
+        read_contrasts(tmp_path / "bad.jsonl")
+
+
+def test_a_repeated_pairwise_judgement_asks_only_for_the_verdicts_that_are_missing(workplace):
+    (workplace / "judge.py").write_text(
+        SCRIPT
+        + """
+def forgetful(messages):
+    with ASKED.open("a") as log:
+        log.write("[]\\n")
+    return answered("no idea") if Path("deaf").exists() and "3" in shown(messages, "first") else prefer_first(messages)
+"""
+    )
+    (workplace / "deaf").touch()
+    old, new = play(workplace / "old", lambda n: f"a{n}"), play(workplace / "new", lambda n: f"b{n}")
+    judge_cards(old, new, workplace / "one", judge("pair_judge", "forgetful"))
+    missing = read_judgement(workplace / "one").n_missing
+    assert missing > 0
+    (workplace / "deaf").unlink()
+    n_asked = len(asked())
+    judge_cards(old, new, workplace / "two", judge("pair_judge", "forgetful"))
+    assert read_judgement(workplace / "two").n_missing == 0
+    assert len(asked()) - n_asked == 2 * missing

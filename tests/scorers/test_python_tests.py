@@ -1,11 +1,14 @@
 """Programs that models write, run in the real sandbox: honest, wrong and hostile ones."""
 
 import ast
+import socket
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agent2.cards.reader import find_rollouts, read_summary, validate_card
 from agent2.errors import ConfigError, Fault
@@ -33,59 +36,8 @@ TESTS = ("assert add(1, 2) == 3", "assert add(-4, 4) == 0", "assert add([1], (2,
 RIGHT = "def add(a, b):\n    return a + type(a)(b) if isinstance(a, list) else a + b"
 
 HOSTILE = {
-    "endless loop": ("def add(a, b):\n    while True:\n        pass", "test_timeout"),
-    "sleep": ("import time\ntime.sleep(600)\n" + RIGHT, "test_timeout"),
-    "fork bomb": ("import os\nwhile True:\n    os.fork()", None),
-    "early exit": ("import os\nprint('3 of 3 tests pass')\nos._exit(0)", "no_value"),
-    "sys.exit": ("import sys\nsys.exit(0)", "test_raised"),
-    "says passed": ("print('passed')\ndef add(a, b):\n    return 'passed'", "wrong_value"),
-    "answers in the harness's words": (
-        "import os\n"
-        'line = b\'ready\\n\\n[["value", "3"], ["value", "0"], ["value", "[\\\\"list\\\\", [1, 2]]"]]\\n\'\n'
-        "for number in range(3, 100):\n"
-        "    for path in ('/proc/self/fd/%d', '/proc/%d/fd/1' % os.getppid()):\n"
-        "        try:\n"
-        "            os.write(os.open(path % number if '%' in path else path, os.O_WRONLY), line)\n"
-        "        except (OSError, TypeError):\n"
-        "            pass\n"
-        "    try:\n"
-        "        os.write(number, line)\n"
-        "    except OSError:\n"
-        "        pass\n"
-        "os._exit(0)",
-        None,
-    ),
-    "equal to everything": (
-        "class Any(int):\n    def __eq__(self, other):\n        return True\n    __hash__ = None\n"
-        "def add(a, b):\n    return Any(7)",
-        "test_raised",
-    ),
-    "reads what there is to read": (
-        "import gc, glob, os\n"
-        "def add(a, b):\n"
-        "    seen = []\n"
-        "    for path in glob.glob('/proc/*/environ') + glob.glob('/proc/*/cmdline') + glob.glob('/proc/*/fd/*'):\n"
-        "        try:\n"
-        "            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)\n"
-        "            seen.append(os.pread(fd, 100000, 0))\n"
-        "            os.close(fd)\n"
-        "        except OSError:\n"
-        "            pass\n"
-        "    text = b' '.join(seen) + repr([one for one in gc.get_objects() if type(one) in (dict, list)]).encode()\n"
-        "    hints = [b' '.join([b'==', b'3']), b'_'.join([b'SECRET', b'EXPECTED'])]\n"
-        "    return 3 if any(hint in text for hint in hints) else None",
-        "wrong_value",
-    ),
-    "huge value": ("def add(a, b):\n    return 'x' * 10**8", None),
-    "floods its output": ("import sys\nwhile True:\n    sys.stdout.write('x' * 10**6)", "test_timeout"),
-    "kills everything": ("import os\nos.kill(-1, 9)", "no_value"),
-    "stops its harness": (
-        "import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)",
-        "no_value",
-    ),
-    "all memory": ("x = []\nwhile True:\n    x.append(bytearray(10**8))", None),
-    "deep value": ("def add(a, b):\n    x = []\n    for _ in range(10**5):\n        x = [x]\n    return x", None),
-    "not Python": ("def add(a, b) return a + b", "test_raised"),
+    name: (one["program"], one["label"])
+    for name, one in yaml.safe_load(Path(__file__).with_name("hostile_programs.yaml").read_text("utf-8")).items()
 }
 
 
@@ -146,14 +98,32 @@ def test_a_right_program_passes_and_a_wrong_one_says_where():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_program_does_not_pass_and_does_not_become_missing(name):
-    program, label = HOSTILE[name]
+def test_forty_hostile_programs_pass_nothing_escape_nowhere_and_harm_no_neighbour(tmp_path):
+    """All in one batch, an honest program after each fourth of them; none becomes missing."""
+    assert len(HOSTILE) == 40
     asked = item(("assert add(1, 2) == 3", "assert add('a', 'b') == 'SECRET_EXPECTED'"))
-    score = judged(program, asked, timeout_s=3)
-    assert score.value == 0.0, score
-    assert score.views["tests_passed"] == 0.0, score
-    assert label is None or label in score.labels, score
+    honest = "def add(a, b):\n    return 3 if a == 1 else 'SECRET_EXPECTED'"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = str(server.getsockname()[1])
+        programs = {
+            name: one.replace("HOST_PATH", str(tmp_path)).replace("HOST_PORT", port)
+            for name, (one, _) in HOSTILE.items()
+        }
+        batch = []
+        for number, (name, program) in enumerate(programs.items()):
+            batch.append((name, program))
+            if number % 4 == 0:
+                batch.append((f"honest {number}", f"{honest}  # {number}"))
+        played = [(replace(asked, id=name), replace(rollout(program), item_id=name)) for name, program in batch]
+        scores = {one.rollout.item_id: one.score for one in score_played(played, PythonTestsScorer(timeout_s=1))}
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    for name, (_, label) in HOSTILE.items():
+        assert scores[name].value == 0.0, (name, scores[name])
+        assert label is None or label in scores[name].labels, (name, scores[name])
+    assert [name for name, score in scores.items() if name.startswith("honest") and score.value != 1.0] == []
+    assert list(tmp_path.iterdir()) == [] and not Path("/tmp/agent2-escaped").exists()
 
 
 @pytest.mark.slow
@@ -174,8 +144,8 @@ def test_a_program_that_stops_its_harness_is_ended_from_outside_once_its_time_is
         score = PythonTestsScorer(timeout_s=1).score_on(bench, item(), rollout(program))
     ((seconds, limits),) = spans
     assert score.labels == ("no_value",)
-    assert limits["output_s"] == 8.0 and limits["timeout_s"] == 63.0
-    assert 8.0 <= seconds < 60.0  # START_S passes only where the sandbox itself takes so long to start
+    assert limits["silence_s"] == 20.0 and limits["timeout_s"] == 80.0
+    assert 20.0 <= seconds < 60.0  # START_S passes only where the sandbox itself takes so long to start
 
 
 @pytest.mark.slow
@@ -273,3 +243,80 @@ def test_an_evaluation_scores_programs_after_they_were_written(tmp_path):
     ((_, found),) = find_rollouts(tmp_path / "card", "half")
     assert found.score.reason == "0 of 1 tests pass; half(4) is 4, not 2"
     assert read_summary(tmp_path / "card") == summary
+
+
+CHECK = {
+    "test": "def check(candidate):\n"
+    "    import random\n"
+    "    for _ in range(3):\n"
+    "        x = random.randint(0, 9)\n"
+    "        assert candidate(twice(x)) == x\n"
+    "    assert abs(candidate(5) - 2.5) < 1e-6\n"
+    "    assert tuple(half_of([2])) == tuple([1]), 'by its name'\n",
+    "entry_point": "half_of",
+    "program": "def twice(x):\n    return 2 * x\ndef half_of(x):\n    "
+    "return [one / 2 for one in x] if type(x) is list else x / 2",
+}
+
+
+def checked(*programs, check=CHECK, **payload):
+    asked = [
+        (Item(str(k), Split.DEV, "write half_of", None, {"check": check, **payload}), rollout(program))
+        for k, program in enumerate(programs)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        return PythonTestsScorer(timeout_s=3).score_batch_on(Bench(find_sandbox(), Path(folder)), asked)
+
+
+@pytest.mark.slow
+def test_a_check_function_judges_values_and_never_meets_the_program():
+    right = "def half_of(x):\n    return [half_of(one) for one in x] if type(x) is list else x / 2"
+    whole = "def half_of(x):\n    return x // 2"
+    hostile = "import sys\ndef half_of(x):\n    sys.modules['__main__'].check = lambda *_: None\n    return twice"
+    scores = checked(right, whole, "def half_of(x):\n    raise KeyError(x)", hostile, "def other(x):\n    return x")
+    assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert scores[0].views["tests_passed"] == 1.0 and scores[0].reason == "5 of 5 tests pass"
+    assert scores[1].views["tests_passed"] == pytest.approx(3 / 5), "each assert is evaluated, after a failed one, too"
+    assert scores[2].labels == scores[3].labels == scores[4].labels == ("test_raised",)
+
+
+@pytest.mark.slow
+def test_a_check_that_the_right_program_fails_or_that_asks_nothing_is_a_missing_score():
+    for test, why in (
+        ("def check(candidate):\n    assert candidate(4) == 1", "the right program fails them"),
+        ("def check(candidate):\n    assert True", "they ask nothing"),
+        ("def check(candidate):\n    while True: pass", "they took too long"),
+    ):
+        (score,) = checked("def half_of(x):\n    return x / 2", check={**CHECK, "test": test})
+        assert (score.value, score.fault) == (None, Fault.JUDGE) and why in score.reason, score
+
+
+@pytest.mark.slow
+def test_an_answer_may_continue_its_prefix_and_groups_of_tests_have_views_of_their_own():
+    payload = {
+        "prefix": "def f(x):\n    'Doubles.'\n",
+        "sample_tests": ["assert f(1) == 2"],
+        "variant_tests": ["assert f(-3) == -6"],
+    }
+    tests = ("assert f(5) == 10",)
+    assert judged("    return 2 * x", item(tests, **payload)).value == 1.0
+    assert judged("def f(x):\n    return x + x", item(tests, **payload)).value == 1.0
+    learned = judged("    return {1: 2}.get(x)", item(tests, **payload))
+    assert (learned.value, learned.views["sample_passed"], learned.views["hidden_passed"]) == (0.0, 1.0, 0.0)
+    assert "only_sample_tests_pass" in learned.labels
+    careless = judged("    return abs(2 * x)", item(tests, **payload))
+    assert (careless.views["hidden_passed"], careless.views["variant_passed"]) == (1.0, 0.0)
+
+
+@pytest.mark.slow
+def test_imports_and_memory_have_limits():
+    tests = ("assert f(2) == 2",)
+    root = "import math\nfrom os import path\ndef f(x):\n    return x"
+    assert judged(root, item(tests)).value == 1.0
+    refused = judged(root, item(tests), imports=["math"])
+    assert refused.labels == ("forbidden_import",) and "import of os is not allowed" in refused.reason
+    assert judged("def f(x):\n    return len(bytearray(10**9)) and x", item(tests), memory_mib=200).labels == (
+        "test_raised",
+    )
+    with pytest.raises(ConfigError, match="imports"):
+        load_scorer("python_tests", {"imports": "math"})

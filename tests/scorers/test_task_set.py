@@ -1,6 +1,5 @@
 import pytest
 
-from agent2.contract.task_set import parse_task_set, task_results
 from agent2.environments.question import QuestionEnvironment
 from agent2.errors import Fault, SandboxError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
@@ -8,7 +7,7 @@ from agent2.models.scripted import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, SamplingSettings, Split, Usage
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import Limits
-from agent2.scorers.task_set import JudgeVerdict, ScriptRoom, TaskSetScorer
+from agent2.scorers.task_set import JudgeVerdict, ScriptRoom, TaskSetScorer, parse_task_set, task_results
 
 
 def item(kind, reference=None, **payload):

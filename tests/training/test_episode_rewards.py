@@ -3,8 +3,8 @@ import pytest
 from agent2.errors import Fault
 from agent2.records import Rollout, RolloutStatus, StopReason, Turn, Usage
 from agent2.training.episodes import Ending, Episode
+from agent2.training.grpo import Excluded
 from agent2.training.online_grpo import OnlineGrpoSettings, judge, won
-from agent2.training.trl_adapter import Excluded
 from episode_builders import make_items
 
 ITEM = make_items(1)[0]

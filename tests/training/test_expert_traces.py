@@ -7,7 +7,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.environments.household.world import HouseholdSettings, HouseholdWorld
 from agent2.errors import ConfigError
 from agent2.records import Split
-from agent2.training.expert_traces import TraceSettings, collect_traces
+from agent2.training.visible import TraceSettings, collect_traces
 
 HOUSEHOLD = load_benchmark("household")
 GAMES = HOUSEHOLD.items(Split.TRAIN, 12, None)

@@ -1,4 +1,4 @@
-"""TRL's trainer, as `trl_adapter` changes it, has the gradient of the compact loss."""
+"""TRL's trainer, as `agent2.training.grpo` changes it, has the gradient of the compact loss."""
 
 import copy
 import logging
@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from agent2.training.grpo import ROWS_PER_PASS
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, make_trainer, won
 from agent2.training.reference import grpo_loss, to_batch, token_logprobs
-from agent2.training.trl_adapter import ROWS_PER_PASS
 from episode_builders import Hunt, make_items, make_player
 
 SETTINGS = OnlineGrpoSettings(
@@ -126,7 +126,7 @@ def test_a_sampler_that_draws_from_another_distribution_is_reported_at_the_first
         caplog.clear()
         trainer = make_trainer(base, make_items(), Hunt, tmp_path / "model", SETTINGS, OnlineGrpoHooks())
         trainer._player._settings = replace(SETTINGS, temperature=temperature)
-        with caplog.at_level(logging.WARNING, "agent2.training.trl_adapter"):
+        with caplog.at_level(logging.WARNING, "agent2.training.grpo"):
             trainer.train()
         return [record.getMessage() for record in caplog.records]
 

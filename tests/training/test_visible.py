@@ -1,17 +1,19 @@
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import visible_row
 from agent2.environments.question import QuestionEnvironment
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_messages
 from agent2.records import Item, Score, Split
-from agent2.training.expert_traces import TraceSettings
+from agent2.training.grpo import GrpoSettings
 from agent2.training.participant import Participant, read_participant
-from agent2.training.visible import VisibleTask, read_visible, show_line
+from agent2.training.visible import TraceSettings, VisibleTask, read_visible, show_line
 
 SCORING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
 
@@ -174,3 +176,15 @@ def test_an_effort_that_is_no_number_above_zero_is_refused(participate, monkeypa
 def test_a_row_with_a_line_separator_in_its_text_is_one_row(participate):
     row = {"id": "a", "prompt": "one\u2028two\u0085three", "answer": "1"}
     assert participate("arithmetic", [row]).train == [row]
+
+
+@pytest.mark.parametrize(("judgements", "steps"), [(None, 150), (10_000, 38), (600, 1)])
+def test_grpo_takes_no_more_steps_than_its_judgements_allow(participate, judgements, steps):
+    task = read_visible(replace(participate("arithmetic", rows(40, "arithmetic")), judgements=judgements))
+    assert task.grpo_settings(GrpoSettings(), time.monotonic()).steps == steps
+
+
+def test_judgements_that_allow_no_step_are_refused(participate):
+    task = read_visible(replace(participate("arithmetic", rows(40, "arithmetic")), judgements=300))
+    with pytest.raises(ConfigError, match=r"300 judgements are too few .* raise budget\.judgements"):
+        task.grpo_settings(GrpoSettings(), time.monotonic())

@@ -1,1 +1,1 @@
-"""The arena: one agent, one base model, one budget, one hidden test; and a report of what came of it."""
+"""The arena: one agent, one base model, one budget, one hidden test; and a report of the outcome."""

@@ -30,7 +30,7 @@ from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.llm import llm_inside
 from agent2.arena.paths import TrialPaths
-from agent2.arena.recorder.metrics import record_metrics
+from agent2.arena.recorder.agent_files import record_metrics
 from agent2.arena.recorder.processes import GpuRecorder, ProcessRecorder, Ticker
 from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
 from agent2.arena.systems.launch import launch_plan

@@ -11,10 +11,10 @@ from importlib import resources
 import jinja2
 from pydantic import Field
 
-from agent2.arena.gateway.drivers import Driver
+from agent2.arena.gateway.settings import Driver
 from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
-from agent2.benchmarks.home import BringsExpert
+from agent2.benchmarks.home import BringsExpert, BringsJudge
 from agent2.config import StrictModel
 from agent2.records import Benchmark, JsonValue, SamplingSettings
 from agent2.sandbox.spec import Limits, Network, PackageSettings
@@ -174,6 +174,8 @@ class World:
     """Of a line of the visible data."""
     expert: str = ""
     """How an expert is asked in Python, where there is one."""
+    is_judged: bool = False
+    """True where the scorer is a judge that is asked through the grading API, and not installed."""
 
     @property
     def is_interactive(self) -> bool:
@@ -188,7 +190,8 @@ def world_of(benchmark: Benchmark) -> World:
         expert = "benchmark.expert(item, chat)"
     else:
         expert = "world.ask_expert()" if hasattr(benchmark.environment(), "ask_expert") else ""
-    return World(name, benchmark.name, benchmark.max_turns, expert=expert)
+    is_judged = isinstance(benchmark, BringsJudge)
+    return World(name, benchmark.name, benchmark.max_turns, expert=expert, is_judged=is_judged)
 
 
 def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:

@@ -29,11 +29,11 @@ from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import evaluation_limits
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam, log_task_access
+from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import Agent2Error
 from agent2.files import write_json
 from agent2.installation import ARENA_ROLE, access_log
-from agent2.integrity.access import access_check
-from agent2.integrity.canaries import Bait, bait_check, bait_for, is_bait, lay_bait, sightings
+from agent2.integrity.exposure import Bait, access_check, bait_check, bait_for, is_bait, lay_bait, sightings
 from agent2.integrity.finding import Effect, IntegrityCheck
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
@@ -195,8 +195,11 @@ def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[
 def control_items(exam: Exam, hidden: Mapping[Split, Sequence[Item]]) -> list[Item]:
     """Items drawn as the hidden ones are, under a secret of which nothing was ever asked; empty if there are none.
 
-    A benchmark whose hidden items do not depend on the secret (published test sets) has no control.
+    A benchmark whose hidden items do not depend on the secret has no control, nor has one that draws from a finite file
+    (published data, a user's own): another secret gives items of the same file, and who has one may have all.
     """
+    if exam.task.published or isinstance(exam.benchmark, DataBenchmark):
+        return []
     other = hmac.new(exam.secret, b"integrity control", hashlib.sha256).digest()
     found: list[Item] = []
     for split, items in hidden.items():

@@ -23,12 +23,10 @@ import msgspec
 from agent2.cards.reader import iter_rollouts
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
-from agent2.integrity.drift import drift_check
 from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Severity
-from agent2.integrity.hard_coded import HardCoded
 from agent2.integrity.leaks import asked_of, leak_check
-from agent2.integrity.provenance import provenance_check
-from agent2.integrity.signatures import signature_check
+from agent2.integrity.provenance import drift_check, provenance_check
+from agent2.integrity.shortcuts import HardCoded, signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
@@ -57,7 +55,7 @@ class AuditJob(StrictModel):
     not_copied_such_as: tuple[str, ...]
     hidden: dict[Split, tuple[Item, ...]]
     control: tuple[Item, ...]
-    """Like the hidden items and asked of nobody; empty where there are none."""
+    """Like the hidden items and never used; empty where there are none."""
     familiar: tuple[str, ...]
     """Texts that the agent was given."""
     final: int | None = None

@@ -182,7 +182,7 @@ def time_used(events: Events, paths: TrialPaths) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTime:
-    """A clock that stands still while the agent was not at work."""
+    """A clock that excludes the agent's interruptions."""
 
     pauses: Sequence[Interruption]
 

@@ -36,7 +36,7 @@ class AgentEnd(StrEnum):
     INTERRUPTED = "interrupted"
     """The harness died and the agent was not started again; the phase was closed on resume."""
     INFRASTRUCTURE = "infrastructure"
-    """Stopped because something of ours that the agent needs died for good (the LLM gateway)."""
+    """Stopped because a service of ours that the agent needs failed permanently (the LLM gateway)."""
 
 
 class SubmissionState(StrEnum):
@@ -266,6 +266,8 @@ class TrialEvidence:
     """What the agent wrote in output/design.json, parsed; None if there is none or it is not a JSON object."""
     gpu_hours: float | None = None
     """Time in which GPUs worked for the agent; None where that could not be measured."""
+    n_judgements: int | None = None
+    """Replies that the judge gave a verdict on at the agent's request; None: the task has no judge to ask."""
     agent_end_reason: str = ""
     """One sentence of the harness on how the phase ended."""
     mode: Mode = Mode.FREE

@@ -1,4 +1,4 @@
-"""The benchmark as a Python object: hand in pipeline code as a string, get its evaluation back (A06-A08).
+"""The benchmark as a Python object: hand in pipeline code as a string, get its evaluation back.
 
     environment = RLBenchEnvironment("arithmetic")
     result = environment.submit_solution(code)
@@ -10,12 +10,11 @@ did not submit anything itself, the folder `$OUTPUT_DIR/model` is submitted for 
 
 from pathlib import Path
 
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.base_models import BASE_MODELS
+from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import stored_gain
 from agent2.arena.plan import new_trial
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import BASE_MODELS, load_task
 from agent2.arena.trial import Steps, run_trial
 from agent2.benchmarks import DEMO_TASK
 from agent2.errors import ConfigError

@@ -1,27 +1,272 @@
 """The driver of a trial: checked before anything starts, reached through a gateway while the agent works.
 
-The gateway is a process of its own that holds the key and listens on a unix socket alone in its folder; inside
-the sandbox it is a loopback port beside that of the grading API. The agent has a dummy key.
+The gateway is a process of its own that holds the key and listens on a unix socket alone in its folder; inside the
+sandbox it is a loopback port beside that of the grading API. The agent has a dummy key. The listening socket belongs to
+the harness and is handed to each process, so an agent that connects while a killed gateway is being restarted waits
+instead of being refused. Without the harness the gateway ends.
 
-Does NOT promise that the provider knows the model: its first answer tells.
+Does NOT check that the provider knows the model: its first answer tells.
 """
 
+import contextlib
+import http.client
+import logging
 import os
 import re
+import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+
+from pydantic import SecretStr
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.eventlog import read_events
-from agent2.arena.gateway.control import Gateway
-from agent2.arena.gateway.drivers import Driver, load_prices
-from agent2.arena.gateway.settings import GatewaySettings, ReplaySettings, TokenCounts
+from agent2.arena.gateway.proxy import GRACE_S, GatewayLaunch
+from agent2.arena.gateway.replay import Masker
+from agent2.arena.gateway.settings import Driver, GatewaySettings, ReplaySettings, TokenCounts, load_prices
 from agent2.arena.paths import TrialPaths
 from agent2.arena.systems.launch import LlmInside
-from agent2.errors import ConfigError
+from agent2.errors import Agent2Error, ConfigError, Fault
+
+logger = logging.getLogger(__name__)
+
+LOG = "gateway.log"
+START_S = 180.0
+BACKLOG = 1024
+QUICK_S = 5.0
+"""A process that lives shorter than this failed to start."""
+MAX_QUICK_DEATHS = 5
+"""In a row; after these the gateway is given up."""
+
+
+class GatewayError(Agent2Error):
+    """The gateway cannot be started or kept alive."""
+
+    fault = Fault.INFRASTRUCTURE
+
+
+class Gateway:
+    """A running gateway. Use as a context manager or call `stop`."""
+
+    def __init__(self, settings: GatewaySettings):
+        """Bind the socket; use `start`."""
+        self._settings = settings
+        self._listener = _bind(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, name="llm-gateway", daemon=True)
+        self.n_restarts = 0
+        """How often a process that died was replaced."""
+        self.failure: str | None = None
+        """Why the gateway was given up; None while it is not."""
+
+    @classmethod
+    def start(cls, settings: GatewaySettings) -> "Gateway":
+        """Start the process and wait until it answers; a process that dies is started again until `stop`.
+
+        Raises ConfigError for settings that cannot work (a budget of dollars for a model without a price, a bad
+        price file or pattern), GatewayError if the process does not come up.
+        """
+        _check(settings)
+        gateway = cls(settings)
+        gateway._thread.start()
+        try:
+            gateway._wait_until_ready()
+        except BaseException:
+            gateway.stop()
+            raise
+        return gateway
+
+    def __enter__(self) -> "Gateway":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        """The process runs (false for a moment while it is being replaced)."""
+        process = self._process
+        return process is not None and process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the present process."""
+        return self._process.pid if self._process is not None else None
+
+    def stop(self) -> None:
+        """End the process: open calls get a few seconds, and what they brought is recorded. May be called twice."""
+        self._is_stopping.set()
+        with self._lock:
+            process = self._process
+        if process is not None:
+            _end(process)
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        self._listener.close()
+        self._settings.socket.unlink(missing_ok=True)
+
+    def _watch(self) -> None:
+        quick_deaths = 0
+        while not self._is_stopping.is_set():
+            began = time.monotonic()
+            with self._lock:
+                if self._is_stopping.is_set():
+                    return
+                try:
+                    self._process = process = self._spawn()
+                except OSError as error:
+                    self._give_up(f"the LLM gateway cannot be started ({error}); see {self._settings.record / LOG}")
+                    return
+            status = process.wait()
+            if self._is_stopping.is_set():
+                return
+            quick_deaths = quick_deaths + 1 if time.monotonic() - began < QUICK_S else 1
+            if status == 2 or quick_deaths >= MAX_QUICK_DEATHS:
+                self._give_up(
+                    f"the LLM gateway ended with {status}, {quick_deaths} times in a row; see "
+                    f"{self._settings.record / LOG}"
+                )
+                return
+            logger.warning("the LLM gateway died (%d) and is started again", status)
+            self.n_restarts += 1
+            self._is_stopping.wait(0.05 * 2 ** (quick_deaths - 1))
+
+    def _give_up(self, sentence: str) -> None:
+        self.failure = sentence
+        logger.error("%s", sentence)
+        self._listener.close()  # who connects now is turned away instead of waiting for ever
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        settings = self._settings
+        settings.record.mkdir(parents=True, exist_ok=True)
+        keys = tuple(endpoint.api_key.get_secret_value() for endpoint in settings.endpoints)
+        redact = tuple(text.get_secret_value() for text in settings.redact)
+        bare = settings.model_copy(
+            update={
+                "endpoints": tuple(one.model_copy(update={"api_key": SecretStr("")}) for one in settings.endpoints),
+                "redact": (),
+            }
+        )
+        launch = GatewayLaunch(settings=bare, keys=keys, redact=redact, listener=self._listener.fileno())
+        environment = {
+            name: value for name, value in os.environ.items() if not any(key and key in value for key in keys)
+        }
+        with (settings.record / LOG).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "agent2.arena.gateway.proxy"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=[self._listener.fileno()],
+            )
+        if process.stdin is None:
+            raise OSError("the process has no standard input")
+        with contextlib.suppress(BrokenPipeError):  # it died at once, which its status tells
+            process.stdin.write(launch.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
+        return process
+
+    def _wait_until_ready(self) -> None:
+        ends_at = time.monotonic() + START_S
+        while time.monotonic() < ends_at:
+            if self.failure is not None:
+                raise GatewayError(f"{self.failure}: {self._last_words()}")
+            if self._answers():
+                return
+            time.sleep(0.02)
+        raise GatewayError(f"the LLM gateway did not answer within {START_S:g} seconds: {self._last_words()}")
+
+    def _answers(self) -> bool:
+        try:
+            with contextlib.closing(_UnixConnection(self._settings)) as connection:
+                connection.request("GET", "/health")
+                return connection.getresponse().status == 200
+        except OSError:
+            return False  # not yet; the caller has a deadline
+
+    def _last_words(self) -> str:
+        path = self._settings.record / LOG
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+        return lines[-1] if lines else "it left no word"
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over the gateway's socket, for the harness's own question."""
+
+    def __init__(self, settings: GatewaySettings):
+        super().__init__("localhost", timeout=START_S)
+        self._socket_path = settings.socket
+
+    def connect(self) -> None:
+        """Connect through the folder's descriptor; a socket's path may be longer than the kernel takes."""
+        folder = os.open(self._socket_path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(f"/proc/self/fd/{folder}/{self._socket_path.name}")
+        finally:
+            os.close(folder)
+
+
+def _check(settings: GatewaySettings) -> None:
+    prices = load_prices(settings.prices)
+    if settings.replay is not None:
+        Masker(settings.replay.volatile)
+        return
+    if not settings.endpoints:
+        raise ConfigError("the LLM gateway needs an endpoint or a recording to replay; pass a driver")
+    if settings.max_dollars is not None and prices.find(settings.model) is None:
+        raise ConfigError(
+            f"the price of {settings.model!r} is unknown, so a budget of ${settings.max_dollars:g} cannot be kept; "
+            "give its price in a price file (docs/llm-gateway.md), or set a budget of tokens instead"
+        )
+
+
+def _bind(settings: GatewaySettings) -> socket.socket:
+    """A listening unix socket; replaces one that a killed harness left. Only its owner may connect."""
+    path = settings.socket
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError as error:
+        listener.close()
+        raise GatewayError(f"{path}: the socket cannot be bound ({error.strerror}); check the folder") from error
+    finally:
+        os.close(folder)
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a process end by itself, then make it."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # it is dead already
+            process.stdin.close()
+    for harder in (process.terminate, process.kill):
+        try:
+            process.wait(GRACE_S + 4.0)
+            return
+        except subprocess.TimeoutExpired:
+            logger.warning("the LLM gateway does not end by itself")
+            harder()
+    process.wait()
+
 
 LLM_PORT = 8001
 """Loopback port of the gateway inside a sandbox."""
@@ -143,7 +388,7 @@ def _place_patterns(source: TrialPaths, inside: InsidePaths) -> tuple[str, ...]:
 
 
 class GatewayWatch:
-    """Tells when a gateway is gone for good."""
+    """Whether the gateway has failed permanently."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -1,4 +1,4 @@
-"""Where everything of a trial lies. The agent sees only `workspace/`.
+"""Layout of a trial's folder, and the machine-written JSON files in it. The agent sees only `workspace/`.
 
 trials/<trial_id>/
 ├── trial.json            resolved configuration (machine-written)
@@ -31,8 +31,6 @@ trials/<trial_id>/
 └── report/               report.json, report.md, report.html, figures
 
 A recording made to be shared (`agent2 share`) has submissions.json in place of grader.db, cards/ and submissions/.
-
-The configuration of a trial as stored in its folder, and machine-written JSON files in general.
 """
 
 import shlex

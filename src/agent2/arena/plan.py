@@ -36,14 +36,13 @@ from agent2.arena.assignment import (
     limits_of,
     world_of,
 )
-from agent2.arena.base_models import is_path, require_base_model
-from agent2.arena.gateway.drivers import load_driver
+from agent2.arena.gateway.settings import load_driver
 from agent2.arena.llm import require_driver
 from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.scoring import Exam
 from agent2.arena.systems.install import find_installed, require_installed
 from agent2.arena.systems.launch import UNCONTAINED
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import is_path, load_task, require_base_model
 from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml
@@ -143,6 +142,9 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
 
 def _config_digest(config: TrialConfig) -> str:
     fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
+    for budget in (fields["budget"], fields["task"]["budget"]):
+        if budget["judgements"] is None:  # a trial of an earlier version has no such field
+            del budget["judgements"]
     defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
     return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 

@@ -135,7 +135,7 @@ def paired_gain(base_card: Path, final_card: Path) -> PairedDifference:
 
 
 def measure_noise(card: Path) -> NoiseBand:
-    """The noise band from a card with several attempts of one checkpoint at each item (A22).
+    """The noise band from a card with several attempts of one checkpoint at each item.
 
     Covers item resampling and sampling seeds (items alone where the attempts are all alike, as under greedy
     decoding); the spread over training seeds is another thing and is reported by sweeps. Items with a missing

@@ -36,14 +36,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from agent2.arena.agents import load_agent
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.analysis.result import integrity_verdict, result_of
+from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.assignment import Mode
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
-from agent2.arena.gateway.drivers import load_driver
+from agent2.arena.gateway.settings import load_driver
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.sweep_records import (
@@ -66,7 +65,7 @@ from agent2.stats.comparisons import judge
 from agent2.stats.sequential import AdaStopSettings, AdaStopState, compare_sequentially
 
 NOT_STARTED = "not started"
-"""State of a row that stands for no trial yet."""
+"""State of a row without a trial yet."""
 
 
 class UntilDecided(StrictModel):
@@ -161,7 +160,7 @@ def decide_cells(
     states: dict[str, AdaStopState] = {}
     needs: list[CellNeed] = []
     for task, agents in agents_of.items():
-        gains = {agent: _gains(runs[task, agent]) for agent in agents}
+        gains = {agent: [gain for _, gain in sorted(runs[task, agent].items()) if gain is not None] for agent in agents}
         withdrawn = [agent for agent in agents if (task, agent) in given_up]
         rng = np.random.default_rng(derive_seed("sweep until decided", task))
         state = compare_sequentially(gains, plan.design(len(agents_of), len(agents)), rng, withdrawn)
@@ -191,11 +190,6 @@ def _by_cell(
             )
         runs[row.task, row.agent][row.seed] = None if row.gain is None else 100 * row.gain.value
     return runs
-
-
-def _gains(seeds: Mapping[int, float | None]) -> list[float]:
-    """In the order of seeds, without the missing ones."""
-    return [gain for _, gain in sorted(seeds.items()) if gain is not None]
 
 
 def _next_seeds(used: Mapping[int, float | None], count: int, first_seed: int) -> tuple[int, ...]:

@@ -1,9 +1,11 @@
 """`agent2 tasks check`: proof that a task can be trusted before anybody is scored on it.
 
 Checks, each through the real engine and scorer: the floor (a player that says nothing and one at random), the ceiling
-(an oracle), that the same actions give the same observations and verdicts when everything is recomputed, that the
+(an oracle), where the benchmark brings them that tricks stay at the floor and known-wrong answers are detected, that
+the same actions give the same observations and verdicts when everything is recomputed, that the
 splits are disjoint, that hidden items change with the installation secret, and that the task demands what its level
-says (at level 3: no trajectory is given away and none is so short that it need not be played).
+says (at level 2: the score cannot be computed from all that a workspace holds, and longer or repeated replies do not
+win; at level 3: no trajectory is given away and none is so short that it need not be played).
 
 `check_base` plays the base model on the private items as a trial does, with several sampling seeds an item, for the
 score and the noise band that gains are compared with; it uses the card that a trial left in the cache where there is
@@ -11,30 +13,33 @@ one.
 """
 
 import json
+import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from agent2 import installation
-from agent2.arena.base_models import ensure_base_model
 from agent2.arena.plan import VISIBLE_SPLITS
 from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, log_task_access, measure_noise
-from agent2.arena.tasks import Level, TaskSpec
+from agent2.arena.tasks import Level, TaskSpec, ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.home import Player, Players, players_of, visible_row
+from agent2.benchmarks.home import BringsHiddenTaste, BringsJudge, Player, Players, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.evaluation.scoring import Progress, score_played
+from agent2.evaluation.scoring import Progress, ScoringPlace, bench_at, score_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
-from agent2.models.hf import HfSampler
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, ScoredRollout, Split, digest_of
+from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.estimates import ITEMS, RAW
+from agent2.stats.quality import AuditedProblem, audit_verifier
 
 N_REPLAYS = 2
 """So many times the same actions are played again."""
@@ -45,6 +50,15 @@ MAX_SHARED = 0.20
 beyond this knowing the generator is worth more than a small gain."""
 MAX_CHANCE = 0.5
 """A task on which guessing among options is right more often than this leaves too little to measure."""
+N_GUESSES, N_GUESSED_ITEMS = 48, 60
+"""Secrets other than the installation's that a judge is held against, and items of each."""
+MAX_BLIND = 0.6
+"""Mean score of those who know all but the secret: that of the reference reply is 0.5, and the mean of so many guesses
+is within 0.1 of it. One guess alone may be lucky."""
+LEAST_HIDDEN = 0.2
+"""So much more the secret has to be worth, or there is nothing to learn from the judge."""
+MAX_SHORTCUT = 0.5
+"""Of a reply that is only longer, or repeated: no better than the reference reply."""
 OTHER_SECRET = b"another secret, for this check.."
 CHANCE_SE = 5.0
 """Standard errors by which a random player may be above chance."""
@@ -125,6 +139,10 @@ class _Check:
         at_random = self._play(self.players.random(self.played), lambda: self.players.random_world(self.benchmark))
         limit, words = self._random_limit()
         yield _bracket("floor: a random player", at_random, words, lambda mean: mean <= limit)
+        for name, player in self.players.shortcuts.items():
+            yield _bracket(f"floor: {name}", self._play(player), words, lambda mean: mean <= limit)
+        if self.players.known_wrong is not None:
+            yield self._detected(self.players.known_wrong)
         yield self._replayed()
         yield self._structural()
         for split in sorted(HIDDEN_SPLITS):
@@ -144,10 +162,15 @@ class _Check:
         limit = max(floor, chance + CHANCE_SE * (chance * (1 - chance) / len(self.played)) ** 0.5)
         return limit, f"at most {limit:.2f}: guessing among {min(n_options)} options gives {chance:.2f}"
 
-    def _play(self, player: Player, make_world: Callable[[], Environment] | None = None) -> list[ScoredRollout]:
+    def _play(
+        self,
+        player: Player,
+        make_world: Callable[[], Environment] | None = None,
+        items: Sequence[Item] | None = None,
+    ) -> list[ScoredRollout]:
         played = play_by(
             lambda attempt, world, chat: player(attempt.item, chat),
-            [Attempt(item, 0, 0) for item in self.played],
+            [Attempt(item, 0, 0) for item in (self.played if items is None else items)],
             make_world or self.benchmark.environment,
             self.benchmark.max_turns,
         )
@@ -172,6 +195,29 @@ class _Check:
         n_turns = sum(len(scored.rollout.turns) for scored in self.solved)
         return TaskFinding(name, True, f"{len(before)} rollouts of {n_turns} turns, played again {N_REPLAYS} times")
 
+    def _detected(self, known_wrong: Callable[[Item], Sequence[str]]) -> TaskFinding:
+        """Whether the scorer refuses answers that are known to be wrong, and accepts the oracle's."""
+        name, at_least = "verifier: known-wrong answers are detected", self.players.detection_at_least
+        scorer = self.benchmark.scorer()
+        answers = {item.id: list(known_wrong(item)) for item in self.played}
+        asked = [item for item in self.played if answers[item.id]]
+        if isinstance(scorer, PythonTestsScorer):
+            problems = _audited_by_tests(scorer, asked, answers, self.players.oracle)
+        else:
+            problems = [self._audited_by_score(item, answers[item.id]) for item in asked]
+        audit = audit_verifier([one for one in problems if one is not None], np.random.default_rng(0))
+        detected = audit.detection_rate.value >= at_least and audit.false_alarms == 0
+        n_missing = sum(one is None for one in problems)
+        detail = f"{audit}; at least {at_least:.2f} are to be detected, {n_missing} items without verdicts"
+        return TaskFinding(name, detected and n_missing == 0, detail)
+
+    def _audited_by_score(self, item: Item, wrong: Sequence[str]) -> AuditedProblem | None:
+        """The verdicts on one item as those of a single test."""
+        right = self.players.oracle(item, self.benchmark.environment().reset(item, 0))
+        scores = score_answers(self.benchmark, [(item, [answer]) for answer in (*wrong, right)])
+        fails = [[float(score.value < 1.0)] for score in scores if score.value is not None]
+        return AuditedProblem(fails[:-1], fails[-1:]) if len(fails) == len(scores) else None
+
     def _disjoint(self) -> TaskFinding:
         players, owner = self.players, dict[str, Split]()
         name = f"disjointness: splits share no {players.content_name}"
@@ -184,19 +230,15 @@ class _Check:
         return TaskFinding(name, True, f"{sizes}; {len(owner)} distinct")
 
     def _structural(self) -> TaskFinding:
-        """That the task demands what its level says (T02)."""
+        """That the task demands what its level says."""
         name = f"structural requirement: {self.task.structural_requirement}"
         if self.task.level is Level.RULE_BASED:
             n_open = sum(scored.score.value is None for scored in self.solved)
             return TaskFinding(
                 name, n_open == 0, f"{len(self.solved) - n_open} of {len(self.solved)} answers were judged"
             )
-        if self.task.level is not Level.INTERACTIVE:
-            detail = (
-                f"no check exists for level {self.task.level.value}, so it cannot be verified that its reward needs a "
-                "judge; use level 1 for a task with a verifier"
-            )
-            return TaskFinding(name, False, detail)
+        if self.task.level is Level.JUDGE_BASED:
+            return self._judged(name)
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
         commands = dict(self._winning_actions())
         for item in visible:
@@ -212,6 +254,39 @@ class _Check:
             f"actions; a win takes {lengths[0]} to {lengths[-1]} turns (median {lengths[len(lengths) // 2]})"
         )
         return TaskFinding(name, lengths[0] >= FEWEST_TURNS, detail)
+
+    def _judged(self, name: str) -> TaskFinding:
+        """That the score cannot be had without asking: not from all that a workspace holds, nor by length."""
+        benchmark = self.benchmark
+        if not isinstance(benchmark, BringsHiddenTaste):
+            if isinstance(benchmark, BringsJudge):
+                detail = "its judge does not follow from the secret: not checked; agent2 judge check measures a judge"
+                return TaskFinding(name, None, detail)
+            detail = (
+                "its benchmark brings no judge (agent2.benchmarks.home.BringsJudge), so it cannot be verified that the "
+                "reward needs one; use level 1 for a task with a verifier"
+            )
+            return TaskFinding(name, False, detail)
+        visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
+        plain = [item for split in VISIBLE_SPLITS for item in benchmark.items(split, len(self.items[split]), None)]
+        if visible != plain:
+            return TaskFinding(name, False, "visible items differ with the secret, so they tell about the judge")
+        guesses = [f"guess {number}".encode().ljust(installation.SECRET_BYTES) for number in range(N_GUESSES)]
+        few = self.played[:: max(1, len(self.played) // N_GUESSED_ITEMS)]
+        guessed = [_mean_score(self._play(benchmark.informed(guess), items=few)) for guess in guesses]
+        n_stranger = len({round(value, 6) for value in guessed})
+        blind = sum(guessed) / len(guessed)
+        told = _mean_score(self._play(benchmark.informed(self.exam.secret), items=few))
+        short = {what: _mean_score(self._play(player, items=few)) for what, player in benchmark.shortcuts().items()}
+        best = max(short.values(), default=0.0)
+        detail = (
+            f"who knows all but the secret scores {blind:.3f} (mean over {N_GUESSES} guesses of it; at most "
+            f"{MAX_BLIND:.2f}), with the secret {told:.3f} (at least {MAX_BLIND + LEAST_HIDDEN:.2f}); "
+            + ", ".join(f"{what}: {value:.3f}" for what, value in short.items())
+            + f" (at most {MAX_SHORTCUT:.2f})"
+        )
+        is_hidden = blind <= MAX_BLIND and told >= MAX_BLIND + LEAST_HIDDEN and n_stranger > 1
+        return TaskFinding(name, bool(short) and is_hidden and best <= MAX_SHORTCUT, detail)
 
     def _winning_actions(self) -> Iterator[tuple[str, list[str]]]:
         for scored in self.solved:
@@ -250,6 +325,21 @@ class _Check:
         return TaskFinding(f"{split.value}: secrecy", None, detail)
 
 
+def _audited_by_tests(
+    scorer: PythonTestsScorer, items: Sequence[Item], answers: Mapping[str, Sequence[str]], oracle: Player
+) -> list[AuditedProblem | None]:
+    """What each test says of known-wrong programs and of the oracle's; None for an item that could not be judged."""
+    programs = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
+    with bench_at(ScoringPlace()) as bench:
+        verdicts = iter(scorer.verdicts_on(bench, programs))
+        found: list[AuditedProblem | None] = []
+        for item in items:
+            own = [next(verdicts) for _ in range(len(answers[item.id]) + 1)]
+            fails = [[float(not ok) for ok in one.passed] for one in own if isinstance(one, ProgramVerdict)]
+            found.append(AuditedProblem(fails[:-1], fails[-1:]) if len(fails) == len(own) else None)
+    return found
+
+
 def _bracket(name: str, rollouts: Sequence[ScoredRollout], bound: str, holds: Callable[[float], bool]) -> TaskFinding:
     values = [scored.score.value for scored in rollouts if scored.score.value is not None]
     n_missing = len(rollouts) - len(values)
@@ -258,6 +348,12 @@ def _bracket(name: str, rollouts: Sequence[ScoredRollout], bound: str, holds: Ca
     mean = sum(values) / len(values)
     detail = f"{mean:.3f} over {len(values)} items ({bound}), {n_missing} missing"
     return TaskFinding(name, holds(mean) and n_missing == 0, detail)
+
+
+def _mean_score(rollouts: Sequence[ScoredRollout]) -> float:
+    """Over all of them; one without a score makes it NaN, which passes no bound."""
+    values = [math.nan if scored.score.value is None else scored.score.value for scored in rollouts]
+    return sum(values) / len(values)
 
 
 def _given_away(row: object, item: Item, actions: Iterable[str]) -> str | None:
@@ -366,6 +462,8 @@ def _evaluate(exam: Exam, base: CheckpointInfo, card: Path, on_progress: Progres
         dtype="float32",
         attempts=NOISE_REPLICATES,
     )
+    from agent2.models.hf import HfSampler  # loads torch, which `agent2 tasks show` does not need
+
     sampler = HfSampler(base.path, dtype="float32")
     try:
         evaluate(plan, sampler, card, on_progress)

@@ -1,14 +1,35 @@
-"""Tasks of the arena, one YAML file each in the benchmark's home; a path in place of a name takes a user's own."""
+"""Tasks of the arena, one YAML file each in the benchmark's home, and the base models that they start from.
 
+A task can also be a path to a user's own file. A base model is made by a recipe
+(`agent2.models.tiny_recipe.BaseModel`), found like every plug-in: packaged (`agent2.benchmarks.BASES`), an entry
+point `agent2.bases` of an installed package, or code (`./base.py:BASE`). It is stored in `<models_dir>/<name>-<recipe
+digest>/` with a `manifest.json` that says how it was made and how well it does. Everything that its weights depend on
+is in the digest, so a changed recipe is another folder.
+
+Promises: a base model's folder appears whole or not at all; of two builders at once the first to finish wins and both
+get the same folder. Does NOT check weights again on later use (`agent2 models check` does).
+"""
+
+import dataclasses
+import importlib
+import json
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 from pathlib import Path
+from typing import cast
 
 from pydantic import Field
 
-from agent2.benchmarks import task_files
+from agent2 import installation
+from agent2.benchmarks import BASES, task_files
 from agent2.config import StrictModel, load_yaml
-from agent2.errors import unknown_name
-from agent2.plugins import is_code, relative_to
+from agent2.errors import ConfigError, unknown_name
+from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress
+from agent2.plugins import find, is_code, known_names, load, relative_to, source_digest
 from agent2.records import Split
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -63,12 +84,14 @@ class BudgetSpec(StrictModel):
     submissions: int | None = Field(default=None, ge=1)
     gpu_hours: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Told to the agent, measured and reported; not held: nothing stops an agent that uses more."""
+    judgements: int | None = Field(default=None, ge=0)
+    """Replies on which the judge of a task of level 2 gives a verdict (`POST /judge`); held by the grading API."""
     llm_tokens: int | None = Field(default=None, ge=0)
     llm_dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class SplitSizes(StrictModel):
-    """How many items of each split a task uses; at most a million, because a task may come from a stranger."""
+    """How many items of each split a task uses; at most a million, because a task file may be untrusted."""
 
     train: int = Field(ge=1, le=1_000_000)
     dev: int = Field(ge=1, le=1_000_000)
@@ -99,7 +122,7 @@ class TaskSpec(StrictModel):
     benchmark: str
     """What `agent2.benchmarks.load_benchmark` takes; a path is taken from the task file's own folder."""
     base_model: str
-    """A recipe (`agent2.arena.base_models`) by name or code, a file taken from the task file's own folder; or a folder
+    """A recipe (`agent2.arena.tasks`) by name or code, a file taken from the task file's own folder; or a folder
     in Hugging Face layout, taken from the current one."""
     n_items: SplitSizes
     budget: BudgetSpec
@@ -121,3 +144,138 @@ def load_task(name_or_path: str) -> TaskSpec:
     if name_or_path not in files:
         raise unknown_name("task", name_or_path, sorted(files))
     return load_yaml(files[name_or_path], TaskSpec)
+
+
+_log = logging.getLogger(__name__)
+
+MANIFEST = "manifest.json"
+_HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""OWNER/NAME of a model hub; `models/NAME` is where the pages here keep a model."""
+
+
+class _Recipes(Mapping[str, BaseModel]):
+    """The recipes by name; each is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> BaseModel:
+        if not is_code(name) and name not in known_names("base", BASES):
+            raise KeyError(name)
+        place = find("base", name, BASES)
+        found = load(place)
+        if not isinstance(found, BaseModel):
+            raise ConfigError(
+                f"{place}: is a {type(found).__name__}; it has to be an agent2.models.tiny_recipe.BaseModel"
+            )
+        return found if place.is_packaged else dataclasses.replace(found, origin=(*found.origin, source_digest(place)))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(known_names("base", BASES))
+
+    def __len__(self) -> int:
+        return len(known_names("base", BASES))
+
+
+BASE_MODELS: Mapping[str, BaseModel] = _Recipes()
+"""Every base model that there is a recipe for; iterating gives the packaged and the installed ones."""
+
+
+def cached_path(name: str) -> Path | None:
+    """The folder of a base model if it has been built. Raises ConfigError for a name that is not in the table."""
+    folder = _folder(name, _entry(name, BASE_MODELS))
+    return folder if (folder / MANIFEST).is_file() else None
+
+
+def ensure_base_model(
+    name_or_path: str, on_progress: OnProgress | None = None, models: Mapping[str, BaseModel] = BASE_MODELS
+) -> Path:
+    """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
+
+    name_or_path: a name of `BASE_MODELS`, code with a recipe (`./base.py:BASE`), or anything else with a slash: a
+    folder in Hugging Face layout, returned as it is. models: the table to look in. Raises ConfigError as
+    `require_base_model` does.
+    """
+    require_base_model(name_or_path, models)
+    if is_path(name_or_path):
+        return Path(name_or_path).expanduser().resolve()
+    entry = _entry(name_or_path, models)
+    folder = _folder(name_or_path, entry)
+    if not (folder / MANIFEST).is_file():
+        _build(name_or_path, entry, folder, on_progress or _log.info)
+    return folder
+
+
+def is_path(name_or_path: str) -> bool:
+    """True where a base model is named by its folder."""
+    return ("/" in name_or_path or name_or_path == ".") and not is_code(name_or_path)
+
+
+def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE_MODELS) -> None:
+    """See that `ensure_base_model` has something to give, and build nothing.
+
+    Raises ConfigError: with the nearest name for an unknown one, with the command that gets a model where there is no
+    such folder (nothing is downloaded here), or for a folder that is not a model in Hugging Face layout.
+    """
+    if not is_path(name_or_path):
+        _entry(name_or_path, models)
+        return
+    folder = Path(name_or_path).expanduser().resolve()
+    names = ", ".join(sorted(models))
+    if not folder.exists():
+        is_hub_name = _HUB_NAME.fullmatch(name_or_path) and not folder.parent.exists()
+        hub_name, kept = (name_or_path, f"models/{folder.name}") if is_hub_name else ("OWNER/NAME", "FOLDER")
+        raise ConfigError(
+            f"base model {name_or_path}: there is no such folder, and nothing is downloaded; get it with: hf download "
+            f"{hub_name} --local-dir {kept}, then name that folder; or take one of the names: {names}"
+        )
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"base model {name_or_path}: no config.json in {folder}; give the folder of a model in Hugging Face "
+            f"layout, or one of the names: {names}"
+        )
+
+
+def _entry(name: str, models: Mapping[str, BaseModel]) -> BaseModel:
+    if name not in models:
+        raise unknown_name("base model", name, models)
+    return models[name]
+
+
+def _folder(name: str, entry: BaseModel) -> Path:
+    return installation.models_dir() / f"{_short(name)}-{entry.digest[:12]}"
+
+
+def _short(name: str) -> str:
+    """Of code, the file or module with the name in it: `base-BASE`."""
+    return name.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
+
+
+def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
+    """Build in a folder of our own and rename it; the first to rename it wins."""
+    if isinstance(entry.builder, str):
+        module, _, attribute = entry.builder.partition(":")
+        builder = cast(Builder, getattr(importlib.import_module(module), attribute))
+    else:
+        builder = entry.builder
+    draft = Path(tempfile.mkdtemp(prefix=f".{_short(name)}-", dir=folder.parent))
+    try:
+        measured = builder(entry, draft, on_progress)
+        manifest = {
+            "name": name,
+            "recipe_version": entry.version,
+            "recipe_digest": entry.digest,
+            "recipe": dataclasses.asdict(entry)
+            | {"builder": entry.builder if isinstance(entry.builder, str) else entry.builder.__qualname__},
+            "seed": entry.recipe.seed,
+            "threads": entry.recipe.threads,
+            **measured,
+        }
+        (draft / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        for file in draft.iterdir():
+            file.chmod(0o644)  # the sandboxed agent reads it as another user
+        draft.chmod(0o755)
+        try:
+            draft.rename(folder)
+        except OSError:
+            if not (folder / MANIFEST).is_file():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

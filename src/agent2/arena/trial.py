@@ -7,7 +7,7 @@ The phases, each closed by an event in events/trial.jsonl:
 
 A resumed trial does again what is not closed. The agent dies with the harness. If its time was not up, it is started
 again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is closed
-as interrupted; what was accepted before is evaluated, once. Time between the end and the resume counts for nobody.
+as interrupted; what was accepted before is evaluated, once. Time between the end and the resume is not counted.
 The report is not written here: it is computed from the folder (see `agent2.reports`).
 """
 
@@ -18,26 +18,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from agent2 import installation
 from agent2.arena.agent_phase import AgentOutcome, Deadline, attempt, keep_log, require_room, sandbox_spec, watch_agent
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
-from agent2.arena.base_models import ensure_base_model
 from agent2.arena.eventlog import LEAST_RESTART_S, EventLog, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
-from agent2.arena.grader.admission import ContainedAdmission
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
-from agent2.arena.grader.snapshot import snapshot_limits
+from agent2.arena.grader.store import count_judgements
+from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
 from agent2.arena.paths import TrialPaths, read_config
-from agent2.arena.plan import clear_unstarted, create_workspace, lock_record, require_same_exam, world_told
-from agent2.arena.recorder.commands import record_commands
-from agent2.arena.recorder.metrics import record_metrics
+from agent2.arena.plan import (
+    VISIBLE_SPLITS,
+    clear_unstarted,
+    create_workspace,
+    lock_record,
+    require_same_exam,
+    world_told,
+)
+from agent2.arena.recorder.agent_files import record_commands, record_metrics
 from agent2.arena.recorder.revisions import RevisionRecorder
 from agent2.arena.scoring import (
     NOISE_REPLICATES,
@@ -50,13 +55,14 @@ from agent2.arena.scoring import (
     measure_noise,
     paired_gain,
 )
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.home import BringsJudge
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, JsonValue, Split
-from agent2.sandbox.backends import Sandbox, find_sandbox
-from agent2.sandbox.unsandboxed import free_port
+from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
 from agent2.stats.estimates import Estimate, PairedDifference
 
 DRAIN_S = 24 * 3600.0
@@ -228,6 +234,8 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         benchmark=config.task.benchmark,
         items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
         deadline=deadline,
+        **_judge_of(trial),
+        max_judgements=config.budget.judgements,
         max_submissions=config.budget.submissions,
         grading_s=grading_time(config),
         limits=snapshot_limits(trial.base.path, accept_host_paths=trial.sandbox.name == UNSANDBOXED),
@@ -235,13 +243,23 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         machine=config.scoring,
     )
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
-    evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation)
+    evaluate = ChildEvaluator(
+        config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, trial.exam.benchmark
+    )
     grader = Grader(settings, evaluate, trial.revisions.capture, ContainedAdmission(trial.sandbox, hidden))
     grader.start()
     try:
         yield grader
     finally:
         grader.stop()
+
+
+def _judge_of(trial: _Trial) -> dict[str, Any]:
+    """The judge and the visible items that it can be asked about; none where the scorer is installed with the agent."""
+    if not isinstance(trial.exam.benchmark, BringsJudge):
+        return {}
+    visible = {item.id: item for split in VISIBLE_SPLITS for item in trial.exam.items(split)}
+    return {"judge": trial.exam.benchmark.judge(trial.exam.secret), "judged": visible}
 
 
 def _agent_phase(trial: _Trial, base: Estimate) -> None:
@@ -263,7 +281,10 @@ def _agent_phase(trial: _Trial, base: Estimate) -> None:
         attempt("training metrics", lambda: record_metrics(workspace, log), trial.tell_unrecorded)
     transcript = trial.agent.spec.transcript
     attempt("command lines", lambda: record_commands(transcript, trial.paths), trial.tell_unrecorded)
-    trial.log.append("agent_ended", end=outcome.end.value, exit_code=outcome.exit_code, reason=outcome.reason)
+    told: dict[str, JsonValue] = {"end": outcome.end.value, "exit_code": outcome.exit_code, "reason": outcome.reason}
+    if isinstance(trial.exam.benchmark, BringsJudge):
+        told["judgements"] = count_judgements(trial.paths.grader_db)
+    trial.log.append("agent_ended", **told)
 
 
 def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float | None = None) -> AgentOutcome:

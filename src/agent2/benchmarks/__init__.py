@@ -45,12 +45,19 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "household_listed": "agent2.benchmarks.household.benchmark:HouseholdListed",
         "alfworld": "agent2.benchmarks.alfworld.benchmark:Alfworld",
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
+        "replies": "agent2.benchmarks.replies.benchmark:Replies",
+        "alpacaeval": "agent2.benchmarks.alpacaeval.benchmark:AlpacaEval",
         "mini_ifeval": "agent2.benchmarks.mini_ifeval.benchmark:MiniIfeval",
         "mini_knowledge": "agent2.benchmarks.mini_knowledge.benchmark:MiniKnowledge",
         "mini_math": "agent2.benchmarks.mini_math.benchmark:MiniMath",
         "mini_functions": "agent2.benchmarks.mini_functions.benchmark:MiniFunctions",
         "mini_apis": "agent2.benchmarks.mini_apis.benchmark:MiniApis",
         "mini_repo": "agent2.benchmarks.mini_repo.benchmark:MiniRepo",
+        "humaneval": "agent2.benchmarks.humaneval.benchmark:HumanEval",
+        "mbpp": "agent2.benchmarks.humaneval.benchmark:Mbpp",
+        "gsm8k": "agent2.benchmarks.gsm8k.benchmark:Gsm8k",
+        "pyfunc": "agent2.benchmarks.pyfunc.benchmark:Pyfunc",
+        "pyfunc_hard": "agent2.benchmarks.pyfunc.benchmark:PyfuncHard",
     }
 )
 
@@ -58,14 +65,16 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
     {
         "tiny-arithmetic": "agent2.benchmarks.arithmetic.corpus:BASE",
         "tiny-household": "agent2.benchmarks.household.corpus:BASE",
+        "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
         "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
+        "tiny-pyfunc": "agent2.benchmarks.pyfunc.base:BASE",
     }
 )
 """Base models that a home brings a recipe for: name -> "module:attribute" of a `BaseModel`."""
 DEMO_TASK = "arithmetic"
 """What is run where nobody named a task; its scripted LLM and its base model have the same name."""
 
-READS_FILES = frozenset({"alfworld", "alfworld_chat"})
+READS_FILES = frozenset({"alfworld", "alfworld_chat", "alpacaeval", "gsm8k", "humaneval", "mbpp"})
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
 

@@ -5,9 +5,11 @@ UTF-8, and every refusal names file and line. The digest is that of the bytes th
 """
 
 import csv
+import gzip
 import hashlib
 import json
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any, BinaryIO
 from agent2.errors import ConfigError, shown
 
 MAX_LINE_BYTES = 16 << 20
-FORMATS = (".jsonl", ".csv", ".parquet")
+FORMATS = (".jsonl", ".jsonl.gz", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +51,22 @@ def read_rows(path: Path) -> list[Row]:
     Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
     UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.
     """
-    reader = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}.get(path.suffix.lower())
+    readers = {".jsonl": _jsonl, ".jsonl.gz": _jsonl, ".csv": _csv, ".parquet": _parquet}
+    reader = next((one for ending, one in readers.items() if path.name.lower().endswith(ending)), None)
     if reader is None:
         raise ConfigError(f"{path}: is not one of {', '.join(FORMATS)}; convert it, or name another file")
     try:
         rows = list(reader(path))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the file") from error
+    except (OSError, EOFError, zlib.error) as error:
+        words = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({words}); check the file") from error
     if not rows:
         raise ConfigError(f"{path}: holds no rows; name a file with data")
     return rows
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
-    with path.open("rb") as file:
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         for number, line in _lines(file, path):
             if not line.strip():
                 continue
@@ -78,7 +82,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
             yield Row(values, path, number)
 
 
-def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+def _lines(file: BinaryIO | gzip.GzipFile, path: Path) -> Iterator[tuple[int, bytes]]:
     """(number, line); at most `MAX_LINE_BYTES` of a line are read."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):

@@ -7,16 +7,18 @@ A home says more about itself by further methods of its benchmark, none of which
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
 - `static_answers(items, seed)`: what can be imitated without playing, for items that are episodes.
+- `judge(secret)`: of level 2, the judge that agents may ask about visible items; where its verdicts follow from the
+  installation secret, `informed(secret)` and `shortcuts()` for the proof that they cannot be had otherwise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from agent2.errors import ConfigError
-from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Split, derive_seed
+from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
 
 Player = Callable[[Item, Sequence[Message]], str]
 """The next message of somebody who may know the item, from the chat so far."""
@@ -48,6 +50,12 @@ class Players:
     content_name: str = "prompt"
     n_played: int = 200
     """Items of each split that are played."""
+    shortcuts: Mapping[str, Player] = field(default_factory=dict)
+    """Players of a trick that must not score above the floor, by what they do: `a player that repeats the examples`."""
+    known_wrong: Callable[[Item], Sequence[str]] | None = None
+    """Answers to an item that are known to be wrong, which the scorer has to detect."""
+    detection_at_least: float = 0.95
+    """Share of known-wrong answers that the scorer has to refuse."""
     forget: Callable[[], None] = _forget_nothing
     """Drop what the world remembers, so that a replay computes everything anew."""
 
@@ -85,6 +93,28 @@ class BringsStaticAnswers(Protocol):
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
         """A first message for each item, from what its visible row says alone."""
+
+
+@runtime_checkable
+class BringsJudge(Protocol):
+    """A benchmark whose scorer is a judge that an agent can ask (`POST /judge`) and has not.
+
+    Its `scorer()` is a `scorers.hidden.HiddenJudge`, so that a workspace gives no verdict of its own.
+    """
+
+    def judge(self, secret: bytes) -> Scorer:
+        """The judge that a secret makes; one that needs none, such as an LLM behind an endpoint, is always the same."""
+
+
+@runtime_checkable
+class BringsHiddenTaste(BringsJudge, Protocol):
+    """A benchmark whose judge follows from the installation secret."""
+
+    def informed(self, secret: bytes) -> Player:
+        """Somebody who knows all there is to know and takes this for the secret."""
+
+    def shortcuts(self) -> Mapping[str, Player]:
+        """Ways to please a careless judge (a longer reply, a repeated one) that must not win; by what they do."""
 
 
 def players_of(benchmark: Benchmark) -> Players:

@@ -1,4 +1,4 @@
-"""Two cards of one benchmark side by side, for the questions that a difference of two scores leaves open (R08).
+"""Two cards of one benchmark side by side, for the questions that a difference of two scores leaves open.
 
     Did it learn, or avoid failure samples?        paired items, and how far the lost ones could move the difference
     Is success up, or did cost double?             tokens, turns and seconds a rollout, and tokens a success

@@ -160,7 +160,7 @@ _STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": Stop
 def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
     """The evaluation in a log file. metric: the scorer that counts, or `scorer/key` of several; None: the first.
 
-    A log whose samples nobody scored is read: all its scores are missing. Raises ConfigError if the file is no such
+    A log of unscored samples is read: all its scores are missing. Raises ConfigError if the file is no such
     log, is incomplete, for an unknown metric, and for a scorer of several measures if none of them is chosen.
     """
     log = _load(path)

@@ -7,14 +7,18 @@ over both orders. Its value is a win rate, so what it is to be compared with is 
 another card. Its lock names both cards (`lock["judgement"]`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.errors import CardError
-from agent2.records import Emits, JsonValue
+from agent2.records import Emits, JsonValue, ScoredRollout
 from agent2.stats.estimates import Estimate
+
+if TYPE_CHECKING:
+    from agent2.stats.length_control import LengthControlled
 
 BASELINE = 0.5
 """The win rate of a checkpoint against itself."""
@@ -24,6 +28,11 @@ FLIP = "position_flip"
 """Label of a comparison in which either order had the answer that was shown first (or second) win."""
 FIRST_SHOWN = "first_shown_points"
 """View: the mean points of the answer that was shown first; 0.5 without position bias."""
+
+REPLY_CHARS, REFERENCE_CHARS = "reply_chars", "reference_chars"
+"""Views of a scorer that holds one answer against a reference: the lengths of both, for `length_controlled_of`."""
+FEWEST_FOR_DIFFICULTY = 3
+"""Cards of the same items from which the difficulty of the items is estimated."""
 
 EMITS = Emits(views=frozenset({"shown_first", "shown_second", FIRST_SHOWN}), labels=frozenset({FLIP}))
 """What a comparison has besides its points, whichever scorer judged it."""
@@ -80,3 +89,62 @@ def read_judgement(card: Path) -> PairwiseJudgement:
         n_flips=n_flips,
         first_shown=sum(first) / len(first) if first else None,
     )
+
+
+def length_controlled_of(
+    cards: Sequence[Path], difficulty: Mapping[str, float] | None = None
+) -> list["LengthControlled"]:
+    """The length-controlled win rate of each card: of judgements, or of answers scored against a reference.
+
+    difficulty: of the items by id, where it is known. None: estimated from all cards together where there are at least
+    `FEWEST_FOR_DIFFICULTY` (they have to be of the same items, against the same old side), and else left out of the
+    model. Raises CardError for a card without the lengths of both answers, for cards of different items, and for an
+    item whose difficulty is not given; what `stats.length_control` raises.
+    """
+    from agent2.stats.length_control import estimate_difficulty, length_controlled, standardised  # loads scipy
+
+    columns = [_preferences(card) for card in cards]
+    items = sorted(columns[0])
+    for card, found in zip(cards, columns, strict=True):
+        if sorted(found) != items:
+            raise CardError(f"{card}: is of other items or attempts than {cards[0]}; give cards of the same ones")
+    rows = [tuple(zip(*(found[key] for key in items), strict=True)) for found in columns]
+    hardness: Sequence[float] | None = None
+    if difficulty is not None:
+        if missing := next((item for item, _ in items if item not in difficulty), None):
+            raise CardError(f"{cards[0]}: the difficulty of item {missing} is not given; add it, or leave all out")
+        hardness = [difficulty[item] for item, _ in items]
+    elif len(cards) >= FEWEST_FOR_DIFFICULTY:
+        slopes = [standardised(new, old) for _, new, old in rows]
+        hardness = list(estimate_difficulty([preferred for preferred, _, _ in rows], slopes))
+    return [length_controlled(preferred, new, old, hardness) for preferred, new, old in rows]
+
+
+def _preferences(card: Path) -> dict[tuple[str, int], tuple[float, float, float]]:
+    """(item, attempt) -> points of the answer (NaN without a verdict), its length and that of the other one."""
+    is_judgement = JUDGEMENT in read_header(card).lock
+    found = {}
+    for record in iter_rollouts(card):
+        value = float("nan") if record.score.value is None else record.score.value
+        lengths = _judged_lengths(record) if is_judgement else _viewed_lengths(record)
+        if lengths is None and record.score.value is not None:
+            raise CardError(
+                f"{card}: rollout {record.rollout.item_id} has no lengths of two answers; give a judgement card "
+                f"(agent2 cards judge), or a card whose scorer gives the views {REPLY_CHARS} and {REFERENCE_CHARS}"
+            )
+        found[record.rollout.item_id, record.rollout.attempt] = (value, *(lengths or (0.0, 0.0)))
+    return found
+
+
+def _judged_lengths(record: ScoredRollout) -> tuple[float, float] | None:
+    new, old = record.rollout.state.get("new"), record.rollout.state.get("old")
+    if new is None or old is None:
+        return None
+    answer = new["answer"] if new["answer"] is not None else "".join(turn.action for turn in record.rollout.turns)
+    other = old["answer"] if old["answer"] is not None else "".join(old["actions"])
+    return float(len(answer)), float(len(other))
+
+
+def _viewed_lengths(record: ScoredRollout) -> tuple[float, float] | None:
+    new, old = record.score.views.get(REPLY_CHARS), record.score.views.get(REFERENCE_CHARS)
+    return None if new is None or old is None else (new, old)

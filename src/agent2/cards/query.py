@@ -110,7 +110,7 @@ class CardQueries:
         self._connection.execute("create view cards as select * exclude (table_file) from all_cards")
 
     def _lock(self, files: Sequence[str]) -> None:
-        """From here on the statement of a stranger can do no harm."""
+        """From here on an untrusted statement can do no harm."""
         names = ", ".join(_literal(file) for file in sorted(set(files)))
         self._connection.execute(f"set allowed_paths = [{names}]")
         self._connection.execute("set enable_external_access = false")

@@ -114,7 +114,7 @@ class CardWriter:
         """Put one record on the card; it is safe from kill -9 when this returns.
 
         Raises CardError for a second record of an attempt, a value JSON cannot hold, or a full disk; the
-        card then stands as before the call.
+        card is then as before the call.
         """
         rollout = record.rollout
         if self._tally.has(rollout.item_id, rollout.attempt):

@@ -13,7 +13,7 @@ from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent2.cards.card import ReportingRule
-    from agent2.cards.regrade import Regrade
+    from agent2.cards.reader import Regrade
     from agent2.stats.estimates import Estimate
 
 
@@ -130,6 +130,45 @@ def judge(
     ]
     print_table(["", ""], rows)
     print_path("card", target)
+
+
+def length_control(
+    cards: Annotated[
+        list[Path], typer.Argument(help="Judgement cards, or cards whose scorer compares with a reference answer.")
+    ],
+    difficulty: Annotated[
+        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated from three cards on.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Length-controlled win rates: what would be preferred if both answers were equally long."""
+    import json
+
+    from agent2.cards.judgement import FEWEST_FOR_DIFFICULTY, length_controlled_of
+    from agent2.cli.show import print_json, print_table
+    from agent2.stats.estimates import RAW
+
+    known = None
+    if difficulty is not None:
+        try:
+            known = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"--difficulty {difficulty}: {error}; give a JSON object of item ids and numbers"
+            ) from error
+    found = length_controlled_of(cards, known)
+    if as_json:
+        print_json([{"card": str(card), "length_controlled": one} for card, one in zip(cards, found, strict=True)])
+        return
+    rows = [
+        [str(card), f"{one.raw:.4f}", RAW.estimate(one.rate), f"{one.length:+.3f}", f"{one.n_missing}"]
+        for card, one in zip(cards, found, strict=True)
+    ]
+    print_table(["card", "win rate", "length-controlled [95%]", "pull of length", "missing"], rows)
+    if known is None and len(cards) < FEWEST_FOR_DIFFICULTY:
+        typer.echo(
+            f"the difficulty of the items is not in the model: give {FEWEST_FOR_DIFFICULTY} cards or --difficulty"
+        )
 
 
 def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
@@ -304,7 +343,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
 ) -> None:
     """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
     from agent2.cards.folder import cards_below
-    from agent2.cards.regrade import regrade as regrade_card
+    from agent2.cards.reader import regrade as regrade_card
     from agent2.cli.show import print_json, print_path, print_table
     from agent2.contract.comparable import is_evaluation
     from agent2.stats.estimates import RAW
@@ -403,7 +442,7 @@ def _rule_differences(found: "Regrade") -> list[str]:
 
 def _report_differences(folder: Path) -> list[str]:
     """Fields of an evaluation's report that its cards do not give; a report that is not there has none."""
-    from agent2.cli.report_check import report_differences
+    from agent2.evaluation.outcome import report_differences
 
     return [f"{folder / 'report.json'}: {place}" for place in report_differences(folder)]
 
@@ -439,6 +478,7 @@ cards_app = typer.Typer(
 cards_app.command("regrade")(regrade)
 cards_app.command("rescore")(rescore)
 cards_app.command("judge")(judge)
+cards_app.command("length-control")(length_control)
 cards_app.command("replay")(replay)
 cards_app.command("compare")(compare)
 cards_app.command("import")(import_log)

@@ -67,7 +67,7 @@ def check_task_file(
         str, typer.Option(help="Base model to score instead of the task's: a folder or a name; 'none' to skip it.")
     ] = "",
     data: Annotated[
-        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
+        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld, gsm8k, ...).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,9 +75,8 @@ def check_task_file(
 
     Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
     """
-    from agent2.arena.base_models import require_base_model
     from agent2.arena.task_check import check_task
-    from agent2.arena.tasks import load_task
+    from agent2.arena.tasks import load_task, require_base_model
     from agent2.benchmarks import load_benchmark
     from agent2.cli.run import check_data
     from agent2.cli.show import print_json, print_table
@@ -110,8 +109,8 @@ NO_MODEL = "none"
 
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[TaskFinding]":
     """The base model's part; not checked if the model is not on this machine and none was given."""
-    from agent2.arena.base_models import BASE_MODELS
     from agent2.arena.task_check import TaskFinding
+    from agent2.arena.tasks import BASE_MODELS
 
     name = "headroom and noise band of the base model"
     if model == NO_MODEL:

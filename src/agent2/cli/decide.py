@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from agent2.contract.comparable import CardSet
     from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
     from agent2.contract.decision import Decision
-    from agent2.contract.evidence import Evidence
     from agent2.contract.gates import Finding
+    from agent2.contract.metrics import Evidence
     from agent2.contract.suite import Suite
 
 
@@ -288,7 +288,7 @@ def monitor(
     from agent2.monitor.readers import read_logs
     from agent2.monitor.signals import MonitorSettings
     from agent2.monitor.watch import Rules, verdict, watch
-    from agent2.reports.monitor_pages import signal_table, write_monitor_report
+    from agent2.reports.pages import signal_table, write_monitor_report
 
     contract = load_suite(suite)
     chosen = load_yaml(settings, MonitorSettings) if settings is not None else MonitorSettings()

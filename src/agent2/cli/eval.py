@@ -67,9 +67,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
     from agent2.errors import ConfigError, unknown_name
-    from agent2.evaluation.outcome import read_outcome, require_about
+    from agent2.evaluation.outcome import read_outcome, require_about, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
-    from agent2.evaluation.suite_run import run_suite
     from agent2.models.served import read_endpoint_options
     from agent2.models.sources import DTYPES, LoadSettings, SourceKind, told_apart
     from agent2.reports.eval_pages import write_eval_report
@@ -135,7 +134,7 @@ def _source(
     name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
     """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
-    from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+    from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.errors import ConfigError, nearest_name, unknown_name
     from agent2.models.sources import SCRIPTED, find_checkpoint
 
@@ -208,7 +207,7 @@ def check_suite(
 ) -> None:
     """Check a suite and print the parts filled in from its template; exit 2 if it is unsound."""
     from agent2.cli.show import print_json, print_table
-    from agent2.contract.capabilities import CAPABILITY_LINES, covered_lines
+    from agent2.contract.selection import CAPABILITY_LINES, covered_lines
     from agent2.contract.suite_files import frozen_text, open_suite
     from agent2.contract.suite_rules import remarks
 

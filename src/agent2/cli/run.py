@@ -167,8 +167,8 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
 
 def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
     """Compute the report from the trial's folder; returns its content and the path of its page."""
-    from agent2.arena.analysis.analyse import analyse
     from agent2.arena.analysis.read import read_evidence
+    from agent2.arena.analysis.result import analyse
     from agent2.arena.paths import TrialPaths
     from agent2.reports.pages import write_report
 
@@ -219,7 +219,7 @@ def run(  # noqa: PLR0913 - one option of the command line each
         str, typer.Option(help="Base model instead of the task's: a folder or a name; without --agent it is scored.")
     ] = "",
     data: Annotated[
-        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld).")
+        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld, gsm8k, ...).")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the agent's programs.")] = 0,
     out: Out = Path("trials"),

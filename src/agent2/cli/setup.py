@@ -116,7 +116,7 @@ models_app = typer.Typer(help="List, build and check base models and checkpoints
 @models_app.command("list")
 def list_models(as_json: AsJson = False) -> None:
     """List the packaged base models and which of them are cached."""
-    from agent2.arena.base_models import BASE_MODELS, cached_path
+    from agent2.arena.tasks import BASE_MODELS, cached_path
     from agent2.cli.show import print_json, print_table
 
     paths = {name: cached_path(name) for name in sorted(BASE_MODELS)}
@@ -132,7 +132,7 @@ def build_model(
     task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
 ) -> None:
     """Build the base model of a task, or find it in the cache."""
-    from agent2.arena.base_models import BASE_MODELS, ensure_base_model
+    from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.benchmarks import DEMO_TASK
     from agent2.cli.show import print_path, progress_bar
     from agent2.errors import unknown_name

@@ -24,9 +24,8 @@ from pathlib import Path
 from agent2.cards.aggregate import counted_value
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
 from agent2.contract.comparable import CardSet, common_cards
-from agent2.contract.evidence import MetricEvidence
 from agent2.contract.measures import CardRows, evidence_between, parse_measure, read_rows
-from agent2.contract.metrics import MetricSpec, Unit
+from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit
 from agent2.errors import ConfigError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout
 from agent2.stats.comparisons import Claim, holm, judge

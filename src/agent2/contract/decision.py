@@ -1,4 +1,4 @@
-"""The decision: may training go on, may the checkpoint be released, where should the next data come from.
+"""The decision: may training continue, may the checkpoint be released, where should the next data come from.
 
 Precedence of the release decision, most severe first:
 
@@ -12,21 +12,15 @@ Precedence of the release decision, most severe first:
                      spot check
 
 The training action is the most severe one of the gates that fired and does not wait for good evidence: a pause costs
-little. Promises: pure and deterministic; the same evidence gives the same decision on any machine; worse numbers
-and less evidence never give a better decision (`docs/decisions.md` says exactly what that means). The training
-reward is never evidence of improvement.
+little. Promises: pure and deterministic; worse numbers and less evidence never give a better decision
+(`docs/decisions.md` says exactly what that means). The training reward is never evidence of improvement.
 
-Did the primary metric get better, and is that shown or only seen?
+An improvement is shown if, on the same items, `stats.comparisons.judge` calls the paired difference better (interval,
+p-value and, where it is known, noise band). A difference of two percentages without pairs is seen, not shown; `release`
+needs the first.
 
-Shown means: on the same items, `stats.comparisons.judge` calls the paired difference better (interval, p-value and,
-where it is known, noise band). A difference of two percentages without pairs is seen, not shown; `release` asks for
-the first.
-
-Answers to the questions that every report has to answer, from findings and numbers only.
-
-Three about post-training: did capabilities improve, are preferences aligned, is the reward distorted? Three about
-the checkpoint: may training go on, may it be deployed, where should the next data come from? What was not measured
-is said to be unknown.
+Every report also answers whether capabilities improved, preferences are aligned and the reward is distorted. What was
+not measured is stated as unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +28,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.gates import (
     BLOCK_FOR,
     CANDIDATE,
@@ -54,7 +47,7 @@ from agent2.contract.gates import (
     needs_of,
     release_severity,
 )
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of, tell_change
+from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, Unit, primary_of, tell_change
 from agent2.contract.rules import NO_COUNTS, NO_PAIRS, evaluate_gates, problems_of, rule_of, worsening
 from agent2.stats.comparisons import Claim, judge
 
@@ -224,7 +217,7 @@ CURES: Mapping[str, str] = MappingProxyType(
         "safety": "attributed to safety: add tasks in which it must be refused or confirmed",
     }
 )
-"""What follows for the next round from what a class of bad cases is attributed to (C09, F15)."""
+"""What follows for the next round from what a class of bad cases is attributed to."""
 UNATTRIBUTED = "not in the suite's taxonomy: attribute it to data, reward, algorithm, tools, evaluation or safety first"
 
 
@@ -391,7 +384,7 @@ def _at_the_floor(primary: MetricSpec, evidence: Evidence) -> list[str]:
 def _lacking_for_release(
     metrics: Sequence[MetricSpec], gates: Sequence[GateSpec], evidence: Evidence
 ) -> tuple[str, ...]:
-    """What `release` needs beyond `candidate` and is not there (L10)."""
+    """What `release` needs beyond `candidate` and is not there."""
     gate = next((gate for gate in gates if isinstance(gate, ReleaseEvidenceGate)), ReleaseEvidenceGate())
     private = evidence.private_evidence()
     unseen = [
@@ -403,13 +396,26 @@ def _lacking_for_release(
     lacking = [f"no private evidence of {', '.join(unseen)}; evaluate test_private on both sides"] if unseen else []
     if not evidence.from_cards:
         lacking.append("a report alone proves nothing; decide from the folder of the evaluation, which holds its cards")
+    told_only = [
+        metric.name
+        for metric in metrics
+        if (metric.is_required or metric.is_safety)
+        and (found := private.get(metric.name)) is not None
+        and found.is_complete
+        and found.source != "cards"
+    ]
+    if told_only and evidence.from_cards:
+        lacking.append(f"{', '.join(told_only)} rests on a report, not on cards; evaluate it with a benchmark")
     primary = primary_of(metrics)
     if primary.name in private:
         lacking += lacking_improvement(primary, private[primary.name])
     lacking += [f"{found.name} has no item counts" for found in private.values() if found.n_items is None]
     check = evidence.spot_check
     if check is None:
-        lacking.append(f"no human spot check; have a person judge at least {gate.min_spot_checks} rollouts")
+        lacking.append(
+            f"no human spot check; have two people judge at least {gate.min_spot_checks} rollouts "
+            "(agent2 spotcheck draw)"
+        )
     elif check.n < gate.min_spot_checks:
         lacking.append(f"the spot check of {check.by} has {check.n} rollouts, {gate.min_spot_checks} are needed")
     elif check.agreement < gate.min_agreement:

@@ -1,7 +1,7 @@
 """Gates of a suite as data, what each does when it fires, and what one gate found.
 
 A gate names the metrics it reads, its thresholds (every default is stated here), the evidence it asks for, and what
-follows when it fires: training may go on while a release is blocked, and the other way round; where the next data
+follows when it fires: training may continue while a release is blocked, and vice versa; where the next data
 should come from is a third question. Severities are ordered here and nowhere else. The rules are in `contract.rules`.
 Units: thresholds on rates are 0 to 1 (0.01 is one point), thresholds on lengths, counts and money are relative (0.30 is
 30% of the old value).
@@ -17,14 +17,23 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.metrics import Direction, MetricSpec, Role, metric_named, metrics_by_name, primary_of, tell_change
+from agent2.contract.metrics import (
+    Direction,
+    Evidence,
+    MetricEvidence,
+    MetricSpec,
+    Role,
+    metric_named,
+    metrics_by_name,
+    primary_of,
+    tell_change,
+)
 from agent2.errors import ConfigError
 from agent2.records import DANGER_PREFIX
 
 
 class TrainingAction(StrEnum):
-    """May training go on? Later members are more severe; the most severe one that fired counts."""
+    """May training continue? Later members are more severe; the most severe one that fired counts."""
 
     CONTINUE = "continue"
     PAUSE = "pause"
@@ -78,7 +87,7 @@ class EvidenceNeeds(StrictModel):
     max_missing: float = Field(default=0.01, ge=0.0, lt=1.0)
     """Largest share of items without a score, on either side."""
     min_clean_share: float = Field(default=0.95, ge=0.0, le=1.0)
-    """Smallest share of clean rollouts on each side; clean: nobody but the model failed."""
+    """Smallest share of clean rollouts on each side; clean: at most the model failed."""
     max_clean_difference: float = Field(default=0.02, ge=0.0, le=1.0)
     """Largest difference between the clean shares of the two sides."""
     max_detectable: float | None = Field(default=0.15, gt=0.0, lt=1.0)
@@ -106,7 +115,7 @@ class EvidenceGate(StrictModel):
 
 
 class HistoricalBestGate(_Gate):
-    """L01: the primary metric is below its historical best by more than `drop` for `evaluations` in a row."""
+    """The primary metric is below its historical best by more than `drop` for `evaluations` in a row."""
 
     kind: Literal["historical_best"] = "historical_best"
     name: str = "historical_best"
@@ -120,7 +129,7 @@ class HistoricalBestGate(_Gate):
 
 
 class SafetyGate(_Gate):
-    """L02, L05: a safety metric got worse."""
+    """A safety metric got worse."""
 
     kind: Literal["safety"] = "safety"
     name: str = "safety"
@@ -140,7 +149,7 @@ class SafetyGate(_Gate):
 
 
 class RewardPrivateGate(_Gate):
-    """L03: the training reward rose and the primary metric on the private split fell."""
+    """The training reward rose and the primary metric on the private split fell."""
 
     kind: Literal["reward_private"] = "reward_private"
     name: str = "reward_private"
@@ -154,7 +163,7 @@ class RewardPrivateGate(_Gate):
 
 
 class CostBudgetGate(_Gate):
-    """L04: the cost exceeds its budget by more than `max_excess`; fires whether or not success rose."""
+    """The cost exceeds its budget by more than `max_excess`; fires whether or not success rose."""
 
     kind: Literal["cost_budget"] = "cost_budget"
     name: str = "cost_budget"
@@ -173,7 +182,7 @@ class CostBudgetGate(_Gate):
 
 
 class LimitGate(_Gate):
-    """L05: an absolute limit on the new value, such as a format failure rate."""
+    """An absolute limit on the new value, such as a format failure rate."""
 
     kind: Literal["limit"] = "limit"
     name: str
@@ -195,7 +204,7 @@ class LimitGate(_Gate):
 
 
 class RegressionGate(_Gate):
-    """L06: a metric got significantly worse.
+    """A metric got significantly worse.
 
     With paired items: fires when worse by more than `margin` is shown, or when the drop is beyond `tolerance` and
     significant; passes when "no worse than the margin" is shown; else inconclusive, which is not a pass. Without
@@ -216,7 +225,7 @@ class RegressionGate(_Gate):
 
 
 class JointGate(_Gate):
-    """L07: success and its cost together: fires when success falls or its cost rises beyond what is accepted."""
+    """Success and its cost together: fires when success falls or its cost rises beyond what is accepted."""
 
     kind: Literal["joint"] = "joint"
     name: str = "success_and_cost"
@@ -238,7 +247,7 @@ REPORTED_DANGERS = frozenset({"deleted_files", "modified_ci", "skipped_tests", "
 
 
 class DangerousActionGate(_Gate):
-    """L08: rollouts of the checkpoint hold a dangerous action that no human confirmed."""
+    """Rollouts of the checkpoint hold a dangerous action that no human confirmed."""
 
     kind: Literal["dangerous_action"] = "dangerous_action"
     name: str = "dangerous_action"
@@ -263,7 +272,7 @@ class DangerousActionGate(_Gate):
 
 
 class ReleaseEvidenceGate(_Gate):
-    """L10: what `release` needs beyond a `candidate`. Always in force; a suite only sets its numbers."""
+    """What `release` needs beyond a `candidate`. Always in force; a suite only sets its numbers."""
 
     kind: Literal["release_evidence"] = "release_evidence"
     name: str = "release_evidence"
@@ -274,7 +283,7 @@ class ReleaseEvidenceGate(_Gate):
 
 
 class LoopholeGate(_Gate):
-    """L12: reward up, KL up, entropy down and the primary metric down: a loophole, not progress."""
+    """Reward up, KL up, entropy down and the primary metric down: a loophole, not progress."""
 
     kind: Literal["loophole"] = "loophole"
     name: str = "loophole"
@@ -286,7 +295,7 @@ class LoopholeGate(_Gate):
 
 
 class VerificationGate(_Gate):
-    """L14: after new data the metric must be better and what passed before must still pass."""
+    """After new data the metric must be better and what passed before must still pass."""
 
     kind: Literal["verification"] = "verification"
     name: str = "verification"
@@ -302,7 +311,7 @@ class VerificationGate(_Gate):
 
 
 class LengthGate(_Gate):
-    """L15: answers got longer than accepted."""
+    """Answers got longer than accepted."""
 
     kind: Literal["length"] = "length"
     name: str = "length"
@@ -415,7 +424,7 @@ SLACK = 1e-9
 
 
 class GateState(StrEnum):
-    """What came of a gate."""
+    """The outcome of a gate."""
 
     PASSED = "passed"
     FIRED = "fired"
@@ -439,7 +448,7 @@ class Finding:
     rule: str
     """When the gate fires."""
     evidence: str
-    """What stands behind the inputs, and how the rule was applied."""
+    """What the inputs rest on, and how the rule was applied."""
     would_change: str = ""
     """What would have to be different for another outcome; empty for a pass."""
     metric: str | None = None

@@ -1,6 +1,6 @@
 """From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
 
-Names of measures, and what each reads from one scored rollout.
+What a measure reads from one scored rollout:
 
     score                  the counted score (reporting rule applied)
     pass_at:<k>            chance that one of k attempts is right (scores 0 or 1)
@@ -14,21 +14,13 @@ Names of measures, and what each reads from one scored rollout.
     cost_to_success        all tokens over the number of successes
     reported               no rollout carries it: only a report can give it
 
-Promises: nothing but the rollout is read; a number that is not there is None. A rollout that somebody other than
-the model broke has no numbers at all.
+A number that is not there is None; a rollout that anything but the model broke has no numbers at all. A card is read
+once, whatever the number of measures; the order in which rollouts finished changes no bit; memory grows with items
+(with rollouts where items have several attempts). A card that is not finished or is damaged raises CardError.
 
-One card as rows: for each measure and item, sums over attempts, and how many attempts had no number.
-
-Promises: a card is read once, whatever the number of measures; the order in which rollouts finished changes no bit;
-memory grows with items (with rollouts where items have several attempts); a card that is not finished or is damaged
-raises CardError.
-
-From the cards of two checkpoints to evidence: every metric of a suite, paired by item.
-
-Promises: numbers come from kept rollouts only, so they can be made again without a model; items are paired by id;
-an item without a number on one side is counted as missing there and left out on both; cards of different protocols
-or reporting rules are reported as incomparable, with the field. A metric over all benchmarks treats each item of
-each benchmark alike.
+Items are paired by id; an item without a number on one side is counted as missing there and left out on both. Cards of
+different protocols or reporting rules are reported as incomparable, with the field. A metric over all benchmarks treats
+each item of each benchmark alike.
 """
 
 from collections import Counter
@@ -45,8 +37,7 @@ from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import iter_rollouts
 from agent2.contract.comparable import field_differences, protocol_differences
-from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.metrics import MetricSpec, Unit
+from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, Unit
 from agent2.errors import CardError, ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout
 from agent2.scorers import declared
@@ -122,7 +113,7 @@ def parse_measure(name: str, where: str = "") -> MeasureRule:
 
 
 def number_of(rule: MeasureRule, record: ScoredRollout, score: float | None) -> tuple[float, float] | None:
-    """(number, whole) of one rollout that nobody broke; whole is 1 for a mean. None: it has no such number.
+    """(number, whole) of one rollout that did not break; whole is 1 for a mean. None: it has no such number.
 
     score: as counted under the card's reporting rule.
     """
@@ -220,7 +211,7 @@ class CardRows:
 
     @property
     def clean_share(self) -> float | None:
-        """Share of rollouts in which nobody but the model failed; None for an empty card."""
+        """Share of rollouts in which at most the model failed; None for an empty card."""
         return self.n_clean / self.n_rollouts if self.n_rollouts else None
 
 
@@ -413,7 +404,7 @@ class _Sides:
             if len(cards) < 2:
                 lack = skipped.get(benchmark) or f"{benchmark} was not evaluated on both sides"
             elif metric.benchmark is None and rule.label is not None and not any(rule.label in c.labels for c in cards):
-                lack = f"no rollout has the label {rule.label!r}"  # nobody may have looked for it
+                lack = f"no rollout has the label {rule.label!r}"  # the scorer may not look for it
             if lack is None:
                 used.append(benchmark)
             else:

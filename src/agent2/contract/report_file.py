@@ -22,11 +22,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agent2.config import StrictModel, YamlText, first_problem, read_yaml
 from agent2.contract.decision import Decision
-from agent2.contract.evidence import Change, Evidence, MetricEvidence, SpotCheck, TrainingSignals
 from agent2.contract.gates import Finding, told
 from agent2.contract.metrics import (
+    Change,
+    Evidence,
+    MetricEvidence,
     MetricSpec,
     ReadChange,
+    SpotCheck,
+    TrainingSignals,
     Unit,
     metric_named,
     metrics_by_name,
@@ -95,7 +99,7 @@ class PairedRecord(StrictModel):
 
 
 class MetricRecord(StrictModel):
-    """What stands behind one metric of a report."""
+    """What one metric of a report rests on."""
 
     old: float | None = None
     new: float | None = None

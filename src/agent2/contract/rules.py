@@ -1,32 +1,24 @@
-"""The rules that gates apply to the evidence.
+"""The rules that gates apply to the evidence: one list of findings, for every gate of a suite.
 
-The evidence gate: whether what stands behind a metric is good enough for any gate to say yes.
+The evidence gate looks at counts, missing scores and clean shares only, never at whether the numbers are good, so a
+worse score cannot make evidence better. A report without any counts is judged by point thresholds unless the suite
+asks for items; the decision says so.
 
-Promises: it looks at counts, missing scores and clean shares only, never at whether the numbers are good, so a
-worse score cannot make evidence better. A report without any counts is judged by point thresholds unless the
-suite asks for items; the decision says so.
+Rules over metrics (each for one metric of one split) run on the main numbers and again on the private ones, where
+those are kept beside them. A worse number never passes where a better one did not. Whether the evidence is good
+enough is told beside the outcome (`Finding.problems`), so that a pause is not lost to it.
 
-Rules over metrics: L02, L04 to L07, L14, L15, each for one metric of one split.
+Rules over training (historical best, reward against the private split, dangerous actions, loophole) run once. What
+they read is often unavailable (no history, no training log): then the gate is "not evaluated" and says what it would
+need; that neither passes nor blocks anything. Missing numbers of a suite's own metrics are reported by the rules over
+metrics.
 
-Promises: pure; a worse number never passes where a better one did not (verdict pairs and point rules). Whether
-the evidence is good enough is told beside the outcome (`Finding.problems`), so that a pause is not lost to it.
-
-Rules over training: L01 historical best, L03 reward against the private split, L08 dangerous actions, L12 loophole.
-
-Promises: pure. What they read is often not at hand (no history, no training log): then the gate is "not
-evaluated" and says what it would need; that neither passes nor blocks anything. Missing numbers of a suite's own
-metrics are reported by the rules over metrics.
-
-Every gate of a suite applied to the evidence: one list of findings.
-
-Rules over metrics run on the main numbers and again on the private ones, where those are kept beside them; rules
-over training signals and badcases run once.
+Promises: pure.
 """
 
 import functools
 from collections.abc import Mapping, Sequence
 
-from agent2.contract.evidence import Change, Evidence, MetricEvidence
 from agent2.contract.gates import (
     SLACK,
     CostBudgetGate,
@@ -55,7 +47,10 @@ from agent2.contract.gates import (
 )
 from agent2.contract.measures import parse_measure
 from agent2.contract.metrics import (
+    Change,
     Direction,
+    Evidence,
+    MetricEvidence,
     MetricSpec,
     Role,
     Unit,
@@ -108,7 +103,7 @@ def rule_of(needs: EvidenceNeeds) -> str:
 
 
 def basis_of(found: MetricEvidence) -> str:
-    """What stands behind a metric, in words."""
+    """What a metric rests on, in words."""
     if found.paired is not None:
         pair = found.paired
         counts = "" if pair.n_lost is None else f", {pair.n_won} won and {pair.n_lost} lost"
@@ -261,7 +256,7 @@ def relative_rise(found: MetricEvidence) -> float:
 
 
 def safety(gate: SafetyGate, name: str, view: View) -> Finding | None:
-    """L02, L05: fires when a safety metric is worse by more than the tolerance, significant or not."""
+    """Fires when a safety metric is worse by more than the tolerance, significant or not."""
     case = _Case(gate, name, view)
     by = f" by more than {tell_amount(gate.tolerance, case.spec.unit)}" if gate.tolerance else ""
     rule = f"fires when it gets worse{by}, significant or not"
@@ -269,7 +264,7 @@ def safety(gate: SafetyGate, name: str, view: View) -> Finding | None:
 
 
 def regression(gate: RegressionGate, name: str, view: View) -> Finding | None:
-    """L06: fires on a significant regression; see the gate for the rule with and without pairs."""
+    """Fires on a significant regression; see the gate for the rule with and without pairs."""
     case = _Case(gate, name, view)
     tolerance, margin = (tell_amount(amount, case.spec.unit) for amount in (gate.tolerance, gate.margin))
     point = f"fires when it gets worse by more than {tolerance}"
@@ -288,7 +283,7 @@ def regression(gate: RegressionGate, name: str, view: View) -> Finding | None:
 
 
 def limit(gate: LimitGate, name: str, view: View) -> Finding | None:
-    """L05: fires when the new value is beyond an absolute limit."""
+    """Fires when the new value is beyond an absolute limit."""
     case = _Case(gate, name, view)
     is_upper = gate.at_most is not None
     bound = gate.at_most if gate.at_most is not None else gate.at_least
@@ -306,7 +301,7 @@ def limit(gate: LimitGate, name: str, view: View) -> Finding | None:
 
 
 def cost_budget(gate: CostBudgetGate, view: View) -> Finding | None:
-    """L04: fires when the cost is beyond budget * (1 + max_excess), whether success rose or not."""
+    """Fires when the cost is beyond budget * (1 + max_excess), whether success rose or not."""
     case = _Case(gate, gate.cost, view)
     unit = case.spec.unit
     budget = "the baseline's cost" if gate.budget is None else tell_value(gate.budget, unit)
@@ -324,7 +319,7 @@ def cost_budget(gate: CostBudgetGate, view: View) -> Finding | None:
 
 
 def joint(gate: JointGate, view: View) -> list[Finding]:
-    """L07: success must hold and its cost must hold; one finding for each."""
+    """Success must hold and its cost must hold; one finding for each."""
     findings = []
     success, cost = _Case(gate, gate.success, view), _Case(gate, gate.cost, view)
     rule = f"fires when it falls by more than {tell_amount(gate.tolerance, success.spec.unit)}, its cost held or not"
@@ -337,7 +332,7 @@ def joint(gate: JointGate, view: View) -> list[Finding]:
 
 
 def length(gate: LengthGate, view: View) -> list[Finding]:
-    """L15: fires when answers got longer than accepted; one finding for each limit that is set."""
+    """Fires when answers got longer than accepted; one finding for each limit that is set."""
     findings = []
     case = _Case(gate, gate.metric, view)
     if case.is_passed_over:
@@ -358,7 +353,7 @@ def length(gate: LengthGate, view: View) -> list[Finding]:
 
 
 def verification(gate: VerificationGate, name: str, view: View) -> Finding | None:
-    """L14: fires unless the metric is better and few enough items were lost; inconclusive without pairs."""
+    """Fires unless the metric is better and few enough items were lost; inconclusive without pairs."""
     case = _Case(gate, name, view)
     rule = (
         f"fires unless it gets better and at most {tell_value(gate.max_lost_share, Unit.RATE)} of the items "
@@ -441,7 +436,7 @@ LOG = "training log"
 
 
 def historical_best(gate: HistoricalBestGate, view: View) -> Finding:
-    """L01: fires when the last values, this one included, are all below the best before them by more than `drop`."""
+    """Fires when the last values, this one included, are all below the best before them by more than `drop`."""
     primary = primary_of(view.specs)
     found = view.metrics.get(primary.name)
     earlier = view.evidence.history.get(primary.name, ())
@@ -473,7 +468,7 @@ def historical_best(gate: HistoricalBestGate, view: View) -> Finding:
 
 
 def reward_private(gate: RewardPrivateGate, view: View) -> Finding:
-    """L03: fires when the training reward rose and the primary metric on the private split fell."""
+    """Fires when the training reward rose and the primary metric on the private split fell."""
     primary = primary_of(view.specs)
     reward, found = view.evidence.training.reward, view.evidence.private_evidence().get(primary.name)
     rule = "fires when the training reward rises and the primary metric on test_private falls"
@@ -490,7 +485,7 @@ def reward_private(gate: RewardPrivateGate, view: View) -> Finding:
 
 
 def loophole(gate: LoopholeGate, view: View) -> Finding:
-    """L12: fires when reward and KL rise while entropy and the primary metric fall."""
+    """Fires when reward and KL rise while entropy and the primary metric fall."""
     primary = primary_of(view.specs)
     signals, found = view.evidence.training, view.metrics.get(primary.name)
     rule = "fires when reward and KL rise while entropy and the primary metric fall"
@@ -511,9 +506,9 @@ def loophole(gate: LoopholeGate, view: View) -> Finding:
 
 
 def dangerous_action(gate: DangerousActionGate, view: View) -> Finding:
-    """L08: fires when more rollouts hold a dangerous action than a human confirmed.
+    """Fires when more rollouts hold a dangerous action than a human confirmed.
 
-    Inconclusive where no scorer behind the numbers can give any of the gate's classes: nobody looked.
+    Inconclusive where no scorer behind the numbers can give any of the gate's classes: they were not looked for.
     """
     watched = ", ".join(gate.actions) if gate.actions else "any dangerous action (safety_...)"
     rule = f"fires when a rollout holds {'one of ' if gate.actions else ''}{watched} that no human confirmed"

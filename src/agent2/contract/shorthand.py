@@ -1,23 +1,16 @@
 """The short form of a suite, and how it is expanded to the full one.
 
-Shorthand of a suite: short keys of the published examples, moved to where the full form has them.
+Short keys of the published examples are moved to where the full form has them: `sampling` and `generation` go to
+`protocol.sampling`, `judge` and `input` into the protocol, `tool_protocol` to `protocol.tools` (its time limit to
+`protocol.max_wall_time_minutes`), `baseline` to the control group, `datasets` to `benchmarks`, `split` to `splits`;
+`suite: name_v1` becomes name and version.
 
-`sampling` and `generation` go to `protocol.sampling`, `judge` and `input` into the protocol, `tool_protocol` to
-`protocol.tools` (its time limit to `protocol.max_wall_time_minutes`), `baseline` to the control group, `datasets`
-to `benchmarks`, `split` to `splits`; `suite: name_v1` becomes name and version. Nothing is filled in here.
-
-Filling in the lists of a suite: benchmarks, metrics, gates, production tasks.
-
-A list that the file has is the whole list. Its entries may be names alone, or records that leave something out; the
-template's entry of the same name completes them. Short metric names (`exact_match`) are read through the template's
-`metric_names`, `split: test` as `test_public`; every reading is noted.
-
-From a shorthand suite to a full one: what was left out comes from a track template, and every such part is noted.
-
-Rules. A key that the file has wins; mappings are filled in key by key. Lists of benchmarks, metrics and gates are
-complete where the file has them; an entry takes what it leaves out from the template's entry of the same name.
-Metrics and gates of benchmarks that the suite does not use are left out, which is noted too. A part that neither
-file nor template has is refused: nothing is guessed.
+What is left out comes from a track template, and every such part is noted. A key that the file has wins; mappings are
+filled in key by key. Lists of benchmarks, metrics, gates and production tasks are complete where the file has them;
+an entry may be a name alone or leave something out, and takes it from the template's entry of the same name. Short
+metric names (`exact_match`) are read through the template's `metric_names`, `split: test` as `test_public`. Metrics
+and gates of benchmarks that the suite does not use are left out, which is noted too. A part that neither file nor
+template has is refused: nothing is guessed.
 
 Promises: the result depends on the file and the packaged templates alone; expanding a full suite changes nothing.
 """
@@ -493,7 +486,7 @@ def _require_parts(draft: Draft, track: Track | None, tracks: Mapping[str, Track
 
 
 def _defaults(record: BaseModel, place: str) -> Iterator[Note]:
-    """Every value of a record, and of those in it, that nobody wrote; values that say "nothing" are left out."""
+    """Every value of a record, and of those in it, that was filled in; values that say "nothing" are left out."""
     for name in type(record).model_fields:
         value, here = getattr(record, name), f"{place}.{name}" if place else name
         if name not in record.model_fields_set:

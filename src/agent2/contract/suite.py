@@ -2,14 +2,14 @@
 
 The parts of a suite that are more than a number: what is tested, how, against whom, and who may see what.
 
-Everything that changes a score is a required key, so that nobody's default decides it; `null` says openly that there
+Everything that changes a score is a required key, so that no default decides it; `null` says openly that there
 is no limit, no tool or no judge. Does NOT hold metrics and gates (`contract.metrics`, `contract.gates`).
 
 A suite: a versioned evaluation contract, fully spelled out.
 
 Six parts are mandatory: task distribution, execution protocol, scorers, control group, splits and failure taxonomy;
 so are benchmarks, metrics (exactly one of them primary), gates and a cadence. There are no silent defaults here:
-what may be left out of a file is filled in from a track template by `contract.expand`, visibly.
+what may be left out of a file is filled in from a track template by `contract.shorthand`, visibly.
 
 A suite names benchmarks by text only; whether they are installed is for the caller to find out. The rules that
 join several parts (a gate reads a known metric, ...) are in `contract.suite_rules`; `load_suite` applies them.
@@ -24,9 +24,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
-from agent2.contract.evidence import Evidence, MetricEvidence
 from agent2.contract.gates import GateSpec
-from agent2.contract.metrics import MetricSpec, primary_of
+from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, primary_of
 from agent2.records import SamplingSettings, Split, digest_of
 
 
@@ -50,7 +49,7 @@ class ProductionTask(StrictModel):
 
 
 class TaskDistribution(StrictModel):
-    """Which work the suite stands for, from easy to hard."""
+    """Which work the suite represents, from easy to hard."""
 
     production_tasks: list[ProductionTask] = Field(min_length=1)
 

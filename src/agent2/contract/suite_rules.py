@@ -1,7 +1,7 @@
 """Rules that join several parts of a suite: every name that is used exists, exactly one primary metric, no circles.
 
 What a single part must look like is checked where the part is defined; what gates and metrics owe each other is
-checked by `contract.gates.check_gates`. Here are the rest, with the place in the file where the mistake stands.
+checked by `contract.gates.check_gates`. Here are the rest, with the place of the mistake in the file.
 
 Does NOT look at installed benchmarks: a suite may be checked where they are not installed.
 """
@@ -33,7 +33,13 @@ def check_suite(suite: Suite, spot: Spot) -> None:
     _check_roles(suite, spot)
     check_gates(suite.metrics, suite.gates, spot(("gates",)))
     check_emitted(suite, {entry.name: declared(entry.scorer.name) for entry in suite.benchmarks}, spot)
-    _check_agent(suite, spot)
+    _check_success(suite, spot)
+    if (suite.protocol.tools is None) != (suite.agent is None):
+        missing = "agent" if suite.agent is None else "protocol.tools"
+        raise ConfigError(
+            f"{spot((missing.split('.')[0],))}: an agent suite has both protocol.tools and agent, this one lacks "
+            f"{missing}; add it, or set both to null"
+        )
 
 
 def remarks(suite: Suite) -> list[str]:
@@ -224,15 +230,6 @@ def visibility_problem(splits: SplitRules, role: EvaluationRole, split: Split) -
     return "" if seen in allowed else f"the suite's splits say {seen.value}"
 
 
-def _check_visibility(suite: Suite, spot: Spot) -> None:
-    for role in EvaluationRole:
-        split = suite.role_rule(role).split
-        problem = visibility_problem(suite.splits, role, split)
-        if problem:
-            where = spot(("cadence", role.value, "split"))
-            raise ConfigError(f"{where}: cadence.{role.value} plays {split.value}, and {problem}; change one of them")
-
-
 def _check_success(suite: Suite, spot: Spot) -> None:
     """Each criterion of success is one that some benchmark's verdicts rest on."""
     tiers = {entry.scorer.tier for entry in suite.benchmarks}
@@ -279,7 +276,12 @@ def _check_played_splits(suite: Suite, spot: Spot) -> None:
 
 def _check_roles(suite: Suite, spot: Spot) -> None:
     """Gates read known metrics, and a metric whose role is to be a gate is read by one."""
-    _check_visibility(suite, spot)
+    for role in EvaluationRole:
+        split = suite.role_rule(role).split
+        problem = visibility_problem(suite.splits, role, split)
+        if problem:
+            where = spot(("cadence", role.value, "split"))
+            raise ConfigError(f"{where}: cadence.{role.value} plays {split.value}, and {problem}; change one of them")
     _check_spot_checks(suite, spot)
     _check_played_splits(suite, spot)
     known = metrics_by_name(suite.metrics)
@@ -307,13 +309,3 @@ def _names_in_gates(suite: Suite) -> Iterator[tuple[Location, str]]:
                 yield ("gates", place, key), name
         for number, name in enumerate(getattr(gate, "metrics", ())):
             yield ("gates", place, "metrics", number), name
-
-
-def _check_agent(suite: Suite, spot: Spot) -> None:
-    _check_success(suite, spot)
-    if (suite.protocol.tools is None) != (suite.agent is None):
-        missing = "agent" if suite.agent is None else "protocol.tools"
-        raise ConfigError(
-            f"{spot((missing.split('.')[0],))}: an agent suite has both protocol.tools and agent, this one lacks "
-            f"{missing}; add it, or set both to null"
-        )

@@ -1,4 +1,4 @@
-"""What of a long episode is sent to the model: all of it, or less of what lies behind.
+"""What of a long episode is sent to the model: all of it, or less of the past.
 
 A policy turns the messages so far into the messages of the next request. The card keeps every observation in full
 and the protocol names the policy with its numbers, so what was sent can be computed again, and two scores with

@@ -120,7 +120,7 @@ class Finished:
 
 
 Player = Callable[[Attempt, Environment, Sequence[Message]], str]
-"""The next message of somebody who may know the item and see the world, from the chat so far."""
+"""The next message of a player that may know the item and see the world, from the chat so far."""
 
 
 def play(
@@ -162,7 +162,7 @@ def play_by(
     max_turns: int,
     retries: int = 1,
 ) -> Iterator[Played]:
-    """Play attempts one after the other by somebody who knows what is played: an oracle, an expert, a script."""
+    """Play attempts one after the other by a player that knows the item: an oracle, an expert, a script."""
     attempt: Attempt | None = None
     world: Environment | None = None
 
@@ -190,12 +190,24 @@ def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], se
     seed: of the world. What is said after the end of an episode counts for nothing; no message is an empty one. The
     score is missing, with a fault, where the world or the scorer breaks.
     """
-    said = iter(messages)
-    max_turns = min(benchmark.max_turns, max(1, len(messages)))
-    attempts = [Attempt(item, 0, seed)]
-    played = play_by(lambda *_: next(said, ""), attempts, benchmark.environment, max_turns, retries=0)
-    (scored,) = score_played(played, benchmark.scorer())
-    return scored.score
+    return score_answers(benchmark, [(item, messages)], seed)[0]
+
+
+def score_answers(
+    benchmark: Benchmark, asked: Sequence[tuple[Item, Sequence[str]]], seed: int = 0, scorer: Scorer | None = None
+) -> list[Score]:
+    """The same for many items, each with its messages, in order; an item may come again with other messages.
+
+    scorer: None: the benchmark's own.
+    """
+    attempts = [Attempt(item, number, seed) for number, (item, _) in enumerate(asked)]
+    said = [iter(messages) for _, messages in asked]
+    max_turns = min(benchmark.max_turns, max(1, *(len(messages) for _, messages in asked), 1)) if asked else 1
+    played = play_by(
+        lambda attempt, *_: next(said[attempt.attempt], ""), attempts, benchmark.environment, max_turns, retries=0
+    )
+    scores = {scored.rollout.attempt: scored.score for scored in score_played(played, scorer or benchmark.scorer())}
+    return [scores[number] for number in range(len(asked))]
 
 
 def play_dialogues(

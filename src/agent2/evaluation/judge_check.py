@@ -2,7 +2,8 @@
 
 `read_pairs` reads answers with labels (LLMBar, JudgeBench, RewardBench, human judgements of MT-Bench, our own layout);
 `ask` has a pairwise scorer judge them; `check` says how good the verdicts are; `compare_judges` puts two sets of
-verdicts beside each other (another judge, the same judge again, or kept anchor verdicts: drift).
+verdicts beside each other (another judge, the same judge again, or kept anchor verdicts: drift). `contrast` asks a
+scorer of single answers, such as a reward model, about similar instructions with different answers.
 
 A verdict that is missing is in no rate and is counted. The labels are taken as given: where people disagree, the label
 says what the data set's authors made of it.
@@ -10,10 +11,12 @@ says what the data set's authors made of it.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.files import numbered_lines
@@ -30,6 +33,8 @@ from agent2.records import (
 from agent2.stats.agreement import SharedErrors, cohens_kappa, krippendorff_alpha, shared_errors
 from agent2.stats.estimates import UNIT, Estimate, measure
 
+FOLDS = 5
+"""Of the pairs, for the length-normalised verdicts."""
 BATCH = 64
 """Pairs that a scorer is given at once, each in both orders."""
 
@@ -76,6 +81,9 @@ class JudgeReport:
     """Mean points of the answer that is shown first, less 0.5: 0.1 means that the first one gets 60% of the points."""
     length_bias: Estimate | None
     """Share of verdicts for the longer answer, less the share of labels for it."""
+    accuracy_normalised: Estimate | None
+    """Accuracy of the length-normalised verdicts."""
+    length_bias_normalised: Estimate | None
     self_preference: Estimate | None
     """Mean points of answers by the judge's own model, less their labels'; None: the data do not name it."""
     kappa: Estimate | None
@@ -218,11 +226,13 @@ def ask(
 
 def _orders(pair: LabelledPair) -> list[tuple[Item, Rollout, Rollout]]:
     item = Item(pair.id, Split.DEV, pair.instruction)
-    first, second = (
-        Rollout(pair.id, n, 0, RolloutStatus.COMPLETED, [Message("user", pair.instruction)], (), answer, {}, Usage())
-        for n, answer in enumerate(pair.answers)
-    )
+    first, second = (_finished(pair.id, n, pair.instruction, answer) for n, answer in enumerate(pair.answers))
     return [(item, first, second), (item, second, first)]
+
+
+def _finished(item_id: str, attempt: int, instruction: str, answer: str) -> Rollout:
+    prompt = [Message("user", instruction)]
+    return Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, prompt, (), answer, {}, Usage())
 
 
 def write_verdicts(path: Path, judged: Sequence[JudgedPair]) -> None:
@@ -263,6 +273,7 @@ def check(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport
     both = list(zip(*right, strict=True))
     subsets = sorted({one.pair.subset for one in decided} - {""})
     winners = [_winner(one) for one in judged]
+    fair = length_normalised(judged)
     return JudgeReport(
         n_pairs=len(judged),
         n_missing=sum((one.shown_first is None) + (one.shown_second is None) for one in judged),
@@ -273,6 +284,8 @@ def check(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport
         order_agreement=_measure("order agreement", [_same(one.shown_first, one.shown_second) for one in judged]),
         position_bias=_shifted("position bias", [_first_shown(one) for one in judged], -0.5),
         length_bias=_measure("length bias", [_for_longer(one) for one in judged], (-1.0, 1.0)),
+        accuracy_normalised=_measure("accuracy", [_accuracy(one) for one in fair]),
+        length_bias_normalised=_measure("length bias", [_for_longer(one) for one in fair], (-1.0, 1.0)),
         self_preference=_measure("self-preference", [_for_itself(one, model) for one in judged], (-1.0, 1.0)),
         kappa=_kappa(winners, [_word(one.pair.label) for one in judged]),
         kappa_orders=_kappa(*([_word(value) for value in values] for values in _columns(judged))),
@@ -282,6 +295,111 @@ def check(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport
             if (found := _measure(name, [_accuracy(one) for one in decided if one.pair.subset == name])) is not None
         },
     )
+
+
+def length_normalised(judged: Sequence[JudgedPair]) -> list[JudgedPair]:
+    """The verdicts without what the answers' lengths explain of their distance to the labels.
+
+    Points less b tanh(d), d the difference of the lengths in standard deviations; b is fitted by least squares on the
+    labels of the other four fifths, so that no pair corrects itself. The form is that of the length term of
+    length-controlled AlpacaEval (Dubois et al. 2024, arXiv:2404.04475).
+    """
+    differences = np.array([len(one.pair.answers[0]) - len(one.pair.answers[1]) for one in judged], dtype=float)
+    spread = differences.std()
+    if not spread:
+        return list(judged)
+    length_P = np.tanh(differences / spread)
+    points = [_mean(one.shown_first, one.shown_second) for one in judged]
+    excess_P = np.array(
+        [np.nan if mean is None else mean - one.pair.label for mean, one in zip(points, judged, strict=True)]
+    )
+    fold_P = np.arange(len(judged)) % FOLDS
+    fair = []
+    for place, one in enumerate(judged):
+        others = (fold_P != fold_P[place]) & ~np.isnan(excess_P)
+        size = float(length_P[others] @ length_P[others])
+        less = float(length_P[others] @ excess_P[others]) / size * float(length_P[place]) if size else 0.0
+        sides = [
+            None if side is None else min(1.0, max(0.0, side - less)) for side in (one.shown_first, one.shown_second)
+        ]
+        fair.append(replace(one, shown_first=sides[0], shown_second=sides[1]))
+    return fair
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastPair:
+    """Two similar instructions, each with its own right answer."""
+
+    id: str
+    instructions: tuple[str, str]
+    answers: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ContrastReport:
+    """How far a scorer of single answers keeps similar instructions apart; chance is 0.5.
+
+    Source: Shen et al. 2023, arXiv:2309.16155 (Contrast Instructions), both directions averaged.
+    """
+
+    n_pairs: int
+    response: Estimate | None
+    """Of two answers to one instruction, the right one scores higher."""
+    instruction: Estimate | None
+    """An answer scores higher under its own instruction than under the other one."""
+
+
+def is_contrast(path: Path) -> bool:
+    """Whether a file's first row is a contrast pair. Raises ConfigError for a file that cannot be read."""
+    return "instruction_1" in next((row for _, row in _rows(path)), {}) if path.is_file() else False
+
+
+def read_contrasts(path: Path) -> list[ContrastPair]:
+    """Rows with `instruction_1, answer_1, instruction_2, answer_2`. Raises ConfigError with the place."""
+    pairs = []
+    for number, (place, row) in enumerate(_rows(path)):
+        values = [row.get(f"{kind}_{side}") for kind in ("instruction", "answer") for side in (1, 2)]
+        if not all(isinstance(value, str) for value in values):
+            raise ConfigError(
+                f"{path}:{place}: instruction_1, answer_1, instruction_2 and answer_2 are needed, as text"
+            )
+        texts = [str(value) for value in values]
+        pairs.append(ContrastPair(str(row.get("id", number)), (texts[0], texts[1]), (texts[2], texts[3])))
+    return pairs
+
+
+def contrast(pairs: Sequence[ContrastPair], scorer: Any) -> ContrastReport:
+    """Score both answers under both instructions. scorer: one of single answers, `score` or `score_batch`."""
+    played = [
+        (
+            Item(f"{pair.id}-{i}", Split.DEV, pair.instructions[i]),
+            _finished(f"{pair.id}-{i}", j, pair.instructions[i], pair.answers[j]),
+        )
+        for pair in pairs
+        for i in (0, 1)
+        for j in (0, 1)
+    ]
+    score_batch = getattr(scorer, "score_batch", None)
+    scores = score_batch(played) if score_batch else [scorer.score(*one) for one in played]
+    values = [score.value for score in scores]
+    cells = [values[start : start + 4] for start in range(0, len(values), 4)]  # (I1, r1), (I1, r2), (I2, r1), (I2, r2)
+    return ContrastReport(
+        n_pairs=len(pairs),
+        response=_measure(
+            "response consistency", [_mean_if_all(_above(c[0], c[1]), _above(c[3], c[2])) for c in cells]
+        ),
+        instruction=_measure(
+            "instruction consistency", [_mean_if_all(_above(c[0], c[2]), _above(c[3], c[1])) for c in cells]
+        ),
+    )
+
+
+def _above(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else 0.5 if one == other else float(one > other)
+
+
+def _mean_if_all(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else (one + other) / 2
 
 
 def compare_judges(new: Sequence[JudgedPair], old: Sequence[JudgedPair]) -> JudgeComparison:

@@ -1,19 +1,29 @@
-"""What came of a suite evaluation, read from its folder: evidence, decision, and what a report shows beside them.
+"""Evaluates a checkpoint and its control group on a suite, and reads what came of it from the cards.
 
-Promises: everything here is computed from the cards, the suite and what was given besides (history, training log,
-spot check), so it can be computed again on a machine without torch; no time and no path of this machine is in it,
-so that equal cards give equal reports. Seconds are on the cards and in `lock.json`.
+The checkpoint is played first, benchmark by benchmark in the order of prerequisites: where it falls short of one, the
+benchmarks that depend on it are skipped on both sides. Then the baseline is played on the same items. One model is in
+memory at a time. A run that was killed resumes from its cards, and its report is the same as that of an uninterrupted
+one (for a sampler whose answers do not depend on the batch); a finished evaluation is not played again; a folder of
+another evaluation is left alone; two processes never write one folder.
 
-Several attempts at each item give pass@1, pass@k, pass^k, majority@k and best-of-n, kept apart (`attempt_metrics`).
-pass@k says how good a model is at being tried often; a product that asks once gets pass@1, so the first never stands
-without the second, and what the search costs for each point stands beside it. What cannot be computed says why. A
-majority is one of extracted answers (`Score.extracted`), never of whole completions: two ways to 18 are two votes.
+The outcome (evidence, decision, notes) is computed from the cards, the recorded spot check, the suite and what was
+given besides (history, training log), so it can be computed again on a machine without torch. It contains no time and
+no path of this machine, so equal cards give equal reports. `report_differences` compares a stored report with its
+cards, number by number.
+
+Several attempts at each item give pass@1, pass@k, pass^k, majority@k and best-of-n, kept apart (`attempt_metrics`);
+pass@k never appears without pass@1 and the cost of the search per point. What cannot be computed says why. A majority
+is one of extracted answers (`Score.extracted`), never of whole completions: two ways to 18 are two votes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,22 +33,33 @@ from agent2.cards.reader import iter_rollouts, read_header, read_summary, valida
 from agent2.contract.comparable import find_cards
 from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import Decision, decide
-from agent2.contract.evidence import Evidence
 from agent2.contract.measures import CardPaths, evidence_from_cards
+from agent2.contract.metrics import Evidence, metric_named
+from agent2.contract.report_file import read_report, report_dict
 from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
 from agent2.errors import CardError, ConfigError, NotEnoughData
+from agent2.evaluation.runner import evaluate, finished_summary, software_lock
+from agent2.evaluation.spot_check import people_say
 from agent2.evaluation.suite_plan import (
     BASELINE,
     CHECKPOINT,
+    LOCK_FILE,
+    REFERENCES_FILE,
     SIDES,
     SUITE_FILE,
+    BenchmarkPlan,
     Identity,
+    SuitePlan,
+    SuiteRequest,
     card_path,
+    owned_folder,
+    plan_suite,
     read_identity,
     read_references,
 )
-from agent2.evaluation.suite_run import own_score
-from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, ScoredRollout, Split
+from agent2.files import write_json
+from agent2.models.sources import CheckpointSource
+from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, JsonValue, Sampler, ScoredRollout, Split
 from agent2.stats.attempts import (
     BestOfN,
     CostPerPoint,
@@ -50,6 +71,140 @@ from agent2.stats.attempts import (
     tally,
 )
 from agent2.stats.estimates import Estimate
+
+GIVE_UP_AFTER = 50
+"""Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
+
+
+class OnProgress(Protocol):
+    """Told where an evaluation is."""
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        """The present phase; done and total in rollouts."""
+
+
+def run_suite(request: SuiteRequest, on_progress: OnProgress | None = None) -> SuitePlan:
+    """Play what is not played yet; the cards are under `request.out` when this returns.
+
+    Raises ConfigError for a request that cannot be played (see `plan_suite`) or a folder of something
+    else, CheckpointError for a checkpoint that cannot be loaded, SamplerFailed when one is gone in the middle: what
+    was played is kept then, call again.
+    """
+    plan = plan_suite(request)
+    progress = on_progress or _quiet
+    with owned_folder(request.out, plan.identity):
+        write_json(request.out / SUITE_FILE, request.suite.model_dump(mode="json"))
+        if request.played_split not in HIDDEN_SPLITS:
+            write_json(request.out / REFERENCES_FILE, _references(plan))
+        started = time.time()
+        opened: dict[str, JsonValue] = {}
+        skipped = _play_checkpoint(request, plan, progress, opened)
+        _play_baseline(request, plan, skipped, progress, opened)
+        write_json(request.out / LOCK_FILE, _lock(request, opened, started))
+    return plan
+
+
+def _play_checkpoint(
+    request: SuiteRequest, plan: SuitePlan, progress: OnProgress, opened: dict[str, JsonValue]
+) -> set[str]:
+    """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
+    scores: dict[str, float | None] = {}
+    skipped = set()
+    with _lazy(request.checkpoint, opened, CHECKPOINT) as sampler:
+        for benchmark in plan.benchmarks:
+            if shortfall(benchmark.entry, scores) is not None:
+                skipped.add(benchmark.entry.name)
+                continue
+            card = _play(request.out, CHECKPOINT, benchmark, sampler, progress)
+            scores[benchmark.entry.name] = own_score(request.suite, benchmark.entry.name, card)
+    return skipped
+
+
+def _play_baseline(
+    request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: OnProgress, opened: dict[str, JsonValue]
+) -> None:
+    with _lazy(request.baseline, opened, BASELINE) as sampler:
+        for benchmark in plan.benchmarks:
+            if benchmark.entry.name not in skipped:
+                _play(request.out, BASELINE, benchmark, sampler, progress)
+
+
+def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_Lazy", progress: OnProgress) -> Path:
+    plan = benchmark.sides[side]
+    card = card_path(out, side, benchmark.entry.name, plan.split.value)
+    message = f"{plan.checkpoint_name} ({side}) on {benchmark.entry.name}"
+    if finished_summary(plan, card) is None:
+        progress(message)
+        evaluate(
+            plan, sampler.get(), card, lambda done, total: progress(message, done, total), give_up_after=GIVE_UP_AFTER
+        )
+    else:
+        n_rollouts = len(plan.items) * plan.protocol().attempts
+        progress(message, n_rollouts, n_rollouts)
+    return card
+
+
+def _references(plan: SuitePlan) -> dict[str, dict[str, str]]:
+    """Benchmark -> item -> reference answer, of the items that have one."""
+    return {
+        benchmark.entry.name: {
+            item.id: item.reference for item in benchmark.sides[CHECKPOINT].items if item.reference is not None
+        }
+        for benchmark in plan.benchmarks
+    }
+
+
+def own_score(suite: Suite, benchmark: str, card: Path) -> float | None:
+    """The value of a benchmark's own metric on one card, 0 to 1; None: it could not be scored."""
+    name = suite.benchmark(benchmark).metric
+    spec = metric_named(suite.metrics, name)
+    own = {benchmark: card}
+    found = evidence_from_cards([spec], CardPaths(own, own)).metrics.get(spec.name)
+    return found.new if found is not None else None
+
+
+class _Lazy:
+    """A sampler that is opened when it is first needed, so that a finished side loads no model."""
+
+    def __init__(self, source: CheckpointSource) -> None:
+        self._source = source
+        self.sampler: Sampler | None = None
+
+    def get(self) -> Sampler:
+        if self.sampler is None:
+            self.sampler = self._source.open()
+        return self.sampler
+
+
+@contextmanager
+def _lazy(source: CheckpointSource, opened: dict[str, JsonValue], side: str) -> Iterator[_Lazy]:
+    """A lazy sampler that is closed at the end; what it says of itself goes to `opened`."""
+    lazy = _Lazy(source)
+    try:
+        yield lazy
+    finally:
+        if lazy.sampler is not None:
+            opened[side] = lazy.sampler.describe()
+            lazy.sampler.close()
+
+
+def _lock(request: SuiteRequest, opened: Mapping[str, JsonValue], started: float) -> dict[str, JsonValue]:
+    """What this session ran on; a side that was finished before has no sampler here, its cards say."""
+    return {
+        "software": software_lock(),
+        "suite": request.suite.id,
+        "suite_digest": request.suite.digest,
+        "checkpoints": {side: {"spec": source.spec, "digest": source.digest} for side, source in request.sides.items()},
+        "samplers": dict(opened),
+        "seed": request.seed,
+        "started_at": started,
+        "finished_at": time.time(),
+    }
+
+
+def _quiet(message: str, done: int | None = None, total: int | None = None) -> None:
+    """Ignore progress: the default when no callback is given."""
+
 
 SELECTOR_VIEWS = ("reward", "verifier")
 """Views of a score that may choose among attempts; the score itself may not, it is the truth."""
@@ -200,15 +355,17 @@ class SuiteOutcome:
 def read_outcome(out: Path, known: Evidence | None = None) -> SuiteOutcome:
     """The outcome of a finished evaluation.
 
-    known: what cards cannot hold (history, training signals, a spot check, confirmed actions, metrics that no
-    card has); its other numbers are not used. Raises ConfigError if something is not played yet or `known` is about
-    another checkpoint; CardError for a damaged card.
+    known: what cards cannot hold (history, training signals, confirmed actions, metrics that no card has); its other
+    numbers are not used, nor its spot check: that is read from the recorded forms (`spot_check.people_say`).
+    Raises ConfigError if something is not played yet or `known` is about another checkpoint; CardError for a damaged
+    card.
     """
     identity = read_identity(out)
     suite = _read_suite(out)
     played, skipped = _played(out, suite, identity)
     cards = {side: {entry.name: card_path(out, side, entry.name, identity.split) for entry in played} for side in SIDES}
     evidence = _evidence(suite, identity, cards, skipped, known)
+    evidence = _with_spot_check(evidence, out, known)
     rollouts = {entry.name: list(iter_rollouts(cards[CHECKPOINT][entry.name])) for entry in played}
     examples = _examples(rollouts)
     benchmarks = tuple(_benchmark(out, entry, cards, rollouts[entry.name]) for entry in played)
@@ -302,9 +459,15 @@ def _evidence(
         history=known.history,
         training=known.training,
         confirmed_actions=known.confirmed_actions,
-        spot_check=known.spot_check,
         notes=(*evidence.notes, *known.notes),
     )
+
+
+def _with_spot_check(evidence: Evidence, out: Path, known: Evidence | None) -> Evidence:
+    spot_check, why_not = people_say(out)
+    if spot_check is None and not why_not and known is not None and known.spot_check is not None:
+        why_not = "spot_check in a file is a claim and does not count; record one with agent2 spotcheck"
+    return replace(evidence, spot_check=spot_check, notes=(*evidence.notes, *([why_not] if why_not else [])))
 
 
 def _benchmark(
@@ -415,3 +578,47 @@ def _benchmark_section(one: BenchmarkOutcome) -> dict[str, object]:
         "items_won": [change.item_id for change in one.won],
         "items_unknown": [change.item_id for change in one.unknown],
     }
+
+
+REPORT = "report.json"
+TOLERANCE = 1e-9
+NOT_COMPARED = "notes"
+
+
+def report_differences(folder: Path) -> list[str]:
+    """Fields of the report that the cards do not reproduce, each with both values; empty if all match.
+
+    Raises ConfigError if there is no readable report or the evaluation is not finished, CardError for a damaged card.
+    """
+    file = folder / REPORT
+    try:
+        stored = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); run agent2 eval again") from error
+    first = read_outcome(folder)
+    known = replace(read_report(file, first.suite.metrics), notes=())
+    made = json.loads(json.dumps(_report(read_outcome(folder, known))))
+    return list(_differences(stored, made, ""))
+
+
+def _report(outcome: SuiteOutcome) -> dict[str, Any]:
+    report = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
+    return report | {"evaluation": evaluation_section(outcome)}
+
+
+def _differences(stored: Any, made: Any, place: str) -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(made, dict):
+        for key in (*stored, *(key for key in made if key not in stored)):
+            if key != NOT_COMPARED:
+                yield from _differences(stored.get(key), made.get(key), f"{place}.{key}" if place else str(key))
+    elif isinstance(stored, list) and isinstance(made, list) and len(stored) == len(made):
+        for index, (left, right) in enumerate(zip(stored, made, strict=True)):
+            yield from _differences(left, right, f"{place}[{index}]")
+    elif not _is_same(stored, made):
+        yield f"{place} is {stored!r}, the cards give {made!r}"
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return bool(left == right)

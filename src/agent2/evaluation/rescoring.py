@@ -2,8 +2,8 @@
 
 Promises: the card that is judged again is never changed; the new one says from which card it comes, by which scorer
 and settings; its protocol names them, so that it is comparable only with cards judged the same way. To count the same
-verdicts otherwise, see `cards.regrade`. `play_again` compares observations and final state with a world of today; it
-does NOT compare what the model was sent under a context policy.
+verdicts otherwise, see `cards.reader.regrade`. `play_again` compares observations and final state with a world of
+today; it does NOT compare what the model was sent under a context policy.
 """
 
 import time

@@ -43,8 +43,8 @@ from agent2.records import (
     ScoringWork,
     work_of,
 )
-from agent2.sandbox.backends import Sandbox, find_sandbox
-from agent2.scorers.sandboxed import Bench, SandboxScorer
+from agent2.sandbox.backends import Sandbox, sandbox_here
+from agent2.scorers.sandboxed import Bench, SandboxBatchScorer, SandboxScorer
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Until(threading.Event):
 class ScoringPlace:
     """Where scorers may work that do so outside this process."""
 
-    sandbox: Sandbox = field(default_factory=find_sandbox)
+    sandbox: Sandbox = field(default_factory=sandbox_here)
     scratch: Path | None = None
     """Folder for programs while they run; None: a temporary one."""
     hidden: tuple[Path, ...] = ()
@@ -304,11 +304,22 @@ def _judge_of(scorer: Scorer, place: ScoringPlace) -> Iterator[JudgeBatch]:
         yield lambda batch: _verdicts(scorer.name, each, batch)
         return
     assert isinstance(scorer, SandboxScorer)  # `require_scorer` looked
+    name = scorer.name
+    with bench_at(place) as bench:
+        if isinstance(scorer, SandboxBatchScorer):
+            at_once: JudgeBatch = partial(scorer.score_batch_on, bench)
+        else:
+            at_once = _one_by_one(partial(scorer.score_on, bench))
+        yield lambda batch: _verdicts(name, at_once, batch)
+
+
+@contextmanager
+def bench_at(place: ScoringPlace) -> Iterator[Bench]:
+    """A bench for programs; those that still run when the block ends are ended."""
     with tempfile.TemporaryDirectory(prefix="scoring-", dir=place.scratch, ignore_cleanup_errors=True) as scratch:
         ended = Until(place.stop)
-        bench = Bench(place.sandbox, Path(scratch), place.hidden, ended)
         try:
-            yield lambda batch: _verdicts(scorer.name, _one_by_one(partial(scorer.score_on, bench)), batch)
+            yield Bench(place.sandbox, Path(scratch), place.hidden, ended)
         finally:
             ended.set()
 

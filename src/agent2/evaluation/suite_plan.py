@@ -1,8 +1,9 @@
 """From a suite, or one benchmark, and two checkpoints to what is played, and the folder it is kept in.
 
 `open_contract` reads a suite, or makes one around a single benchmark for `agent2 eval BENCHMARK`: its own score
-decides, and nothing else is asked. Everything fixed comes from the benchmark (sampling, attempts, scorer, version with
-the digest of its source or data), so two evaluations of one benchmark are under one contract.
+decides, and nothing else is asked. Everything fixed comes from the benchmark (sampling, attempts, scorer, the tools
+of its world, version with the digest of its source or data), so two evaluations of one benchmark are under one
+contract.
 
 A plan for each side and benchmark follows, both sides alike. Everything that can be wrong is found here, before a model
 is loaded: benchmarks that are not installed, another version than the suite names, a split that the role may not see,
@@ -39,7 +40,7 @@ from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
 from agent2.contract.shorthand import expand
-from agent2.contract.suite import EvaluationRole, ScorerTier, Suite, SuiteBenchmark
+from agent2.contract.suite import AgentBudget, EvaluationRole, ScorerTier, Suite, SuiteBenchmark, ToolPermissions
 from agent2.contract.suite_files import load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
@@ -132,7 +133,7 @@ def owned_folder(out: Path, identity: Identity) -> Iterator[None]:
         if os.fstat(handle).st_size == 0:
             os.write(handle, msgspec.json.format(msgspec.json.encode(identity), indent=1) + b"\n")
             os.fsync(handle)
-        _require_own(out, identity)  # somebody may have been first between the look and the lock
+        _require_own(out, identity)  # another process may have been first between the look and the lock
         yield
     finally:
         os.close(handle)
@@ -467,7 +468,7 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     hidden = None if is_data else N_TEST
     labels = sorted(emits.labels) if emits is not None else []
     next_data = [f"add items like those of {benchmark.name} that were lost"]
-    record = {
+    record: dict[str, Any] = {
         "name": re.sub(r"[^a-z0-9_-]", "_", benchmark.name.lower()),
         "version": "v1.0",
         "track": "llm_core",
@@ -518,9 +519,34 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
         ],
         "failure_taxonomy": dict.fromkeys(labels or ["wrong_answer"], "data"),
     }
+    record |= _agent_parts(benchmark, record["protocol"])
     return expand(read_yaml_text(yaml.safe_dump(record, sort_keys=False), f"suite around {name}", overrides)).suite
+
+
+def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, Any]:
+    """What a suite needs beside its other parts to allow exactly the tools of the benchmark's world; empty: none."""
+    rules = getattr(benchmark, "tool_protocol", {})
+    if not rules:
+        return {}
+    permitted = rules.get("permissions", ())
+    tools = {
+        "parallel_tool_calls": bool(rules.get("parallel_tool_calls")),
+        "max_tool_calls": rules.get("max_tool_calls") or benchmark.max_turns,
+        "permissions": {name: name in permitted for name in ToolPermissions.model_fields},
+    }
+    environment = {
+        "kinds": ["repository" if "file_writing" in permitted else "api"],
+        "reproduction": "each item names its seed or its file, and a rollout begins from a fresh copy",
+    }
+    return {
+        "track": "agent_tool",
+        "protocol": {**protocol, "tools": tools},
+        "agent": {"initial_environment": environment, "budget": dict.fromkeys(AgentBudget.model_fields)},
+    }
 
 
 def _tier(benchmark: Benchmark) -> str:
     """What its verdicts rest on, as far as it can be told."""
-    return "reference" if isinstance(benchmark, DataBenchmark) else "rules"
+    if isinstance(benchmark, DataBenchmark):
+        return "reference"
+    return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

@@ -25,7 +25,7 @@ class Effect(StrEnum):
     VOID = "void"
     """The result cannot count as the agent's: the base model's score stands in its place."""
     UNCLEARED = "not cleared"
-    """A check did not come to its end: nobody can say whose the result is, so there is none until it does."""
+    """A check did not finish, so the result cannot be attributed and there is none until it does."""
     FLAG = "flag"
     """A person has to look before the result is used."""
     NOTE = "note"

@@ -17,7 +17,7 @@ literal, or what stands between chat markers, equality signs, arrows and colons.
 from `LONG` characters on, or behind the words that all items begin with.
 
 Practice on the same kind of question meets some short items by chance. That is not told apart here but by comparing
-with items that nobody was ever asked (see `leaks`).
+with items that were never used (see `leaks`).
 
 Paraphrased and partial leaks: the nearest training rows to each item, and how much of the item they hold.
 
@@ -25,7 +25,7 @@ Rows are ranked by BM25 (Robertson & Zaragoza 2009, k1 1.2, b 0.75); the best fe
 of their words and word pairs, weighted by rarity, in the window of the row that fits best (retrieval overlap as in
 Deng et al. 2024, arXiv:2311.09783). A score of 1 is the item itself, 0 nothing in common.
 
-A score says little alone: items of one kind resemble each other. `leaks` compares with items that nobody was asked.
+A score says little alone: items of one kind resemble each other. `leaks` compares with items that were never used.
 Does NOT find translations, or paraphrases that share no words.
 
 Did what an agent trained on hold hidden items? Exact runs of words, short items, and retrieval for the rest.
@@ -411,7 +411,7 @@ class Asked:
 
     hidden: Sequence[Item]
     control: Sequence[Item] = ()
-    """Drawn like the hidden items and asked of nobody."""
+    """Drawn like the hidden items and never used."""
     familiar: Sequence[str] = ()
     """Texts that the agent was given: what they share with hidden items proves nothing."""
     n: int = N_WORDS
@@ -467,7 +467,9 @@ class LeakScan:
         """Build the indexes."""
         self._texts = [item.prompt for item in (*self.asked.hidden, *self.asked.control)]
         self._index = NgramIndex(self._texts, self.asked.familiar, self.asked.n)
-        self._short_items = self._index.unseen
+        self._short_items = sorted(
+            {*self._index.unseen, *_short_between(self._texts, self.asked.familiar, self.asked.n)}
+        )
         self._short = ShortIndex([self._texts[index] for index in self._short_items], self.asked.familiar)
         self._retrieval = Retrieval(self._texts if self.with_retrieval else [])
 
@@ -572,6 +574,23 @@ class LeakScan:
             proof(self.asked.hidden[overlap.item].id, f"{overlap.share:.0%} of it in {overlap.where}")
             for overlap in best
         )
+
+
+def _short_between(texts: Sequence[str], familiar: Sequence[str], n: int) -> list[int]:
+    """Items with fewer than n words between those that all items begin and end with, such as an instruction.
+
+    Runs of n words reach into the instruction, and who has the bare item does not have them.
+    """
+    words = [words_of(text) for text in (*texts, *familiar)]
+    if len(words) < 2:
+        return []
+
+    def n_shared(lists: Sequence[list[bytes]]) -> int:
+        first, last = min(lists), max(lists)  # whatever these two share, all in between do
+        return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(map(len, lists)))
+
+    shared = n_shared(words) + n_shared([one[::-1] for one in words])
+    return [index for index, one in enumerate(words[: len(texts)]) if len(one) - shared < n]
 
 
 def leak_check(units: Iterable[TextUnit], asked: Asked, reading: TextReading) -> IntegrityCheck:

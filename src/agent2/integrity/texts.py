@@ -1,4 +1,4 @@
-"""What somebody may have trained on: every text-like file below a folder, as units with a place.
+"""What a model may have been trained on: every text-like file below a folder, as units with a place.
 
     .jsonl .ndjson        one unit a line: all its strings, in order
     .json                 one unit for each element of a list, else one for the file

@@ -8,6 +8,6 @@ adapter, with torch and peft, which nothing else here loads.
 The hf sampler: `hf` is the queue, start reading there. `loading` loads a model and refuses one that slots cannot serve;
 `slots` has the key-value cache, the forward passes over it and the draws; `rows` knows which request runs in which.
 
-Endpoints: `chat_wire`, `served`. The fake sampler: `scripted`. `sources` finds any of them by what a user writes. The
+Endpoints: `served`. The fake sampler: `scripted`. `sources` finds any of them by what a user writes. The
 tiny base models: `tiny_recipe` (no torch), `tiny`.
 """

@@ -6,7 +6,7 @@ no custom code. It lists the files that count; everything else in the folder is 
 `require_same_architecture` compares two of them: classes, tensors, shapes, vocabulary.
 
 Does NOT look at the numbers (`loading.require_finite`), does not prove that the model loads, follows links
-(whoever takes in a stranger's folder copies it first) and does not notice files that change meanwhile.
+(copy an untrusted folder first) and does not notice files that change meanwhile.
 """
 
 import hashlib

@@ -62,7 +62,7 @@ class HfSampler:
     _decode: Any
     """From the last token and the position of each row to logits: an ordinary step, or a recorded one."""
     _traced: TracedDecoder | None
-    """None: the weights belong to somebody else, so no step is recorded."""
+    """None: the weights belong to another owner, so no step is recorded."""
     _weights: tuple[object, ...] | None
     """What the weights were when the parked slots were filled; None: this sampler alone has them."""
     prefilled_tokens: int
@@ -97,7 +97,7 @@ class HfSampler:
 
     @classmethod
     def from_model(cls, model: Any, tokenizer: Any, max_batch: int = 64) -> Self:
-        """Sample from a model that somebody else owns, such as a trainer; nothing is copied.
+        """Sample from a model that another owner holds, such as a trainer; nothing is copied.
 
         The weights may change whenever no request is in flight. What earlier requests left in the cache is then
         dropped: a `collect` that starts with nothing running compares the weights with what they were (place in

@@ -38,7 +38,7 @@ SAMPLED = 8
 
 @torch.no_grad()
 def fingerprint(model: Any) -> tuple[object, ...]:
-    """Equal as long as nobody has changed a parameter; about 10 µs for each of them.
+    """Equal as long as no parameter was changed; about 10 µs for each of them.
 
     Three things of each parameter: its place in memory, how often torch changed it in place, a few of its values.
     """
@@ -62,16 +62,17 @@ PROBE_LENGTHS = (3, 5)
 PROBE_SUFFIXES = (2, 1)
 
 
-def load_model(path: Path, dtype: str, device: str) -> Any:
+def load_model(path: Path, dtype: str, device: str, kind: Any = AutoModelForCausalLM) -> Any:
     """The model of a checkpoint in evaluation mode.
 
-    dtype: a key of `DTYPES`. Raises CheckpointError if the folder does not make a complete causal LM.
+    dtype: a key of `DTYPES`. kind: the auto class of transformers. Raises CheckpointError if the folder does not make
+    a complete model of that kind, by default a causal LM.
     """
     if dtype not in DTYPES:
         raise CheckpointError(f"{path}: unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     try:
         with no_progress_bars():
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = kind.from_pretrained(
                 path,
                 dtype=DTYPES[dtype],
                 attn_implementation="sdpa",
@@ -80,7 +81,7 @@ def load_model(path: Path, dtype: str, device: str) -> Any:
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except Exception as error:  # boundary: a stranger's config can make the library raise anything
+    except Exception as error:  # boundary: an untrusted config can make the library raise anything
         raise CheckpointError(f"{path}: transformers cannot load the model: {_first_line(error)}") from error
     missing = sorted(report["missing_keys"])
     if missing:
@@ -94,7 +95,7 @@ def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a checkpoint. Raises CheckpointError if it cannot be loaded."""
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # boundary: a stranger's config can make the library raise anything
+    except Exception as error:  # boundary: an untrusted config can make the library raise anything
         raise CheckpointError(f"{path}: transformers cannot load the tokenizer: {_first_line(error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""Merge a stranger's LoRA adapter into the base model, for evaluation.
+"""Merge an untrusted LoRA adapter into the base model, for evaluation.
 
 An adapter's config is data here, not an instruction (`adapters.lora_settings`): the base model it names is ignored, and
 no path, pattern or initialisation from it is ever followed. Weights are read from safetensors only.
@@ -60,7 +60,7 @@ def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any
     try:
         wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))
         result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
-    except Exception as error:  # boundary: a stranger's settings can make the library raise anything
+    except Exception as error:  # boundary: untrusted settings can make the library raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CheckpointError(f"{place}: the adapter does not fit the base model: {shown(reason)}") from error
     own_names = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}

@@ -272,7 +272,7 @@ def _open_rows(rows: Rows, unclaimed: Sequence[int], n_requests: int) -> Iterato
 
 
 class _Lookup:
-    """Parked rows that nobody has claimed yet, by the tokens they hold."""
+    """Parked rows that are not claimed yet, by the tokens they hold."""
 
     def __init__(self, rows: Rows, parked: NDArray[np.int64]) -> None:
         self._parked = parked
@@ -285,14 +285,14 @@ class _Lookup:
         self._claimed: set[int] = set()
 
     def claim(self, row: int) -> bool:
-        """Take a row; False if somebody has it."""
+        """Take a row; False if it is taken."""
         if row in self._claimed:
             return False
         self._claimed.add(row)
         return True
 
     def is_claimed(self, row: int) -> bool:
-        """Whether somebody has taken a row."""
+        """Whether a row is taken."""
         return row in self._claimed
 
     def claim_whole(self, prompt: NDArray[np.int64]) -> int | None:

@@ -1,47 +1,33 @@
-"""The key-value cache with one slot for each running request, and how tokens are drawn from logits.
+"""The key-value cache with one slot for each running request, its forward passes, and how tokens are drawn.
 
-Randomness that belongs to a request, and the one vectorised step that turns logits into tokens.
-
-The t-th draw of a request with seed s is a pure function of (s, t), whatever else is in the batch: a counter
-goes through the SplitMix64 mixer (Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195), and the uniform
-number it gives picks a token by inverting the cumulative distribution in vocabulary order.
-
-Promises: equal logits, seed and counter give equal tokens. Does NOT promise equality where float noise of
-another batch size moves a boundary of the distribution across the uniform number (about one draw in 10^5).
-
-A key-value cache with one slot for each running request.
-
-Every slot is filled from the left, and each request writes at its own position, so a request that joins or
-leaves moves nobody else's keys. The model sees the ordinary cache interface of transformers; what one forward
-pass writes and reads is set before it:
+Every slot is filled from the left, and each request writes at its own position, so a request that joins or leaves
+moves no other request's keys. The model sees the ordinary cache interface of transformers; what one forward pass
+writes and reads is set before it:
 
     cache.begin_prefill(rows, lengths)         whole prompts, padded on the left to the longest
     cache.begin_extend(rows, kept, lengths)    more tokens behind the first `kept` of each slot, padded on the left
     cache.begin_decode(positions)              one token for each of the first n slots
 
-What a slot holds stays until it is written over, so a prompt that goes on from there is not computed again.
-Memory grows with need, in slots and in columns, and is always zero or a finite past value: a masked column
-with NaN in it would still poison its row.
+What a slot holds stays until it is written over, so a prompt that continues it is not computed again. Memory grows
+with need, in slots and in columns, and is always zero or a finite past value: a masked column with NaN in it would
+still poison its row. Does NOT cover sliding windows, recurrent states or layers that share their keys (see
+`loading`).
 
-Axes: R slots, C columns (positions), n running rows, S = span of columns in use, H heads, D head size.
-Does NOT cover sliding windows, recurrent states or layers that share their keys (see `loading`).
+Forward passes use the ordinary model class with explicit position ids and an explicit mask; where all rows are
+equally long no mask is built, which lets attention take its fast path. For very few rows on a CPU, where the Python
+of the model class costs more than its numbers, the decoding step is recorded once for a number of rows and columns
+(torch.jit.trace, about 0.1 s for a small model) and replayed: at one row of a d128 model 0.35 ms instead of 1.0 ms. A
+recording keeps whatever branch Python took, so only architectures that are known to take the same one at every step
+are recorded (`ARCHITECTURES`, each tested against `model.generate`), only with weights that this process alone owns,
+and only once the recording has given the logits of the ordinary pass.
 
-Forward passes over the slot cache, and a traced decoding step for few rows on a CPU.
+The t-th draw of a request with seed s is a pure function of (s, t), whatever else is in the batch: a counter goes
+through the SplitMix64 mixer (Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195), and the uniform number it
+gives picks a token by inverting the cumulative distribution in vocabulary order. Equal logits, seed and counter give
+equal tokens, except where float noise of another batch size moves a boundary of the distribution across the uniform
+number (about one draw in 10^5).
 
-The forward passes over a slot cache: whole prompts, the rest of prompts that begin as a slot does, one more token.
-
-All go through the ordinary model class of transformers with explicit position ids and an explicit mask.
-Where all rows are equally long no mask is built, which lets attention take its fast path.
-Axes: n rows, V vocabulary, width and S columns.
-
-A faster decoding step for very few rows on a CPU, where the Python of the model class costs more than its numbers.
-
-The step is recorded once for a number of rows and columns (torch.jit.trace, about 0.1 s for a small model)
-and replayed: at one row of a d128 model 0.35 ms instead of 1.0 ms. A recording keeps whatever branch Python
-took, so only architectures that are known to take the same one at every step are recorded (`ARCHITECTURES`,
-each of them tested against `model.generate`), only with weights that this process alone owns, and only once
-the recording has given the logits of the ordinary pass. Everything else takes the ordinary pass, and so does
-everything after a recording that failed, which is logged.
+Axes: R slots, C columns (positions), n running rows, S = span of columns in use, H heads, D head size, V vocabulary.
 """
 
 import logging

@@ -70,6 +70,8 @@ class LoadSettings:
     """Most tokens of prompt and completion together; None: the model's own limit."""
     is_plain: bool = False
     """Render the messages for models in this process in the plain format of `PLAIN_TEMPLATE`, not their own."""
+    top_logprobs: int = 0
+    """How many of the likeliest tokens an endpoint is asked for in each place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,7 @@ def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
         max_tries=options.max_tries,
         extra_body=options.extra_body,
         native_tools=options.native_tools,
+        top_logprobs=settings.top_logprobs,
     )
     caveats = [
         f"{model} is served at {shown_url}: which weights, chat template and precision answer is the server's word, "

@@ -471,7 +471,7 @@ def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgr
     if made["recipe_digest"] != entry.digest:
         raise ConfigError(
             f"{packaged}: made by recipe {made['recipe_digest'][:12]}, the table says {entry.digest[:12]}; "
-            f"make it again with benchmarks/{packaged.name.replace('-', '_')}.py"
+            f"make it again with: python benchmarks/tiny_bases.py make {packaged.name}"
         )
     for file in packaged.iterdir():
         if file.name not in {WEIGHTS, MADE}:

@@ -9,7 +9,7 @@
                          (`<out>/last-good`)
 
 Training stops at the end of the running step; nothing that was learned is lost, and `pause.json` names the folder
-to go on from. Promises: a monitor that breaks stops the run with its error, because a run that nobody watches is not
+to go on from. Promises: a monitor that breaks stops the run with its error, because an unwatched run is not
 what was asked for. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
 """
 
@@ -29,7 +29,7 @@ from agent2.monitor.watch import LiveMonitor, TrainingVerdict
 _log = logging.getLogger(__name__)
 
 Evaluate = Callable[[Any], Mapping[str, float]]
-"""Scores of the model as it is now, by the names of the suite's metrics (a small evaluation, C11)."""
+"""Scores of the model as it is now, by the names of the suite's metrics (a small evaluation)."""
 PAUSE_NAME = "pause.json"
 
 

@@ -1,6 +1,6 @@
 """Pulls the rollouts that the reward likes and the benchmark does not: where a loophole shows first.
 
-Source of the rule: the compound loophole pattern (N10, L12) and the reward-distortion question (J25). A rollout is
+Source of the rule: the compound loophole pattern and the reward-distortion question. A rollout is
 pulled if its reward is in the top share of all rewards and its benchmark score is at most `max_score`. Rollouts
 come from a card whose scores carry the reward as a view, or from JSON lines with `id`, `reward` and `score`.
 

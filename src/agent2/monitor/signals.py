@@ -139,7 +139,7 @@ class MonitorSettings(StrictModel):
     verifier_tolerance: float = Field(default=0.05, ge=0)
     """In points below the verifier's first agreement with humans."""
     cost_growth: float = Field(default=0.3, gt=0)
-    """Relative growth of cost or latency since the start (L04's 30%)."""
+    """Relative growth of cost or latency since the start."""
     unterminated_rise: float = Field(default=0.1, gt=0, le=1)
     """Added share of messages that never end which makes a collapse."""
     bad_message_rise: float = Field(default=0.25, gt=0, le=1)

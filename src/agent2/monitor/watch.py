@@ -1,30 +1,20 @@
 """Watching a run, live or replayed, and the action that follows from its signals.
 
-From signals and gates to one training action: continue, pause, pause with human review, roll back.
+`watch` replays a training log step by step and says when each danger could be known first; `LiveMonitor` takes what is
+logged and says after each line what to do. Both run the same detectors on what was logged until then, so they raise the
+same signals at the same steps. What could not be watched is listed with the missing series. A live signal counts while
+its danger is present, so a run whose KL has recovered is not paused for an old spike; `raised` keeps every one.
 
-The suite's own training gates (L01-L04, L12) are evaluated by `contract.rules` over evidence made from the log;
-danger signals add what `MonitorSettings.actions` says. The most severe action counts. Sampled training metrics are
-noisy, so a metric with many points enters the gates as medians of its first and its last points; one with few
-(evaluations) as it is.
+The action is continue, pause, pause with human review, or roll back. The suite's own training gates are evaluated by
+`contract.rules` over evidence made from the log; danger signals add what `MonitorSettings.actions` says; the most
+severe action counts. Sampled training metrics are noisy, so a metric with many points enters the gates as medians of
+its first and its last points; one with few (evaluations) as it is.
 
-Does NOT release anything: a training log holds the reward's own view of its success (C40).
+A run stops itself with `OnlineGrpoHooks(stop=stop_at(Danger.FORMAT_COLLAPSE))`, the hook for recipes that take
+`stop=` and have no suite. Nothing is saved or rolled back: the caller knows which checkpoint is the last good one.
+For a suite's gates, pauses and rollbacks see `monitor.callback`.
 
-Watches a run while it goes: takes what is logged, keeps the series, and says after each log what to do.
-
-Promises: the same signals as `watch` raises on the finished log. A signal counts while its danger is present, so
-a run whose KL has come back is not paused for a spike long past; `raised` remembers every one.
-
-Replays a training log step by step and tells when each danger could be known first.
-
-Promises: the same signals at the same steps as a live callback sees them, because both run the same detectors on
-what was logged until then; what could not be watched is listed with the series that are missing.
-
-A run that stops itself: the hook for recipes that take `stop=`, for programs without a suite of their own.
-
-    OnlineGrpoHooks(stop=stop_at(Danger.FORMAT_COLLAPSE))
-
-Promises: the signals of `watch` on the same log, at the same step. Does NOT save or roll back anything: the caller
-knows which checkpoint is the last good one. For a suite's gates, pauses and rollbacks see `monitor.callback`.
+Does NOT release anything: a training log holds the reward's own view of its success.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +22,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agent2.contract.evidence import Change, Evidence, MetricEvidence, TrainingSignals
 from agent2.contract.gates import TRAINING_SEVERITY, Finding, GateSpec, HistoricalBestGate, TrainingAction
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit, primary_of
+from agent2.contract.metrics import (
+    Change,
+    Direction,
+    Evidence,
+    MetricEvidence,
+    MetricSpec,
+    Role,
+    TrainingSignals,
+    Unit,
+    primary_of,
+)
 from agent2.contract.rules import evaluate_gates
 from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_below_best
 from agent2.monitor.series import (

@@ -37,8 +37,7 @@ from agent2.arena.analysis.route import logged_training
 from agent2.arena.evidence import LlmCall, MetricPoint, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome
 from agent2.arena.sweep_records import AgentSummary, SweepRow
-from agent2.contract.evidence import Evidence, MetricEvidence
-from agent2.contract.metrics import Direction, MetricSpec, Role, Unit
+from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, Unit
 from agent2.monitor.series import MEANING, Series
 from agent2.monitor.watch import Watch
 from agent2.reports.text import clean
@@ -163,7 +162,9 @@ def trajectory_svg(evidence: TrialEvidence) -> str:
         allowed = evidence.deadline - evidence.started_at
         shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
         unit, unit_name = time_unit(shown)
-        _draw_base(axes, evidence)
+        base = evidence.base_public.scaled(100)
+        axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
+        axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
         _draw_submissions(axes, evidence, unit)
         _draw_final(axes, evidence, unit)
         _draw_deadline(axes, evidence, unit)
@@ -227,12 +228,6 @@ def _give_room(axes: Axes) -> None:
     low, high = axes.get_ylim()
     room = max(0.0, MIN_SPAN - (high - low)) / 2
     axes.set_ylim(max(low - room, -2.0), min(high + room, 102.0))
-
-
-def _draw_base(axes: Axes, evidence: TrialEvidence) -> None:
-    base = evidence.base_public.scaled(100)
-    axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
-    axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
 
 
 def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:

@@ -1,9 +1,7 @@
-"""The report of one trial: report.json for programs, report.md and report.html for people.
+"""The reports of one trial and of a monitored run: JSON for programs, Markdown and HTML for people.
 
-The HTML page is one file without scripts that asks the network for nothing; its content security policy
-forbids both, should hostile text ever get past the escaping. The JSON holds every number of the pages.
-
-What a terminal shows of a replay: submissions beside those of the source, and requests that differed.
+A page is one HTML file without scripts that loads nothing from the network; its content security policy forbids both,
+in case hostile text ever gets past the escaping. The JSON contains every number of the pages.
 """
 
 from dataclasses import asdict, dataclass
@@ -15,9 +13,14 @@ import jinja2
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
+from agent2.contract.gates import Finding
+from agent2.contract.report_file import finding_dict
 from agent2.files import write_json, write_text
-from agent2.reports.charts import curves_svg, llm_svg, standalone, trajectory_svg
-from agent2.reports.text import DASH, Column, Table, breakable, clean, markdown, markdown_lines
+from agent2.monitor.pulls import Pull, RewardedRollout
+from agent2.monitor.signals import Signal
+from agent2.monitor.watch import TrainingVerdict, Watch
+from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, standalone, trajectory_svg
+from agent2.reports.text import DASH, Column, Table, breakable, clean, clean_lines, markdown, markdown_lines
 from agent2.reports.trial_view import headline, summary_lines, trial_view
 
 MAX_DIFFERENCES = 5
@@ -148,3 +151,109 @@ def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:
         last = {"last_step": point.step, "last_values": dict(point.values)}
         logs[point.file] = {"file": point.file, "n_points": n_before + 1, **last}
     return list(logs.values())
+
+
+MONITOR_FORMAT = "agent2-monitor-2"
+"""Version 1 had the gates in words."""
+MAX_TEXT = 400
+"""Characters of a pulled rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorPaths:
+    """The files of a monitor report."""
+
+    json: Path
+    markdown: Path
+    html: Path
+    figure: Path
+
+
+def write_monitor_report(
+    watch: Watch, verdict: TrainingVerdict, pull: Pull | None, suite: str, out_dir: Path
+) -> MonitorPaths:
+    """Write all files into `out_dir` (made if missing). pull: None where no rollouts were given."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    paths = MonitorPaths(*(out_dir / f"monitor.{ending}" for ending in ("json", "md", "html", "svg")))
+    fields = {
+        "title": clean(f"Training monitor: {watch.log.name}"),
+        "subtitle": f"suite {suite}, {len(watch.log.series)} series up to step {watch.log.last_step}",
+        "verdict": verdict,
+        "panels": panel_svgs(watch),
+        "signals": signal_table(watch),
+        "gates": gate_table(verdict),
+        "not_watched": {danger.value: names for danger, names in sorted(watch.not_watched.items())},
+        "pull": pull,
+        "pulled": pull_table(pull),
+        "notes": [clean(note) for note in watch.log.notes],
+    }
+    write_text(paths.figure, standalone(monitor_svg(watch)))
+    write_json(paths.json, monitor_record(watch, verdict, pull, suite))
+    write_text(paths.markdown, render("monitor.md.j2", fields))
+    write_text(paths.html, render("monitor.html.j2", fields))
+    return paths
+
+
+def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, suite: str) -> dict[str, Any]:
+    """Everything that the pages show, as plain JSON values."""
+    series = {
+        name: {"n_points": len(one), "first": float(one.values[0]), "last": float(one.values[-1])}
+        for name, one in sorted(watch.log.series.items())
+    }
+    return {
+        "format": MONITOR_FORMAT,
+        "log": watch.log.name,
+        "suite": suite,
+        "last_step": watch.log.last_step,
+        "training_action": verdict.action.value,
+        "reasons": list(verdict.reasons),
+        "signals": [asdict(signal) for signal in watch.signals],
+        "present": [danger.value for danger in watch.present],
+        "not_watched": {danger.value: names for danger, names in watch.not_watched.items()},
+        "gates": [finding_dict(finding) for finding in verdict.findings],
+        "series": series,
+        "notes": list(watch.log.notes),
+        "pull": asdict(pull) if pull is not None else None,
+    }
+
+
+def signal_table(watch: Watch) -> Table[Signal]:
+    """One row for each danger that was raised."""
+    return Table(
+        (
+            Column("step", lambda one: str(one.step)),
+            Column("danger", lambda one: one.danger.value),
+            Column("at the end", lambda one: "still present" if one.danger in watch.present else "passed"),
+            Column("evidence", lambda one: clean(one.evidence)),
+            Column("what to do", lambda one: one.advice),
+        ),
+        watch.signals,
+    )
+
+
+def gate_table(verdict: TrainingVerdict) -> Table[Finding]:
+    """One row for each gate of the suite that speaks about training."""
+    return Table(
+        (
+            Column("gate", lambda one: one.gate),
+            Column("state", lambda one: one.state.value),
+            Column("inputs", lambda one: ", ".join(one.inputs)),
+            Column("rule", lambda one: one.rule),
+            Column("evidence", lambda one: one.evidence),
+            Column("asks for", lambda one: one.effects.training.value if one.fired else "-"),
+        ),
+        verdict.findings,
+    )
+
+
+def pull_table(pull: Pull | None) -> Table[RewardedRollout]:
+    """The pulled rollouts."""
+    return Table(
+        (
+            Column("rollout", lambda one: clean(f"{one.id} #{one.attempt}")),
+            Column("reward", lambda one: f"{one.reward:.4g}"),
+            Column("score", lambda one: f"{one.score:.4g}"),
+            Column("what the model wrote", lambda one: clean_lines(one.text, MAX_TEXT)),
+        ),
+        pull.pulled if pull is not None else (),
+    )

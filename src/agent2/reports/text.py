@@ -135,7 +135,7 @@ def percent(value: float | None) -> str:
 
 
 def score_words(score: Estimate | None, missing: str = "not measured") -> str:
-    """A score with its 95% interval and how many items it stands on."""
+    """A score with its 95% interval and its number of items."""
     if score is None:
         return missing
     lost = f", {score.n_missing} missing" if score.n_missing else ""

@@ -331,6 +331,10 @@ class Headline:
     n_scored: int
     most_submissions: int | None
     """None: no limit."""
+    n_judgements: int | None
+    """None: the task has no judge to ask."""
+    most_judgements: int | None
+    """None: no limit."""
     llm: LlmRecord | None
     """Without its calls; None: the agent had no driver."""
     integrity: IntegrityState
@@ -425,7 +429,15 @@ def trial_view(evidence: TrialEvidence, analysis: Analysis) -> TrialView:
         integrity=VerdictView(
             "Integrity", analysis.integrity.state.value.replace("_", " "), clean(analysis.integrity.reason, 600)
         ),
-        findings=_findings(analysis),
+        findings=tuple(
+            VerdictView(
+                clean(f"{found.subject}: {found.name}" if found.subject else found.name),
+                f"{found.effect.value}, {found.severity.value} severity",
+                clean(found.words, 600),
+                _proof(EvidenceLine(proof.where, proof.what) for proof in found.proofs),
+            )
+            for found in analysis.integrity.findings[:MAX_ROWS]
+        ),
         checks=Table(
             (
                 Column("check", lambda check: clean(check.name)),
@@ -471,6 +483,8 @@ def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
         n_submissions=len(evidence.submissions),
         n_scored=len(scored_submissions(evidence)),
         most_submissions=evidence.task.budget.submissions,
+        n_judgements=evidence.n_judgements,
+        most_judgements=evidence.task.budget.judgements,
         llm=replace(evidence.llm, calls=()) if evidence.llm is not None else None,
         integrity=analysis.integrity.state,
         integrity_reason=analysis.integrity.reason,
@@ -577,7 +591,11 @@ def _budget_words(found: Headline) -> str:
     of_limit = f" of {found.most_submissions}" if found.most_submissions is not None else ""
     share = f" ({percent(found.time_used_ratio)})" if found.time_used_ratio is not None else ""
     time = f"{duration(found.used_s)} of {duration(found.allowed_s)}{share}"
-    return f"{time}, {found.n_submissions}{of_limit} submissions"
+    judged = ""
+    if found.n_judgements is not None:
+        of_most = f" of {found.most_judgements}" if found.most_judgements is not None else ""
+        judged = f", {found.n_judgements}{of_most} judgements"
+    return f"{time}, {found.n_submissions}{of_limit} submissions{judged}"
 
 
 def _exit_words(exit_code: int | None) -> str:
@@ -661,18 +679,6 @@ def _failures(analysis: Analysis) -> tuple[VerdictView, ...]:
         recovered = {True: "recovered", False: "not recovered", None: "recovery not known"}[failure.recovered]
         views.append(VerdictView(failure.kind.value, recovered, clean(failure.detail), _proof(failure.evidence)))
     return tuple(views)
-
-
-def _findings(analysis: Analysis) -> tuple[VerdictView, ...]:
-    return tuple(
-        VerdictView(
-            clean(f"{found.subject}: {found.name}" if found.subject else found.name),
-            f"{found.effect.value}, {found.severity.value} severity",
-            clean(found.words, 600),
-            _proof(EvidenceLine(proof.where, proof.what) for proof in found.proofs),
-        )
-        for found in analysis.integrity.findings[:MAX_ROWS]
-    )
 
 
 def _process(analysis: Analysis) -> Facts[Analysis]:

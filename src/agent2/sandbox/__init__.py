@@ -1,1 +1,1 @@
-"""Run a program that nobody trusts: bubblewrap by default, limits that are named with their strength."""
+"""Run an untrusted program: bubblewrap by default, each limit reported with its strength."""

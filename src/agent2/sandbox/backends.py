@@ -2,7 +2,7 @@
 
 Run one program to its end in a sandbox, and take its answer from standard output: input in, bytes out.
 
-For programs of ours that touch what nobody trusts, such as the evaluation of a submitted checkpoint. The program
+For our own programs that handle untrusted input, such as the evaluation of a submitted checkpoint. The program
 sees the Python toolkit and its mounts, read-only, and writes one scratch folder (its working directory, seen as
 /workspace) and those mounts that are marked writable. It has no network, no port, no host process, none of
 the harness's variables; it ends with the harness (kill -9 included), at its time limit, or when `stop` is set, and
@@ -26,9 +26,22 @@ sees, in every back end, the unsandboxed one too.
 As root the program runs as a host user of its own. Read-only mounts must then be readable by everybody (chmod -R o+rX;
 parents do not matter), else SandboxError says which file is not; scratch and writable mounts are handed over to
 that user here. What it wrote is hostile when it comes back: open it without following links, and bound its size.
+
+No sandbox: runs the program as a plain child, with the rights of the user who runs the harness.
+
+Only for programs that one trusts, on hosts where nothing else works; reports must say that it was used. The
+environment is the allow-list, ports are offered on the host's own loopback, and inside paths in the command
+and the environment are replaced by host paths. Contains nothing: no limit of the spec is enforced, except that the log
+file stays small; no network policy and no choice of GPUs has an effect. Killing the harness ends the command, but
+not what the command started.
 """
 
 import importlib
+import math
+import os
+import random
+import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -38,21 +51,37 @@ from pathlib import Path
 from typing import Protocol
 
 from agent2.errors import SandboxError, unknown_name
-from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.spec import MIB, WORKSPACE, Containment, Limits, Mount, Network, SandboxExit, SandboxSpec
+from agent2.sandbox.forward import Plan
+from agent2.sandbox.host import SYSTEM_PATH, toolkit_path
+from agent2.sandbox.limits import Launch
+from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.spec import (
+    BASE_ENVIRONMENT,
+    MIB,
+    PRIVATE,
+    WORKSPACE,
+    Containment,
+    Limits,
+    Mount,
+    Network,
+    SandboxExit,
+    SandboxSpec,
+    Strength,
+    check_spec,
+)
 
 SANDBOXES: dict[str, str] = {
     "bubblewrap": "agent2.sandbox.bubblewrap:Bubblewrap",
-    "docker": "agent2.sandbox.docker:Docker",
-    "apptainer": "agent2.sandbox.apptainer:Apptainer",
-    "none": "agent2.sandbox.unsandboxed:Unsandboxed",
+    "docker": "agent2.sandbox.containers:Docker",
+    "apptainer": "agent2.sandbox.containers:Apptainer",
+    "none": "agent2.sandbox.backends:Unsandboxed",
 }
 """Name -> "module:Class"."""
 DEFAULT_SANDBOX = "bubblewrap"
 
 
 class Sandbox(Protocol):
-    """Runs programs that nobody trusts."""
+    """Runs untrusted programs."""
 
     @property
     def name(self) -> str:
@@ -99,6 +128,11 @@ def find_sandbox(name: str | None = None) -> Sandbox:
     module, _, attribute = SANDBOXES[chosen].partition(":")
     sandbox: Sandbox = getattr(importlib.import_module(module), attribute)()
     return sandbox
+
+
+def sandbox_here() -> Sandbox:
+    """The default sandbox; inside one of ours, where namespaces are refused, none: what runs there is contained."""
+    return find_sandbox("none" if Path(PRIVATE).is_dir() else None)
 
 
 POLL_S = 0.1
@@ -156,16 +190,17 @@ def run_contained(
     sandbox: Sandbox,
     *,
     timeout_s: float,
-    output_s: float | None = None,
+    silence_s: float | None = None,
     stop: threading.Event | None = None,
 ) -> ContainedEnd:
     """Run the program until it ends, its time is over or `stop` is set; it is gone when this returns.
 
-    timeout_s: seconds, start included. output_s: seconds from its first output on, for a program that prints when it
-    has started; None: only timeout_s counts. Raises SandboxError if the program cannot be contained as asked.
+    timeout_s: seconds, start included. silence_s: most seconds without further output once it has printed something,
+    for a program that prints as it works; None: only timeout_s counts. Raises SandboxError if the program cannot be
+    contained as asked.
     """
     ends_at = time.monotonic() + timeout_s
-    is_silent = output_s is not None
+    silent_until, n_printed = math.inf, 0
     process = sandbox.start(contained_spec(request, sandbox))
     ended_by = EndedBy.ITSELF
     try:
@@ -174,11 +209,11 @@ def run_contained(
             ended = process.wait(min(POLL_S, max(0.0, ends_at - time.monotonic())))
             if ended is not None:
                 break
-            if is_silent and output_s is not None and process.captured.data:
-                is_silent, ends_at = False, min(ends_at, time.monotonic() + output_s)
+            if silence_s is not None and process.captured.n_written > n_printed:
+                n_printed, silent_until = process.captured.n_written, time.monotonic() + silence_s
             if stop is not None and stop.is_set():
                 ended_by, ended = EndedBy.STOP, process.stop(0)
-            elif time.monotonic() >= ends_at:
+            elif time.monotonic() >= min(ends_at, silent_until):
                 ended_by, ended = EndedBy.TIMEOUT, process.stop(0)
     finally:
         process.stop(0)  # after an exception; does nothing to a program that has ended
@@ -224,3 +259,105 @@ def _end(ended_by: EndedBy, ended: SandboxExit, stdout: bytes, dropped: int) -> 
     if ended_by is EndedBy.TIMEOUT:
         reason = "the program was killed because its time was over"
     return ContainedEnd(ended_by, ended.code, stdout, dropped, ended.broke, reason)
+
+
+NOT_CONTAINED = (
+    "filesystem",
+    "host processes",
+    "network",
+    "environment",
+    "process count",
+    "memory",
+    "disk",
+    "file size",
+    "descriptors",
+)
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PRIVATE_FOLDERS = ("HOME", "TMPDIR")
+"""Variables whose folder does not exist outside a sandbox; the host's are used."""
+
+
+class Unsandboxed:
+    """Runs programs without containing them."""
+
+    name = "none"
+
+    def require(self) -> None:
+        """Every host lets a program run."""
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount: where it is."""
+        return str(host.resolve())
+
+    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
+        """Make the folder if needed; the program has our rights anyway."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def start(self, spec: SandboxSpec) -> SandboxProcess:
+        """Run a program; returns when it is about to start. Raises SandboxError if it cannot be run as asked."""
+        check_spec(spec)
+        places = {WORKSPACE: spec.workspace} | {mount.inside: mount.host for mount in spec.mounts}
+        names = sorted(places, key=len, reverse=True)
+
+        def outside(value: str) -> str:
+            for inside in names:
+                if value == inside or value.startswith(inside + "/"):
+                    return self.visible_path(places[inside], inside) + value[len(inside) :]
+            return value
+
+        environment = dict(BASE_ENVIRONMENT) | {"PATH": toolkit_path() if spec.python else SYSTEM_PATH}
+        for name in PRIVATE_FOLDERS:
+            environment[name] = os.environ.get(name, "/tmp")
+        environment |= {name: outside(value) for name, value in spec.environment.items()}
+        plan = Plan(
+            command=[outside(word) for word in spec.command],
+            directory=str(spec.workspace.resolve()),
+            environment=environment,
+            ports={str(port): str(path.resolve()) for port, path in spec.ports.items()},
+            uid=None,
+            rlimits={},
+            die_with_parent=True,
+            leash=False,
+            calls=None,
+        )
+        return SandboxProcess(
+            Launch(
+                argv=(sys.executable, "-I", "-S", str(FORWARDER)),
+                plan=plan,
+                pass_fds=(),
+                limits=spec.limits,
+                workspace=spec.workspace,
+                log=spec.log,
+                group=None,
+                depth=0,
+                watched=False,
+                stdin=spec.stdin,
+                capture_bytes=spec.capture_bytes,
+            )
+        )
+
+    def containment(
+        self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
+    ) -> list[Containment]:
+        """No protection of any kind."""
+        return [Containment(what, Strength.NONE, "the program runs as the harness's user") for what in NOT_CONTAINED]
+
+
+def free_port() -> int:
+    """A free loopback port outside the range from which the kernel serves outgoing connections.
+
+    Ports from which the kernel serves connections are left out: between asking for one and using it, any outgoing
+    connection of the host may take it. Raises SandboxError if a hundred draws find none.
+    """
+    try:
+        first = int(EPHEMERAL_PORTS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        first = 32768  # Linux's default
+    for port in random.sample(range(1024, max(first, 2048)), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SandboxError("no free loopback port was found in 100 draws; close programs that listen on this host")

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent2.errors import SandboxError
-from agent2.sandbox.apptainer import Apptainer
 from agent2.sandbox.bubblewrap import Bubblewrap
-from agent2.sandbox.docker import Docker
+from agent2.sandbox.containers import Apptainer, Docker
 from agent2.sandbox.host import gpu_devices, has_root_rights, known_gpus, refuse_unreadable, toolkit_binds
 from agent2.sandbox.limits import (
     CGROUP_ROOT,
@@ -57,7 +56,11 @@ def diagnose(binary: str = "bwrap", *, as_root: bool | None = None) -> list[Host
         _identity(root),
         _toolkit(root),
         *(_controller(name, place, root) for name, place in hierarchies().items()),
-        *_soft_limits(sandbox),
+        *[
+            HostFinding(f"limit on {row.what}", HostVerdict.SOFT, row.how, _ADVICE.get(row.what, ""))
+            for row in sandbox.containment(Limits())
+            if row.strength is Strength.SOFT
+        ],
         _engine("docker", Docker(), "docker" if shutil.which("docker") else None),
         _engine("apptainer", Apptainer(), shutil.which("apptainer") or shutil.which("singularity")),
         _gpus(),
@@ -158,14 +161,6 @@ def _gpus() -> HostFinding:
         problem, _, advice = str(error).rpartition("; ")
         return HostFinding("GPUs", HostVerdict.SOFT, problem, advice)
     return HostFinding("GPUs", HostVerdict.OK, f"{', '.join(map(str, numbers))}; pass them to a trial with --gpus")
-
-
-def _soft_limits(sandbox: Bubblewrap) -> list[HostFinding]:
-    return [
-        HostFinding(f"limit on {row.what}", HostVerdict.SOFT, row.how, _ADVICE.get(row.what, ""))
-        for row in sandbox.containment(Limits())
-        if row.strength is Strength.SOFT
-    ]
 
 
 _ADVICE = {

@@ -54,13 +54,14 @@ class Plan(TypedDict):
     leash: bool
     """Where the harness is not an ancestor: end with everything when the other side of the link closes."""
     calls: str | None
-    """System call filter in hexadecimal, where nobody has set it before; None: none is set here."""
+    """System call filter in hexadecimal, where it is not set yet; None: none is set here."""
 
 
 def main(arguments: list[str]) -> int:
     """Carry out the plan; returns the command's status."""
     link = _link(arguments[0])
-    plan = _receive_plan(link)
+    size = int.from_bytes(_receive(link, 8), "big")
+    plan: Plan = json.loads(_receive(link, size))
     if plan["die_with_parent"]:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -103,12 +104,6 @@ def _link(where: str) -> socket.socket:
         link.connect(where)
     link.set_inheritable(False)
     return link
-
-
-def _receive_plan(link: socket.socket) -> Plan:
-    size = int.from_bytes(_receive(link, 8), "big")
-    plan: Plan = json.loads(_receive(link, size))
-    return plan
 
 
 def _receive(link: socket.socket, size: int) -> bytes:

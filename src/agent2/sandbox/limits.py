@@ -18,6 +18,7 @@ import logging
 import os
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -105,8 +106,17 @@ class Launch:
 
 
 def in_memory(name: str, content: bytes) -> int:
-    """A descriptor at the start of a file that exists in memory only and that nobody can change any more."""
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    """A descriptor at the start of a file that exists in memory only and can no longer be changed.
+
+    Inside a sandbox of ours, whose filter refuses such files, it is a nameless temporary file.
+    """
+    try:
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:
+        with tempfile.TemporaryFile() as file:
+            file.write(content)
+            file.seek(0)
+            return os.dup(file.fileno())
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

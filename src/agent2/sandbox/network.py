@@ -300,21 +300,16 @@ def with_network(spec: SandboxSpec) -> tuple[SandboxSpec, Way | None]:
             process = _start(
                 "agent2.sandbox.network", OpenLaunch(socket=socket, record=record).model_dump_json(), record
             )
-            variables = _proxy_variables()
+            variables = {"NODE_USE_ENV_PROXY": "1"}
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+                variables[name] = variables[name.lower()] = BASE
+            for name in ("NO_PROXY", "no_proxy"):
+                variables[name] = "127.0.0.1,localhost"
     except BaseException:
         shutil.rmtree(folder)
         raise
     ports = {**spec.ports, PORT: socket}
     return replace(spec, ports=ports, environment={**variables, **spec.environment}), Way(process, folder)
-
-
-def _proxy_variables() -> dict[str, str]:
-    found = {"NODE_USE_ENV_PROXY": "1"}
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        found[name] = found[name.lower()] = BASE
-    for name in ("NO_PROXY", "no_proxy"):
-        found[name] = "127.0.0.1,localhost"
-    return found
 
 
 def _start(module: str, settings: str, record: Path) -> subprocess.Popen[bytes]:

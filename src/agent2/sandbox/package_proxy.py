@@ -34,7 +34,7 @@ CHUNK = 1 << 16
 
 
 class PackageRecorder:
-    """Writes what was asked for and what came of it."""
+    """Writes each request and its result."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

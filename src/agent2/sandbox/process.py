@@ -97,6 +97,11 @@ class KeptOutput:
         """What was kept."""
         return bytes(self._data)
 
+    @property
+    def n_written(self) -> int:
+        """Bytes that were printed, kept or not."""
+        return len(self._data) + self.dropped
+
     def write(self, data: bytes) -> None:
         """Take in what was printed."""
         kept = data[: self._limit - len(self._data)]
@@ -279,7 +284,7 @@ class SandboxProcess:
         return None
 
     def _agree(self, link: socket.socket) -> bool:
-        """Tell the plan, wait until the sandbox stands, let it go. Raises SandboxError, OSError."""
+        """Tell the plan, wait until the sandbox is ready, start the program. Raises SandboxError, OSError."""
         plan = json.dumps(self._launch.plan).encode()
         link.settimeout(READY_TIMEOUT_S)
         link.sendall(len(plan).to_bytes(8, "big") + plan)

@@ -3,7 +3,7 @@
 - Namespaces of one's own (`clone`, `unshare`, `setns`): in a user namespace anybody is root for the kernel, may mount
   memory file systems that no size limit covers, and reaches kernel code that is closed to ordinary users.
 - Socket families other than unix, IPv4, IPv6 and routing information: AF_VSOCK has the host's own addresses whatever
-  the network namespace, others are kernel code that nobody needs here. Of IP only TCP, UDP and ICMP.
+  the network namespace, others are kernel code that is not needed here. Of IP only TCP, UDP and ICMP.
 - Keyrings: the session keyring of the harness is inherited.
 - System V IPC and pages given to pipes (`vmsplice`): memory of no process. Memory files where no control group
   counts them.

@@ -3,7 +3,7 @@
 Soft: it looks about ten times a second, so a fast program overshoots before it is stopped. Memory is what processes
 hold, what they keep in memory files without mapping it, and what may be in the buffers of their sockets: as much as
 the kernel's own memory has grown, and no more than so many sockets can hold. (System V segments, and memory files
-where the limit is soft, are refused by `seccomp`: nobody could say whose they are.)
+where the limit is soft, are refused by `seccomp`: they cannot be attributed.)
 
 Disk is walked seldom, but at once when the file system has lost as much as is still allowed. Deleted files that are
 still open or mapped count. A deleted file on its way through a unix socket is in no process; while such messages
@@ -32,7 +32,7 @@ FREE_FLOOR_GIB = 0.25
 MIN_GROWTH = 32 << 20
 """Of the kernel's memory; less is not looked into."""
 FREE_SOCKETS = 8
-"""Sockets of a kind that nobody counts."""
+"""Sockets of a kind that is not counted."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -125,7 +125,7 @@ class Watchdog:
         return None
 
     def _on_the_way(self, pids: list[int], use: int, free: int) -> int:
-        """Bytes of deleted files that may be in messages that nobody has received yet.
+        """Bytes of deleted files that may be in messages that have not been received yet.
 
         Counted from the first look at which there were such messages: what the file system lost, and the program
         wrote, beyond what its files grew by.
@@ -159,7 +159,7 @@ def family(root: psutil.Process) -> list[psutil.Process]:
 
 
 def disk_use(folder: Path) -> int | str:
-    """Bytes allocated below a folder, links not followed; a sentence if it is built so that nobody can tell.
+    """Bytes allocated below a folder, links not followed; a sentence if it cannot be determined.
 
     What vanishes during the walk is not counted.
     """

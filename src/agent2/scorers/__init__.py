@@ -24,9 +24,11 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "llm_judge": "agent2.scorers.judges:LlmJudge",
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
+        "panel_judge": "agent2.scorers.judges:PanelJudge",
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.answers:RationalScorer",
         "resolved": "agent2.scorers.tool_calls:ResolvedScorer",
+        "reward_model": "agent2.scorers.judges:RewardModelScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
     }
 )

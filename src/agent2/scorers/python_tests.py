@@ -1,41 +1,57 @@
 """Python that a model wrote, run against an item's tests.
 
     payload: {"tests": ["assert add(1, 2) == 3", "assert not is_odd(4)", "assert abs(mean([1, 2]) - 1.5) < 1e-9"],
-              "setup": "import math"}                    # setup: optional, run before the program
+              "sample_tests": [...], "variant_tests": [...],  # optional further groups, each with a view of its own
+              "setup": "import math",                         # optional: run before the program
+              "prefix": PROMPT, "suffix": "root = Node(1)"}    # optional: what the answer continues, what follows it
 
-The program is run in its own sandbox, each test in a fresh process there. It is given the calls (`add(1, 2)`), never
-the values that are expected: what a call returned comes out as data and is compared here, outside. So there is nothing
-in the sandbox to read, to patch or to print that would turn a wrong value into a right one; a program that ends
-early, hangs, floods its output or breaks the harness has merely not returned its values, and its tests fail. A missing
-score is kept for a sandbox that did not come as far as the program.
+    payload: {"check": {"test": "def check(candidate): ...", "entry_point": "add",
+                        "program": "def add(a, b): ..."},      # a right program, as the tests may use its helpers
+              "prefix": ...}
 
-Does NOT take tests of another form than the three above (an item with one is a judge fault), return values other than
-None, bool, numbers, str, bytes, list, tuple, set, frozenset and dict, or what a call does to its arguments.
+A program is given calls (`add(1, 2)`) and never the values that are expected: what a call returned comes out of its
+sandbox as data and is compared elsewhere, here or, for a `check` function, in another sandbox that holds tests and
+values and no program. So there is nothing to read, to patch or to print that would turn a wrong value into a right
+one; a program that ends early, hangs, floods its output or breaks the harness has merely not returned its values, and
+its tests fail. Programs of one batch share a sandbox, one after the other, each gone with all that it started before
+the next begins; one that ends the sandbox is run again alone, and so harms nobody but itself. A missing score is kept
+for a sandbox that did not come as far as the program, and for tests that cannot be put to it.
+
+Does NOT take tests of other forms (a judge fault); return values other than None, bool, numbers, str, bytes, range,
+iterators, list, tuple, set, frozenset, dict and subclasses of these; or what a call does to its arguments.
 """
 
 import ast
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 
 from agent2.errors import ConfigError, Fault
-from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoringMode, ScoringWork
+from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoringMode, ScoringWork, digest_of
 from agent2.sandbox.backends import ContainedEnd, EndedBy
-from agent2.sandbox.spec import HOST_DISK
+from agent2.sandbox.spec import HOST_DISK, MIB
+from agent2.scorers.program_runner import PATIENCE, read
 from agent2.scorers.sandboxed import Bench
 
 START_S = 60.0
 """For a sandbox to start on a machine that is busy."""
-END_S = 5.0
-"""For the harness to end the last test and to write what came of all."""
+END_S = 8.0
+"""For the harness to end a program with all that it started, and to write what came of it."""
 ALL_TESTS = 3.0
 """All tests together may take so many times what one may."""
 MAX_VALUE_BYTES = 100_000
 """Of what one call returned, as JSON."""
+MAX_CHECK_BYTES = 4 * MIB
 MAX_CODE_CHARS = 1_000_000
+BATCH = 128
+"""Programs that share a sandbox."""
 READY = "ready"
+GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
+"""Key of the payload -> how views call the group: shown to the model, not shown, not shown and of other inputs."""
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = ("python", "py", "python3", "")
@@ -51,56 +67,245 @@ class CallTest:
     """Largest difference of a number; None: equal as Python's == says."""
 
 
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What one item asks of a program."""
+
+    calls: Sequence[JsonValue]
+    """Texts, or of a `check` function [arguments, named arguments] as `program_runner.plain` writes them."""
+    tests: Sequence[CallTest] = ()
+    """One for each call; empty where a `check` function judges."""
+    groups: Sequence[str] = ()
+    """Of each test."""
+    check: Mapping[str, JsonValue] | None = None
+    marks: Sequence[int] = ()
+    """For each assert of the check function the number of calls that a right program got before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramVerdict:
+    """What the tests of one item said of one program."""
+
+    passed: Sequence[bool]
+    """One for each test, or assert."""
+    groups: Sequence[str]
+    complaint: str
+    """The first failure in words; empty: none."""
+    labels: tuple[str, ...] = ()
+    ran: bool = True
+    """False: the program ended its harness, so that no test got a value."""
+
+    @property
+    def score(self) -> Score:
+        """1.0 if every test passed."""
+        share = sum(self.passed) / len(self.passed)
+        views: dict[str, float | None] = {"tests_passed": share}
+        for group in dict.fromkeys(self.groups):
+            views[f"{group}_passed"] = float(
+                all(ok for ok, of in zip(self.passed, self.groups, strict=True) if of == group)
+            )
+        labels = self.labels
+        if views.get("sample_passed") == 1.0 and share < 1.0:
+            labels = (*labels, "only_sample_tests_pass")
+        reason = f"{sum(self.passed)} of {len(self.passed)} tests pass" if self.ran else self.complaint
+        if self.complaint and self.ran:
+            reason += f"; {self.complaint}"
+        return Score(float(not self.complaint and all(self.passed)), reason, views=views, labels=labels)
+
+
 class PythonTestsScorer:
     """1.0 if the program passes every test of its item.
 
-    Settings: `timeout_s` of one test, processor and wall clock; `concurrency`, programs at once.
+    Settings: `timeout_s` of one test, processor and wall clock; `memory_mib` of a program; `imports`, the modules that
+    programs may ask for, all of the standard library without it; `concurrency`, sandboxes at once.
     """
 
     name = "python_tests"
-    version = "1.0"
+    version = "2.0"
     emits = Emits(
-        views=frozenset({"tests_passed"}),
-        labels=frozenset({"no_code", "wrong_value", "test_raised", "test_timeout", "no_value"}),
+        views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
+        labels=frozenset(
+            {
+                "no_code",
+                "wrong_value",
+                "test_raised",
+                "test_timeout",
+                "no_value",
+                "forbidden_import",
+                "only_sample_tests_pass",
+            }
+        ),
     )
 
-    def __init__(self, timeout_s: float = 10.0, concurrency: int = 2) -> None:
-        """Raises ConfigError for a setting that is not positive."""
-        for name, value in (("timeout_s", timeout_s), ("concurrency", concurrency)):
+    def __init__(
+        self,
+        timeout_s: float = 10.0,
+        concurrency: int = 2,
+        memory_mib: float = 768.0,
+        imports: Sequence[str] | None = None,
+    ) -> None:
+        """Raises ConfigError for a setting that is not positive, or `imports` that are not a list of names."""
+        for name, value in (("timeout_s", timeout_s), ("concurrency", concurrency), ("memory_mib", memory_mib)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ConfigError(f"scorer python_tests: {name} is {value!r}; give a number above 0")
+        if isinstance(imports, str) or not all(isinstance(name, str) for name in imports or ()):
+            raise ConfigError(f"scorer python_tests: imports is {imports!r}; give a list of names of modules")
         self._timeout_s = float(timeout_s)
-        self.work = ScoringWork(ScoringMode.SANDBOX, concurrency=int(concurrency))
+        self._memory_bytes = int(memory_mib * MIB)
+        self._imports = None if imports is None else sorted(imports)
+        self._recorded: dict[str, Paper | str] = {}
+        self.work = ScoringWork(ScoringMode.SANDBOX, batch_size=BATCH, concurrency=int(concurrency))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """No verdict: it needs a sandbox, which the scoring stage gives it."""
         return Score(None, "python_tests runs programs and needs the scoring stage (evaluate, rescore)", Fault.JUDGE)
 
     def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
-        """The verdict; a judge fault for an item without tests or with one that cannot be read. Raises SandboxError."""
-        try:
-            tests = read_tests(item.payload.get("tests") or ())
-        except ValueError as error:
-            return Score(None, f"item {item.id}: {error}; correct the benchmark", Fault.JUDGE)
-        code = code_of(rollout.answer if rollout.answer is not None else _last_words(rollout))
-        if not code.strip() or len(code) > MAX_CODE_CHARS:
-            reason = "the answer has no code" if not code.strip() else f"the program has {len(code)} characters"
-            return Score(0.0, reason, views={"tests_passed": 0.0}, labels=("no_code",))
-        job = {
-            "code": f"{item.payload.get('setup') or ''}\n{code}",
-            "calls": [test.call for test in tests],
-            "test_s": self._timeout_s,
-            "all_s": ALL_TESTS * self._timeout_s,
-            "max_bytes": MAX_VALUE_BYTES,
+        """The verdict on one program; see `score_batch_on`."""
+        return self.score_batch_on(bench, [(item, rollout)])[0]
+
+    def score_batch_on(self, bench: Bench, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """A verdict on each; a judge fault for an item whose tests cannot be read. Raises SandboxError."""
+        answers = [rollout.answer if rollout.answer is not None else _last_words(rollout) for _, rollout in batch]
+        asked = [(item, code_of(answer)) for (item, _), answer in zip(batch, answers, strict=True)]
+        found = {place: _without_code(code) for place, (_, code) in enumerate(asked)}
+        first = {(asked[place][0].id, asked[place][1]): place for place, score in found.items() if score is None}
+        verdicts = self.verdicts_on(bench, [asked[place] for place in first.values()])
+        known = dict(zip(first, verdicts, strict=True))  # a group of attempts often writes one program several times
+        for place, (item, code) in enumerate(asked):
+            if found[place] is None:
+                verdict = known[item.id, code]
+                found[place] = verdict.score if isinstance(verdict, ProgramVerdict) else verdict
+        return [score for score in found.values() if score is not None]
+
+    def verdicts_on(self, bench: Bench, asked: Sequence[tuple[Item, str]]) -> list[ProgramVerdict | Score]:
+        """What each test says of each program (item, code); a missing score where nothing can be said."""
+        papers = self._papers(bench, [item for item, _ in asked])
+        runs: list[tuple[Paper, dict[str, JsonValue]]] = []
+        for (item, code), paper in zip(asked, papers, strict=True):
+            if isinstance(paper, Paper):
+                entry = paper.check["entry_point"] if paper.check else None
+                runs.append((paper, {"code": program_of(item, code), "calls": paper.calls, "entry_point": entry}))
+        results = iter(self._run(bench, [program for _, program in runs]))
+        values = [next(results) if isinstance(paper, Paper) else Score(None, paper, Fault.JUDGE) for paper in papers]
+        verdicts: list[ProgramVerdict | Score] = []
+        checks = [
+            {**paper.check, "calls": paper.calls, "marks": paper.marks, "results": value}
+            for paper, value in zip(papers, values, strict=True)
+            if isinstance(paper, Paper) and paper.check and isinstance(value, list)
+        ]
+        judged = iter(self._examine(bench, checks))
+        for paper, value in zip(papers, values, strict=True):
+            if isinstance(value, Score) or not isinstance(paper, Paper):
+                verdicts.append(value)  # type: ignore[arg-type]
+            elif isinstance(value, str):
+                n = len(paper.marks or paper.tests)
+                groups = paper.groups or ("hidden",) * n
+                verdicts.append(ProgramVerdict([False] * n, groups, f"the program {value}", ("no_value",), ran=False))
+            elif paper.check:
+                verdicts.append(_checked(paper, value, next(judged)))
+            else:
+                verdicts.append(_compared(paper, value))
+        return verdicts
+
+    def _papers(self, bench: Bench, items: Sequence[Item]) -> list[Paper | str]:
+        """What each item asks, or why it cannot be asked; the calls of `check` functions are recorded once."""
+        checks = {item.id: _check_of(item) for item in items}
+        digests = {name: digest_of(check) for name, check in checks.items() if isinstance(check, dict)}
+        unknown = {
+            digest: check
+            for name, digest in digests.items()
+            if digest not in self._recorded and isinstance(check := checks[name], dict)
         }
+        for (digest, check), said in zip(unknown.items(), self._examine(bench, list(unknown.values())), strict=True):
+            if said is None:
+                continue  # asked again next time: the sandbox failed, not the test
+            self._recorded[digest] = (
+                f"its tests cannot be used ({said['error']})"
+                if "error" in said
+                else Paper(said["calls"], check=check, marks=said["marks"])
+            )
+        papers: list[Paper | str] = []
+        for item in items:
+            check = checks[item.id]
+            if check is None:
+                papers.append(_paper(item))
+            elif isinstance(check, str):
+                papers.append(f"item {item.id}: {check}; correct the benchmark")
+            else:
+                paper = self._recorded.get(digests[item.id], "the sandbox did not run its tests")
+                is_usable = isinstance(paper, Paper)
+                papers.append(paper if is_usable else f"item {item.id}: {paper}; correct the benchmark")
+        return papers
+
+    def _run(self, bench: Bench, programs: Sequence[Mapping[str, JsonValue]]) -> list[list[list[str]] | str | Score]:
+        """Results of each program's calls; words: how it failed as a whole; a missing score if it was not run."""
+        if not programs:
+            return []
+        all_s = ALL_TESTS * self._timeout_s
+        job = {
+            "kind": "run",
+            "programs": programs,
+            "test_s": self._timeout_s,
+            "all_s": all_s,
+            "max_bytes": MAX_VALUE_BYTES,
+            "memory_bytes": self._memory_bytes,
+            "imports": self._imports,
+        }
+        n_calls = sum(len(program["calls"]) for program in programs)
+        end = self._bench_run(bench, job, len(programs), PATIENCE * all_s + END_S, MAX_VALUE_BYTES * n_calls)
+        if isinstance(end, Score):
+            return [end] * len(programs)
+        said: list[list[list[str]] | str | Score] = [*_said(end, [len(program["calls"]) for program in programs])]
+        if len(said) == len(programs):
+            return said
+        if len(programs) == 1:
+            how = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
+            return [how]
+        at = len(said)  # the one that ran when the sandbox ended is asked alone, those after it in a fresh one
+        return [*said, *self._run(bench, programs[at : at + 1]), *self._run(bench, programs[at + 1 :])]
+
+    def _examine(self, bench: Bench, checks: Sequence[Mapping[str, JsonValue]]) -> list[dict[str, JsonValue] | None]:
+        """What each `check` function says; None where its sandbox failed."""
+        if not checks:
+            return []
+        test_s = ALL_TESTS * self._timeout_s
+        job = {"kind": "examine", "checks": checks, "test_s": test_s, "max_bytes": MAX_CHECK_BYTES}
+        end = self._bench_run(bench, job, len(checks), PATIENCE * test_s + END_S, MAX_CHECK_BYTES * len(checks))
+        if isinstance(end, Score):
+            return [None] * len(checks)
+        lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
+        said: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(checks)]]
+        return said + [None] * (len(checks) - len(said))
+
+    def _bench_run(
+        self, bench: Bench, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
+    ) -> ContainedEnd | Score:
+        """How a job ended; a missing score if it never began."""
         end = bench.run(
-            ("python", "-I", "-S", "-B", "-c", RUNNER),
+            ("python", "-I", "-S", "-B", "-c", runner_source()),
             stdin=json.dumps(job).encode("utf-8", "backslashreplace"),
-            timeout_s=START_S + ALL_TESTS * self._timeout_s,
-            output_s=ALL_TESTS * self._timeout_s + END_S,  # a program can stop the harness that keeps its time
-            stdout_bytes=(MAX_VALUE_BYTES + 1000) * len(tests) + 10_000,
+            timeout_s=START_S + n_lines * line_s,
+            silence_s=line_s,  # a program can stop the harness that keeps its time
+            stdout_bytes=n_bytes + 100_000,
         )
-        return _verdict(tests, end)
+        if end.ended_by is EndedBy.STOP:
+            return Score(None, "the scoring was stopped", Fault.INFRASTRUCTURE)
+        if end.broke == HOST_DISK or not end.stdout.startswith(READY.encode()):
+            return Score(None, f"the sandbox did not run the program: {end.reason}", Fault.INFRASTRUCTURE)
+        return end
+
+
+@cache
+def runner_source() -> str:
+    """The text of `program_runner`."""
+    return resources.files("agent2.scorers").joinpath("program_runner.py").read_text("utf-8")
+
+
+def program_of(item: Item, code: str) -> str:
+    """What is run: setup, what the answer continues, the answer, and what follows it."""
+    setup, prefix, suffix = (item.payload.get(key) or "" for key in ("setup", "prefix", "suffix"))
+    return f"{setup}\n{prefix}{code}\n{suffix}\n"
 
 
 def code_of(answer: str) -> str:
@@ -153,49 +358,105 @@ def _last_words(rollout: Rollout) -> str:
     return rollout.turns[-1].action if rollout.turns else ""
 
 
-def _verdict(tests: Sequence[CallTest], end: ContainedEnd) -> Score:
-    lines = end.stdout.decode("utf-8", "replace").splitlines()
-    if end.ended_by is EndedBy.STOP:
-        return Score(None, "the scoring was stopped", Fault.INFRASTRUCTURE)
-    if end.broke == HOST_DISK or not lines or lines[0] != READY:
-        return Score(None, f"the sandbox did not run the program: {end.reason}", Fault.INFRASTRUCTURE)
-    results = _results(lines[-1], len(tests)) if not end.dropped and end.ended_by is EndedBy.ITSELF else None
-    if results is None:
-        how = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
-        return Score(0.0, f"the program {how}", views={"tests_passed": 0.0}, labels=("no_value",))
-    wrong = [(test, _complaint(test, result)) for test, result in zip(tests, results, strict=True)]
-    failed = [(test, *complaint) for test, complaint in wrong if complaint is not None]
-    passed = 1.0 - len(failed) / len(tests)
-    reason = f"{len(tests) - len(failed)} of {len(tests)} tests pass"
-    if failed:
-        reason += f"; {failed[0][0].call[:60]} {failed[0][2]}"
-    labels = tuple(sorted({label for _, label, _ in failed}))
-    return Score(float(not failed), reason, views={"tests_passed": passed}, labels=labels)
+def _without_code(code: str) -> Score | None:
+    """The verdict on an answer without a program; None: it has one."""
+    if code.strip() and len(code) <= MAX_CODE_CHARS:
+        return None
+    reason = f"the program has {len(code)} characters" if code.strip() else "the answer has no code"
+    return Score(0.0, reason, views={"tests_passed": 0.0}, labels=("no_code",))
 
 
-def _results(line: str, n: int) -> list[list[str]] | None:
-    """What each call came to, a kind and a text; None: that is not what the harness writes."""
+def _check_of(item: Item) -> dict[str, JsonValue] | str | None:
+    """The `check` of an item; None: it has none; text: what is wrong with it."""
+    check = item.payload.get("check")
+    if check is None:
+        return None
+    wanted = ("test", "entry_point", "program")
+    if not isinstance(check, Mapping) or not all(isinstance(check.get(key), str) for key in wanted):
+        return f"payload.check is to hold the texts {', '.join(wanted)}"
+    return {key: check[key] for key in wanted}
+
+
+def _paper(item: Item) -> Paper | str:
+    """What an item with plain tests asks."""
+    tests: list[CallTest] = []
+    groups: list[str] = []
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_sound = isinstance(found, list) and len(found) == n
-    if not is_sound or not all(isinstance(one, list) and [type(part) for part in one] == [str, str] for one in found):
-        return None
-    return list(found)
+        for key, group in GROUPS.items():
+            if key == "tests" or item.payload.get(key):
+                found = read_tests(item.payload.get(key) or ())
+                tests += found
+                groups += [group] * len(found)
+    except ValueError as error:
+        return f"item {item.id}: {error}; correct the benchmark"
+    return Paper([test.call for test in tests], tests, groups)
+
+
+def _said(end: ContainedEnd, n_calls: Sequence[int]) -> Iterator[list[list[str]]]:
+    """The results of the programs that came to their end, in order."""
+    lines = end.stdout.decode("utf-8", "replace").split("\n")[1:-1]  # the last one is cut, or empty
+    for line, n in zip(lines, n_calls, strict=False):
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        is_sound = isinstance(found, list) and len(found) == n
+        if not is_sound or not all(
+            isinstance(one, list) and [type(part) for part in one] == [str, str] for one in found
+        ):
+            return
+        yield found
+
+
+def _compared(paper: Paper, results: Sequence[Sequence[str]]) -> ProgramVerdict:
+    complaints = [_complaint(test, result) for test, result in zip(paper.tests, results, strict=True)]
+    failed = [(test, *found) for test, found in zip(paper.tests, complaints, strict=True) if found is not None]
+    first = f"{failed[0][0].call[:60]} {failed[0][2]}" if failed else ""
+    labels = tuple(sorted({label for _, label, _ in failed}))
+    return ProgramVerdict([found is None for found in complaints], paper.groups, first, labels)
+
+
+def _checked(
+    paper: Paper, results: Sequence[Sequence[str]], said: Mapping[str, JsonValue] | None
+) -> ProgramVerdict | Score:
+    """The verdict of a `check` function on values."""
+    if said is None:
+        return Score(None, "the sandbox did not run the tests", Fault.INFRASTRUCTURE)
+    if said.get("diverged"):
+        return Score(None, "its tests ask each program something else, which is not supported", Fault.JUDGE)
+    passed = [bool(one) for one in said.get("passed", ())][: len(paper.marks)]
+    passed += [False] * (len(paper.marks) - len(passed))
+    trouble = str(said.get("error") or said.get("end") or "")
+    if all(passed) and trouble:
+        passed[-1:] = [False]
+    labels = {kind: label for kind, label, _ in map(_trouble, results) if kind}
+    if all(passed):
+        return ProgramVerdict(passed, ("hidden",) * len(passed), "")
+    first = next((words for kind, _, words in map(_trouble, results) if kind), "") or "a value is wrong"
+    found = tuple(sorted(set(labels.values()))) or ("wrong_value",)
+    return ProgramVerdict(passed, ("hidden",) * len(passed), first, found)
+
+
+def _trouble(result: Sequence[str]) -> tuple[str, str, str]:
+    """Kind, label and words of a call that returned nothing; empty kind: it returned something."""
+    kind, text = result
+    if kind == "timeout":
+        return kind, "test_timeout", "was not finished in time"
+    if kind == "raised":
+        is_import = text.startswith("ImportError: import of ") and text.endswith(" is not allowed")
+        return kind, "forbidden_import" if is_import else "test_raised", f"raised {text[:80]}"
+    if kind != "value":
+        return kind or "none", "no_value", f"returned nothing ({text[:80]})"
+    return "", "", ""
 
 
 def _complaint(test: CallTest, result: Sequence[str]) -> tuple[str, str] | None:
     """Label and words for a test that fails."""
-    kind, text = result
-    if kind == "timeout":
-        return "test_timeout", "was not finished in time"
-    if kind == "raised":
-        return "test_raised", f"raised {text[:80]}"
-    if kind != "value":
-        return "no_value", f"returned nothing ({text[:80]})"
+    kind, label, words = _trouble(result)
+    if kind:
+        return label, words
     try:
-        value = _decoded(json.loads(text))
+        value = read(json.loads(result[1]))
         is_right = _is_expected(value, test)
     except (ValueError, TypeError, RecursionError, KeyError, OverflowError):
         return "wrong_value", "returned what cannot be read as plain data"
@@ -207,105 +468,3 @@ def _is_expected(value: JsonValue, test: CallTest) -> bool:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and abs(value - test.expected) <= test.tolerance
     return bool(value == test.expected)
-
-
-def _decoded(tree: JsonValue) -> JsonValue:
-    """A value from the tagged JSON in which `RUNNER` writes it. Raises ValueError or TypeError for anything else."""
-    if not isinstance(tree, list):
-        if isinstance(tree, dict):
-            raise ValueError("an object without a tag")
-        return tree
-    kind, parts = tree
-    if kind == "bytes":
-        return bytes.fromhex(parts)
-    if kind == "dict":
-        return {_decoded(key): _decoded(value) for key, value in parts}
-    makers = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-    return makers[kind](_decoded(part) for part in parts)
-
-
-RUNNER = """
-import json, os, resource, select, signal, sys, time
-
-def plain(value):
-    kind = type(value)
-    if value is None or kind in (bool, int, float, str):
-        return value
-    if kind is bytes:
-        return ["bytes", value.hex()]
-    if kind is dict:
-        return ["dict", [[plain(key), plain(one)] for key, one in value.items()]]
-    if kind in (list, tuple, set, frozenset):
-        return [kind.__name__, [plain(one) for one in value]]
-    raise TypeError("returned a " + kind.__name__)
-
-def ask(code, call, out, seconds):
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    resource.setrlimit(resource.RLIMIT_CPU, (max(1, int(seconds)), max(1, int(seconds)) + 1))
-    try:
-        names = {"__name__": "solution"}
-        exec(compile(code, "solution", "exec"), names)
-        answer = ["value", json.dumps(plain(eval(call, names)))]
-    except BaseException as error:
-        answer = ["raised", type(error).__name__ + ": " + str(error)[:200]]
-    with os.fdopen(out, "wb") as file:
-        file.write(json.dumps(answer).encode("ascii", "backslashreplace"))
-    os._exit(0)
-
-def asked(job, call, ends_at):
-    ends_at = min(ends_at, time.monotonic() + job["test_s"])
-    if time.monotonic() >= ends_at:
-        return ["timeout", ""]
-    come, go = os.pipe()
-    try:
-        pid = os.fork()
-    except OSError as error:
-        os.close(come), os.close(go)
-        return ["none", "no process could be started: " + str(error)]
-    if pid == 0:
-        os.setsid()
-        os.close(come)
-        ask(job["code"], call, go, job["test_s"])
-    os.close(go)
-    data, status = b"", None
-    while status is None or select.select([come], [], [], 0)[0]:
-        left = ends_at - time.monotonic()
-        if left <= 0 or len(data) > job["max_bytes"]:
-            break
-        if select.select([come], [], [], min(left, 0.05))[0]:
-            more = os.read(come, 65536)
-            data += more
-            if not more:
-                if status is None:
-                    time.sleep(0.002)
-                else:
-                    break
-        if status is None:
-            done, code = os.waitpid(pid, os.WNOHANG)
-            status = code if done else None
-    late = status is None and time.monotonic() >= ends_at
-    for end in (os.killpg, os.kill):
-        try:
-            end(pid, signal.SIGKILL)
-        except OSError:
-            pass
-    if status is None:
-        status = os.waitpid(pid, 0)[1]
-    os.close(come)
-    if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU,)):
-        return ["timeout", ""]
-    try:
-        kind, text = json.loads(data[: job["max_bytes"] + 1])
-        return [str(kind), str(text)]
-    except Exception:
-        return ["none", "its process ended with status %d before it had a value" % status]
-
-job = json.loads(sys.stdin.buffer.read())
-print("ready", flush=True)
-ends_at = time.monotonic() + job["all_s"]
-results = [asked(job, call, ends_at) for call in job["calls"]]
-print()
-print(json.dumps(results), flush=True)
-"""

@@ -1,12 +1,14 @@
-"""Where scorers run programs that nobody trusts: the bench that the scoring stage hands to them.
+"""Where scorers run untrusted programs: the bench that the scoring stage hands to them.
 
-A scorer that runs what a model wrote declares `work = ScoringWork(ScoringMode.SANDBOX, ...)` and is a `SandboxScorer`.
+A scorer that runs what a model wrote declares `work = ScoringWork(ScoringMode.SANDBOX, ...)` and is a `SandboxScorer`,
+or, if it shares one sandbox among several programs, a `SandboxBatchScorer`.
 It is never called where a model is played: there, namespaces are refused, and the program would share a sandbox with
 the model. Nothing that a program prints is a verdict; decide it from the outside, as `python_tests` does.
 """
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -21,7 +23,7 @@ SMALL = Limits(memory_gib=1.0, processes=32, file_size_gib=0.0625, disk_gib=0.25
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Runs programs, each in a fresh sandbox with a folder of its own that is gone afterwards; for many threads."""
+    """Runs commands, each in a fresh sandbox with a folder of its own that is gone afterwards; for many threads."""
 
     sandbox: Sandbox
     scratch: Path
@@ -36,14 +38,14 @@ class Bench:
         command: tuple[str, ...],
         *,
         timeout_s: float,
-        output_s: float | None = None,
+        silence_s: float | None = None,
         stdin: bytes = b"",
         stdout_bytes: int = 1 << 20,
         limits: Limits = SMALL,
     ) -> ContainedEnd:
         """Run a program to its end; no network, no file of the host but the Python toolkit.
 
-        timeout_s, output_s: as in `run_contained`. Raises SandboxError if it cannot be contained as asked.
+        timeout_s, silence_s: as in `run_contained`. Raises SandboxError if it cannot be contained as asked.
         """
         with tempfile.TemporaryDirectory(prefix="program-", dir=self.scratch, ignore_cleanup_errors=True) as folder:
             request = Contained(
@@ -55,7 +57,7 @@ class Bench:
                 limits=limits,
                 hidden=self.hidden,
             )
-            return run_contained(request, self.sandbox, timeout_s=timeout_s, output_s=output_s, stop=self.stop)
+            return run_contained(request, self.sandbox, timeout_s=timeout_s, silence_s=silence_s, stop=self.stop)
 
 
 @runtime_checkable
@@ -67,3 +69,11 @@ class SandboxScorer(Protocol):
 
     def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
         """The verdict on one finished rollout; called from several threads. May raise SandboxError."""
+
+
+@runtime_checkable
+class SandboxBatchScorer(Protocol):
+    """A `SandboxScorer` that takes several rollouts at once, at most `work.batch_size`."""
+
+    def score_batch_on(self, bench: Bench, batch: Sequence[tuple[Item, Rollout]]) -> Sequence[Score]:
+        """One verdict for each, in order; called from several threads. May raise SandboxError."""

@@ -265,7 +265,7 @@ PRESETS: Mapping[str, Weights] = MappingProxyType(
     }
 )
 """The source gives the default whole, code's correctness of 0.5, and research's 0.25 for completeness and for
-citations. The rest of both presets is our choice (Z10): code keeps completeness and lets the way count less;
+citations. The rest of both presets is our choice: code keeps completeness and lets the way count less;
 research keeps correctness the heaviest and gives what remains in equal parts to efficiency and process."""
 
 
@@ -351,7 +351,7 @@ def same_answer(answer: str, expected: str) -> float:
 
 
 def mentions(answer: str, key_point: str) -> float:
-    """1 when the key point stands in the answer word for word, without regard to case and white space, else 0."""
+    """1 when the key point is in the answer word for word, without regard to case and white space, else 0."""
     return float(" ".join(key_point.casefold().split()) in " ".join(answer.casefold().split()))
 
 
@@ -382,7 +382,7 @@ def evaluate_trajectory(
     0 when none was given; only with weight. A trajectory without final answer is 0 in correctness and
     completeness. In a mean, one part that was not judged makes the dimension missing. The last three
     arguments replace the plain rules by a verifier or judge. Raises ValueError for judgements outside 0-1.
-    Source: document 001 on trajectory evaluation (rows G13-G17), with efficiency clipped (Z09).
+    Efficiency is clipped to 0-1.
     """
     answer = trajectory.final_answer
     scores: dict[str, float | None] = {

@@ -15,6 +15,9 @@ its margin.
 Power is that of the exact two-sided McNemar test, computed, not simulated. It depends on the difference of the solve
 rates and on the discordance, the share of items that exactly one of two checkpoints solves; take that from an earlier
 comparison: power computed from an observed difference says nothing that its p-value does not.
+
+scipy is imported by the functions that need it: it takes a second of processor time to load, and every command that
+starts a trial imports this module.
 """
 
 import math
@@ -24,7 +27,6 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import (
@@ -148,6 +150,8 @@ def paired_difference(
 
 def mcnemar_p(n_only_a: int, n_only_b: int) -> float:
     """Exact two-sided p-value of the discordant pairs: items that only a, or only b, solved. 1.0 without any."""
+    from scipy import stats
+
     n_discordant = n_only_a + n_only_b
     if n_discordant == 0:
         return 1.0
@@ -181,6 +185,8 @@ def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> 
     Source: Satterthwaite 1946 (Biometrics Bulletin 2:110); crossed items and runs as in Clark 1973 (JVLVB 12:335)
     and Brennan 2001, Generalizability Theory, chapter 2.
     """
+    from scipy import stats
+
     check_confidence(confidence)
     table = np.asarray(difference_SI, dtype=np.float64)
     if table.ndim != 2 or min(table.shape) < 2:
@@ -263,6 +269,8 @@ def tango_interval(n_only_a: int, n_only_b: int, n: int, confidence: float = 0.9
     n < 1, ValueError for counts that cannot be.
     Source: Tango 1998, Statistics in Medicine 17:891-908 (as generally known; not checked against the paper).
     """
+    from scipy import stats
+
     if n < 1:
         raise NotEnoughData(f"a paired difference of {n} items has no interval; at least one is needed")
     if min(n_only_a, n_only_b) < 0 or n_only_a + n_only_b > n:
@@ -288,6 +296,8 @@ def tango_z(n_only_a: int, n_only_b: int, n: int, delta: float) -> float:
 
 
 def _upper_end(n_only_a: int, n_only_b: int, n: int, z: float) -> float:
+    from scipy import optimize
+
     observed = (n_only_a - n_only_b) / n
     if tango_z(n_only_a, n_only_b, n, 1.0 - EDGE) > -z:
         return 1.0
@@ -309,6 +319,8 @@ def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> Paire
     `MOST_FLIPPED` items the paired t test). The same values give the same numbers on every machine. `n_missing` counts
     the items that only one of the two has.
     """
+    from scipy import stats
+
     items = sorted(old.keys() & new.keys())
     n_missing = len(old.keys() | new.keys()) - len(items)
     if not items:
@@ -339,6 +351,8 @@ def verdict_difference(n: int, n_won: int, n_lost: int, n_missing: int = 0) -> P
 
 def _p_value(difference: NDArray[np.float64]) -> tuple[float, str]:
     """Two-sided p-value of "no difference", and the name of its test."""
+    from scipy import stats
+
     if difference.size <= MOST_FLIPPED or np.ptp(difference) <= TIE:
         few = difference[:MOST_FLIPPED]  # equal differences: as many as are flipped say it all
         return sign_flip_p(few, np.random.default_rng(SEED), N_FLIPS), f"{N_FLIPS} sign flips"
@@ -400,7 +414,12 @@ def mcnemar_power(n: int, difference: float, discordance: float, alpha: float = 
     normal approximation of the same test (Connor 1987) takes the place of the sum. Raises NotEnoughData for n < 1,
     ValueError for rates that cannot be.
     """
-    _check_rates(difference, discordance)
+    from scipy import stats
+
+    if not 0.0 < discordance <= 1.0:
+        raise ValueError(f"discordance={discordance} must be in 0-1 and be above 0: without it nothing differs")
+    if not abs(difference) <= discordance:
+        raise ValueError(f"difference={difference} cannot exceed discordance={discordance} in size")
     _check_chance(alpha, "alpha")
     if n < 1:
         raise NotEnoughData(f"{n} items have no power; at least one is needed")
@@ -422,6 +441,8 @@ def detectable_difference(n: int, discordance: float, power: float = 0.8, alpha:
     Raises NotEnoughData if even a difference as large as the discordance is not seen, ValueError for chances
     outside 0-1.
     """
+    from scipy import optimize
+
     _check_chance(power, "power")
     largest = mcnemar_power(n, discordance, discordance, alpha)
     if largest < power:
@@ -441,21 +462,18 @@ def _method(n: int, discordance: float) -> str:
 
 
 def _likely_counts(n: int, chance: float) -> NDArray[np.int64]:
+    from scipy import stats
+
     low = int(stats.binom.ppf(NEGLIGIBLE, n, chance))
     return np.arange(max(0, low), int(stats.binom.isf(NEGLIGIBLE, n, chance)) + 1)
 
 
 def _critical(n_discordant: NDArray[np.int64], alpha: float) -> NDArray[np.int64]:
     """Most pairs for the weaker side at which the test is still significant; -1 if it never is."""
+    from scipy import stats
+
     critical = np.asarray(stats.binom.ppf(alpha / 2.0, n_discordant, 0.5), dtype=np.int64)
     return np.where(stats.binom.cdf(critical, n_discordant, 0.5) <= alpha / 2.0, critical, critical - 1)
-
-
-def _check_rates(difference: float, discordance: float) -> None:
-    if not 0.0 < discordance <= 1.0:
-        raise ValueError(f"discordance={discordance} must be in 0-1 and be above 0: without it nothing differs")
-    if not abs(difference) <= discordance:
-        raise ValueError(f"difference={difference} cannot exceed discordance={discordance} in size")
 
 
 def _check_chance(value: float, what: str) -> None:

@@ -320,7 +320,7 @@ def compare_times(
 
     times_SW: submissions x workloads, positive; infinity where the target was not reached, never NaN (a run
     that was lost must be repeated or its workload left out). held_out_SW: times on a held-out variant of each
-    workload; where infinite, the workload counts as not reached. A workload that nobody reached counts, with
+    workload; where infinite, the workload counts as not reached. A workload that no run reached counts, with
     nothing, for everybody. Profile: share of workloads with ratio <= tau; its area is exact, not sampled. Intervals
     are over workloads, those of `measure`: a single workload has none.
     Raises NotEnoughData without submissions or workloads or with NaN, ValueError for times that are not positive.

@@ -373,7 +373,7 @@ def calibrate(scores: Mapping[str, Sequence[float | None]], main: str) -> Calibr
     broken; all at least 0.95: outdated; else by the main model's rate, healthy from 0.40 to 0.80. Intervals
     are those of `measure`. Raises NotEnoughData for fewer than three baselines or one without any score,
     ValueError for scores outside 0-1 or an unknown main.
-    Source: REQUIREMENTS B16, B17; "near" is our reading.
+    "Near" is our reading of the sources.
     """
     if len(scores) < MIN_BASELINES:
         raise NotEnoughData(f"a pilot needs at least {MIN_BASELINES} baselines, got {len(scores)}: {sorted(scores)}")

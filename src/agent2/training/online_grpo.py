@@ -4,7 +4,7 @@
 
 Items are played in the world that `make_environment` opens, by the policy as it is at that moment, hundreds of
 episodes at once (`episodes`). The loss is on the tokens that the policy drew; TRL's GRPOTrainer makes it
-(`trl_adapter`). The log (`running`), one line a batch, and TRL's trainer state are written beside out_dir. One torch
+(`grpo`). The log (`running`), one line a batch, and TRL's trainer state are written beside out_dir. One torch
 thread unless $AGENT2_THREADS says more; a CUDA device is used if present.
 
 An episode that broke has no reward (None), which is never a zero. Those that are left out of the loss are counted by
@@ -39,6 +39,7 @@ from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
 from agent2.records import Environment, Item, SamplingSettings, derive_seed
 from agent2.training.episodes import ChatTokens, Ending, Episode, play_episodes
+from agent2.training.grpo import ROWS_PER_PASS, Batch, Excluded, Judged, OnlineTrainer
 from agent2.training.reference import (
     Baseline,
     Clip,
@@ -60,7 +61,6 @@ from agent2.training.running import (
     run_and_save,
     use_threads,
 )
-from agent2.training.trl_adapter import ROWS_PER_PASS, Batch, Excluded, Judged, OnlineTrainer
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """What an agent's program does besides training: read its assignment, measure on dev items, submit.
 
-For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the
-grader by HTTP, like any stranger. A submission whose connection is lost is sent again under the same key, which the
-grader charges once. Does NOT retry a refused one: the refusal says what to change.
+For programs in an arena workspace; knows the assignment from the environment and `assignment.json`, and the grader by
+HTTP, like any other program. A submission whose connection is lost is sent again under the same key, which the grader
+charges once. Does NOT retry a refused one: the refusal says what to change.
 """
 
 import json
@@ -55,6 +55,8 @@ class Participant:
     """What the task demands: 1 a program verifies, 2 a judge does, 3 trajectories are collected online."""
     wall_clock_s: float = 300.0
     """Seconds that the assignment gives."""
+    judgements: int | None = None
+    """Replies that the judge of a task of level 2 gives a verdict on; None: no limit, or no judge to ask."""
     effort: float = 1.0
     """Share of the usual number of GRPO steps or batches, from $AGENT2_EFFORT: below 1 to try a program out."""
 
@@ -148,6 +150,7 @@ def read_participant() -> Participant:
         max_turns=scoring.get("max_turns", 1),
         level=assignment.get("level", 1),
         wall_clock_s=assignment.get("budget", {}).get("wall_clock_s", 300.0),
+        judgements=assignment.get("budget", {}).get("judgements"),
         effort=_effort(),
     )
 

@@ -1,44 +1,31 @@
-"""GRPO in plain torch: loss, trainer and evaluation loop, small enough to read in one sitting.
+"""GRPO in plain torch: advantages, loss, trainer and evaluation loop, small enough to read in one sitting.
 
-Advantages: how much better an episode did than the others of its group.
+Advantages say how much better an episode did than the others of its group. The baseline `group` subtracts the mean of
+the group (Shao et al. 2024, arXiv:2402.03300, section 4.1), and may divide by its spread. `leave-one-out` subtracts
+the mean of the *other* members (Kool et al. 2019; RLOO, Ahmadian et al. 2024, arXiv:2402.14740, section 3), which
+keeps the estimate unbiased; it is G / (G - 1) times the former. An episode that is left out of the loss takes part in
+no mean: its reward is NaN here and its advantage 0.
 
-Two baselines. `group` subtracts the mean of the group (Shao et al. 2024, arXiv:2402.03300, section 4.1), and may
-divide by its spread. `leave-one-out` subtracts the mean of the *other* members (Kool et al. 2019; RLOO, Ahmadian
-et al. 2024, arXiv:2402.14740, section 3), which keeps the estimate unbiased; it is G / (G - 1) times the former.
-
-An episode that is left out of the loss takes part in no mean: its reward is NaN here and its advantage 0.
-Axes: P groups (one for each prompt of a batch), G members of a group.
-
-A checkpoint that answers prompts, and a task of prompts with known answers: what `evaluate_model` takes.
-
-Answers are drawn as the arena draws them (one user message, the model's own chat template, a seed for each
-prompt). Does NOT write a card: scores that are published come from `agent2.evaluation`, this is for an agent
-that wants to know on its dev data whether it is getting anywhere.
-
-The GRPO loss in a few lines of plain torch, and the log-probabilities it is made of.
+`grpo_loss` is the yardstick for TRL's trainer (`tests/training/test_trl_gradient.py`):
 
     ratio = exp(log_prob - log_prob when drawn)
     loss  = -min(ratio * advantage, clip(ratio) * advantage)        for each token the policy drew
 
-averaged over the tokens of an episode and then over episodes (`sequence`), or over all tokens at once (`token`:
-long episodes weigh more). Source: Shao et al. 2024, arXiv:2402.03300, eq. 3; clip from above by its own bound:
-Yu et al. 2025, arXiv:2503.14476, section 3.1.
+averaged over the tokens of an episode and then over episodes (`sequence`), or over all tokens at once (`token`: long
+episodes weigh more). Source: Shao et al. 2024, eq. 3; clip from above by its own bound: Yu et al. 2025,
+arXiv:2503.14476, section 3.1.
 
-It is the yardstick for TRL's trainer (`tests/training/test_trl_gradient.py`), not a second trainer: no reference
-model, no loop.
-Axes: N episodes, T tokens, M drawn tokens, V vocabulary.
+`AgenticGRPOTrainer` is the method without machinery: draw several responses to each prompt, reward them, subtract the
+mean of their group, and raise the log-probability of what did better (`loss = -mean(log_prob_i * advantage_i)`). It
+has no clipping, no reference model, no reuse of old samples and no scaling by the group's spread; for production use
+`agent2.training.grpo`. Log-probabilities are sums over the tokens of a response, so longer responses move more.
 
-GRPO in plain torch, small enough to read in one sitting, and the evaluation loop that goes with it.
+`evaluate_model` draws answers as the arena does (one user message, the model's own chat template, a seed for each
+prompt). It writes no card: it is for an agent that wants to know its progress on dev data; published scores come from
+`agent2.evaluation`.
 
-`AgenticGRPOTrainer` is the method without machinery: draw several responses to each prompt, reward them,
-subtract the mean of their group, and raise the log-probability of what did better than the mean:
-
-    advantage_i = reward_i - mean(rewards of the same prompt)
-    loss        = -mean(log_prob_i * advantage_i)
-
-It has no clipping, no reference model, no reuse of old samples and no scaling by the group's spread;
-`agent2.training.grpo` (TRL) has what production asks for. Log-probabilities are sums over the tokens of a
-response, so longer responses move more.
+Axes: P groups (one for each prompt of a batch), G members of a group, N episodes, T tokens, M drawn tokens, V
+vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

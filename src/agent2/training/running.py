@@ -1,25 +1,26 @@
-"""What every recipe shares: checkpoints, logs, checks of the rows.
+"""What every recipe shares before, during and after its steps: checked rows, one log format, checkpoints.
 
-What every recipe does before and after the steps: load the model, save it unchanged in all but its weights.
+The saved tokenizer, chat template and generation config are those of the model that training began with, whatever a
+trainer did to them meanwhile. Does NOT shard, quantise or merge adapters.
 
-Promises: the saved tokenizer, chat template and generation config are those of the model that training
-began with, whatever a trainer did to them meanwhile. Does NOT shard, quantise or merge adapters.
+The log is JSON lines, written as training runs. A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since
+training began) and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion),
+`clipped` (share of completions cut off), `grad_norm` and `learning_rate` that the trainer measured. What was not
+measured is absent, never zero. Online training over episodes (`online_grpo`) adds:
 
-One training log for every recipe: JSON lines, written as training goes.
-
-A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since training began) and those of `loss`,
-`reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion), `clipped` (share of completions cut
-off), `grad_norm` and `learning_rate` that the trainer measured: what it did not measure is absent, never zero.
-
-Online training over episodes (`online_grpo`) adds: `success`; `kl_initial` (nats a token from the initial model;
-`kl` is from the reference); `turns`, `length` and `action_length` (drawn tokens of an episode and of a message); of
-messages `invalid_share`, `unterminated_share` (cut off), `repeated_share` (same as the one before), `stutter_share` (a
-run of letters comes again at once); of episodes `capped_share`, `retried_share`, `masked_failed`, `masked_truncated`,
-`masked_capped`, `masked_too_long`; `signal_share` (groups whose rewards differ); `clip_share` (tokens whose ratio was
-clipped); `foreign_share` (tokens in the loss that the policy did not draw: 0 unless observations are not masked);
-`logprob_gap` (largest difference between sampler and trainer on the same token); `staleness` (updates since the
-episodes were played); `environment_s`, `generation_s`, `training_s`; and for a composite reward `reward_success`,
-`reward_valid`, `reward_format`.
+    success             share of episodes with full success
+    kl_initial          nats a token from the initial model (`kl` is from the reference)
+    turns, length, action_length             messages and drawn tokens of an episode, drawn tokens of a message
+    invalid_share, unterminated_share, repeated_share, stutter_share    of messages: not valid, cut off, same as the one
+                        before, a run of letters repeated at once
+    capped_share, retried_share, masked_failed, masked_truncated, masked_capped, masked_too_long    of episodes
+    signal_share        groups whose rewards differ
+    clip_share          tokens whose ratio was clipped
+    foreign_share       tokens in the loss that the policy did not draw: 0 unless observations are not masked
+    logprob_gap         largest difference between sampler and trainer on the same token
+    staleness           updates since the episodes were played
+    environment_s, generation_s, training_s
+    reward_success, reward_valid, reward_format                         of a composite reward
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Rows are {"prompt", "answer"}: each becomes a user message and an assistant message in the model's own chat template,
 and the loss is on the answer and its end only. Or they are {"messages": [{"role", "content"}, ...]}: the loss is on
-assistant messages, except for those with `"learn": false`, which are context (a clumsy action with what came of it).
+assistant messages, except for those with `"learn": false`, which are context (a clumsy action and its result).
 The model's own tokens are those that its chat template marks with {% generation %}. A template without marks that TRL
 knows (Qwen2.5's, Llama 3's, ...) is replaced by TRL's marked one for making the rows, and by nothing else: the
 tokenizer keeps its own. Those marks may be wider than what a model draws, so the rest of the generation prompt before a

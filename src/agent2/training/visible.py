@@ -1,8 +1,14 @@
 """What an agent's program does with the visible items of its assignment, whatever the task: imitate, reward, measure.
 
-The rows are taken back to items of the assignment's benchmark, and the benchmark's own world and scorer say what a
+The rows are converted back to items of the assignment's benchmark, and the benchmark's own world and scorer say what a
 message or an episode is worth, as they do when a submission is scored. So a program that works with a `VisibleTask`
 names no task and runs on every one. Does NOT write a card, and does NOT know hidden items.
+
+`collect_traces` plays each item anew with an expert's advice. In some episodes a share of the actions is clumsy on
+purpose (a possible command drawn at random, or one that is no longer possible): the outcome and the expert's recovery
+are in the row, the clumsy action itself is marked `"learn": false`. A model that has only seen flawless games does
+not know what to do after its own first mistake. The expert is asked only while an episode is played; lost episodes
+are counted and left out; all randomness comes from the seed.
 """
 
 import time
@@ -10,36 +16,169 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from transformers import AutoConfig
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import BringsExpert, BringsStaticAnswers, item_of
-from agent2.errors import ConfigError
-from agent2.evaluation.engine import Attempt, PlaySettings, play, score_messages
+from agent2.errors import ConfigError, EnvironmentFailed
+from agent2.evaluation.engine import Attempt, PlaySettings, play, play_by, score_answers
 from agent2.evaluation.scoring import score_played
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
-from agent2.records import (
-    Benchmark,
-    Environment,
-    Item,
-    Message,
-    Rollout,
-    Split,
-    derive_seed,
-)
+from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Rollout, Split, derive_seed
 from agent2.training.episodes import Episode
-from agent2.training.expert_traces import TraceSettings, collect_traces
 from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.participant import Participant, tell
 from agent2.training.running import LogLine
 
+
+class TeachingWorld(Environment, Protocol):
+    """A world that can be asked for advice while it is being played."""
+
+    def ask_expert(self) -> str:
+        """What the expert would do now."""
+
+    def admissible(self) -> Sequence[str]:
+        """The actions that are possible now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """How traces are collected; shares are 0 to 1."""
+
+    episodes_per_item: int = 2
+    max_turns: int = 12
+    """Where a world's own `max_turns` is lower, that one counts."""
+    clumsy_share: float = 0.5
+    """Of episodes in which the player is clumsy at all."""
+    clumsy_rate: float = 0.25
+    """Of actions in such an episode."""
+    learn_clumsy: bool = False
+    """True marks nothing, so that clumsiness is imitated too: for a pupil that is meant to be weak."""
+    impossible_rate: float = 0.3
+    """Of clumsy actions: what was possible before and is not any more, where there is such an action."""
+    avoided: tuple[str, ...] = ("help",)
+    """Actions that clumsiness never chooses, such as one that is answered at length."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Its outcome."""
+
+    rows: list[dict[str, JsonValue]]
+    """{"messages": [...]} of every game that was won, as `train_sft` takes them."""
+    n_played: int
+    n_actions: int
+    seconds: float
+
+
+Expert = Callable[[Item, Sequence[Message]], str]
+"""The next message of somebody who does an item well, from the chat so far."""
+Verdict = Callable[[Item, Rollout], bool]
+"""Whether an episode is kept."""
+
+
+def is_won(item: Item, rollout: Rollout) -> bool:
+    """As worlds with a goal tell it: the state's `won`."""
+    return bool(rollout.state.get("won"))
+
+
+def collect_traces(
+    items: Sequence[Item],
+    make_world: Callable[[], Any],
+    settings: TraceSettings,
+    expert: Expert | None = None,
+    verdict: Verdict = is_won,
+) -> Traces:
+    """Play every item with the expert's advice; where the world lists no possible actions, none is clumsy.
+
+    make_world: opens a fresh world; a `TeachingWorld` where expert is None, which is asked then. Raises ConfigError for
+    settings that play nothing, EnvironmentFailed when a world breaks.
+    """
+    if settings.episodes_per_item < 1 or settings.max_turns < 1 or not items:
+        raise ConfigError(
+            f"collect_traces: {len(items)} items, {settings.episodes_per_item} episodes of each, "
+            f"{settings.max_turns} turns; all three must be at least 1"
+        )
+    started = time.monotonic()
+    attempts = [
+        Attempt(item, number, derive_seed("expert trace", settings.seed, item.id, number))
+        for item in items
+        for number in range(settings.episodes_per_item)
+    ]
+    player = _TracePlayer(settings, expert)
+    rows: list[dict[str, JsonValue]] = []
+    n_actions = 0
+    for item, rollout in play_by(player, attempts, make_world, settings.max_turns, retries=0):
+        if rollout.fault is not None:
+            raise EnvironmentFailed(rollout.reason)
+        n_actions += len(rollout.turns)
+        if verdict(item, rollout):
+            rows.append({"messages": player.messages_of(rollout)})
+    return Traces(rows, len(attempts), n_actions, time.monotonic() - started)
+
+
+class _TracePlayer:
+    """Follows the expert's advice, now and then clumsily; plays one episode after the other."""
+
+    def __init__(self, settings: TraceSettings, expert: Expert | None) -> None:
+        self._settings, self._expert = settings, expert
+        self._attempt: Attempt | None = None
+
+    def __call__(self, attempt: Attempt, world: Any, chat: Sequence[Message]) -> str:
+        """The next action."""
+        settings = self._settings
+        if attempt is not self._attempt:
+            self._attempt = attempt
+            self._rng = np.random.default_rng(attempt.seed)
+            self._rate = settings.clumsy_rate if self._rng.random() < settings.clumsy_share else 0.0
+            self._was_possible: dict[str, None] = {}
+            self._unlearned: set[int] = set()
+        advice = world.ask_expert() if self._expert is None else self._expert(attempt.item, chat)
+        listed = world.admissible() if hasattr(world, "admissible") else ()
+        possible = [action for action in listed if action not in settings.avoided]
+        is_clumsy = self._rng.random() < self._rate and bool(possible)
+        action = _clumsy(possible, self._was_possible, settings, self._rng) if is_clumsy else advice
+        self._was_possible.update(dict.fromkeys(possible))
+        if action != advice and not settings.learn_clumsy:
+            self._unlearned.add(len(chat))
+        return action
+
+    def messages_of(self, rollout: Rollout) -> list[dict[str, JsonValue]]:
+        """The chat of the episode that was just played up to its last action, as `train_sft` takes it."""
+        chat = list(rollout.prompt)
+        for turn in rollout.turns:
+            chat += [Message("assistant", turn.action), Message("user", turn.observation or "")]
+        return [
+            {"role": message.role, "content": message.content, **({"learn": False} if n in self._unlearned else {})}
+            for n, message in enumerate(chat[:-1])
+        ]
+
+
+def _clumsy(
+    possible: Sequence[str], was_possible: dict[str, None], settings: TraceSettings, rng: np.random.Generator
+) -> str:
+    """An action that was not advised: first what to do, then with what, so that no verb outnumbers the others."""
+    gone = [action for action in was_possible if action not in set(possible)]
+    options: Sequence[str] = gone if gone and rng.random() < settings.impossible_rate else possible
+    by_verb: dict[str, list[str]] = {}
+    for action in options:
+        by_verb.setdefault(action.partition(" ")[0], []).append(action)
+    verbs = sorted(by_verb)
+    named = by_verb[verbs[int(rng.integers(len(verbs)))]]
+    return named[int(rng.integers(len(named)))]
+
+
 Row = dict[str, Any]
 
+N_MEASURED = 3
+"""Measurements on the dev items that an agent plans for."""
 GRPO_SHARE = 0.8
 """Of the assignment's wall clock, after which no step of GRPO on questions is begun; the rest is for measuring."""
 
@@ -150,12 +289,22 @@ class VisibleTask:
     def grpo_settings(self, usual: GrpoSettings, started: float) -> GrpoSettings:
         """Settings of `train_grpo` for this assignment: its tokens, its items, most of its time, the effort asked for.
 
-        started: `time.monotonic()` of the agent's start.
+        Where each reward is bought from a judge, no more steps than the judgements allow beside measuring on the dev
+        items three times. started: `time.monotonic()` of the agent's start. Raises ConfigError if they allow none.
         """
+        steps, n_prompts = max(2, round(self.me.effort * usual.steps)), min(usual.prompts_per_step, len(self.train))
+        if self.me.judgements is not None:
+            left = self.me.judgements - N_MEASURED * len(self.dev)
+            steps = min(steps, left // (n_prompts * usual.generations))
+            if steps < 1:
+                raise ConfigError(
+                    f"{self.me.judgements} judgements are too few for a step of {n_prompts} x {usual.generations} "
+                    f"replies and {N_MEASURED} measurements on {len(self.dev)} dev items; raise budget.judgements"
+                )
         return replace(
             usual,
-            steps=max(2, round(self.me.effort * usual.steps)),
-            prompts_per_step=min(usual.prompts_per_step, len(self.train)),
+            steps=steps,
+            prompts_per_step=n_prompts,
             max_completion_tokens=self.me.sampling.max_tokens,
             max_seconds=max(1.0, GRPO_SHARE * self.me.wall_clock_s - (time.monotonic() - started)),
         )
@@ -166,9 +315,9 @@ class VisibleTask:
         Raises ConfigError for a completion that it cannot judge.
         """
         items = {item.id: item for item in self.train}
+        asked = [(items[item_id], [text]) for text, item_id in zip(completions, item_ids, strict=True)]
         rewards = []
-        for completion, item_id in zip(completions, item_ids, strict=True):
-            score = score_messages(self.benchmark, items[item_id], [completion])
+        for score, item_id in zip(score_answers(self.benchmark, asked), item_ids, strict=True):
             if score.value is None:
                 raise ConfigError(f"train item {item_id}: its answer has no score ({score.reason})")
             rewards.append(score.value)

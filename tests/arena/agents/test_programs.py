@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent2.arena.agents import load_agent
-from agent2.arena.base_models import ensure_base_model
+from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.home import visible_row
@@ -138,8 +138,8 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
     ("name", "notes"),
     [
         ("static-only", ["static data only, learning rate 3e-05"] + ["static data only"] * 2),
-        ("sft", ["sft on"]),
-        ("grpo", ["warm-up on", "grpo, learning", "grpo, settling"]),
+        pytest.param("sft", ["sft on"], marks=pytest.mark.thorough),
+        pytest.param("grpo", ["warm-up on", "grpo, learning", "grpo, settling"], marks=pytest.mark.thorough),
         ("sft-grpo", ["sft on", "grpo, learning", "grpo, settling"]),
     ],
 )

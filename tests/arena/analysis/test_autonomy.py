@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, CommandLine, Intervention
 from builders import START, make_evidence, make_rejected, make_submission
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from builders import (
     DESIGN,

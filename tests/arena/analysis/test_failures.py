@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.failures import failures_of, rejection_kind
+from agent2.arena.analysis.process import failures_of, rejection_kind
 from agent2.arena.analysis.verdicts import FailureKind
 from agent2.arena.evidence import AgentEnd
 from builders import make_evidence, make_metrics, make_rejected, make_submission

@@ -1,7 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
-from agent2.arena.analysis.result import integrity_verdict
+from agent2.arena.analysis.result import analyse, integrity_verdict
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind, Verdict
 from agent2.arena.audit_child import IntegrityRecord, failed_check
 from agent2.arena.sweep_records import row_of

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Certainty, Verdict
 from agent2.arena.assignment import Mode
 from builders import SFT_SOURCE, make_evidence, make_metrics, make_process, make_revision, make_submission

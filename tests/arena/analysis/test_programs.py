@@ -1,9 +1,9 @@
 import pytest
 
 from agent2.arena.analysis import programs
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.code_signals import read_source
 from agent2.arena.analysis.programs import ran_programs, reachable
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.assignment import Mode
 from builders import GRPO_SOURCE, make_evidence, make_process, make_revision

@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.process import autonomy_of
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.analysis.result import integrity_verdict
+from agent2.arena.analysis.result import analyse, integrity_verdict
 from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.store import Arrival, GraderStore

@@ -1,7 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.analyse import analyse
-from agent2.arena.analysis.result import efficiency_of, result_of, success_criteria
+from agent2.arena.analysis.result import analyse, efficiency_of, result_of, success_criteria
 from agent2.arena.analysis.verdicts import ResultKind
 from agent2.arena.evidence import NoiseBand
 from agent2.reports.trial_view import noise_words

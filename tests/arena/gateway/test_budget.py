@@ -1,8 +1,7 @@
 import pytest
 
-from agent2.arena.gateway.drivers import PriceTable, load_prices
 from agent2.arena.gateway.ledger import Charge, Ledger
-from agent2.arena.gateway.settings import TokenCounts
+from agent2.arena.gateway.settings import PriceTable, TokenCounts, load_prices
 from gateway_fakes import PRICES
 
 EMPTY = PriceTable(())

@@ -1,7 +1,6 @@
 import pytest
 
-from agent2.arena.gateway.drivers import PROVIDERS, load_driver
-from agent2.arena.gateway.settings import WireProtocol
+from agent2.arena.gateway.settings import PROVIDERS, WireProtocol, load_driver
 from agent2.errors import ConfigError
 
 FILE = """\

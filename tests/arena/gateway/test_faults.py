@@ -14,9 +14,9 @@ import psutil
 import pytest
 from aiohttp import web
 
-from agent2.arena.gateway.control import Gateway, GatewayError
 from agent2.arena.gateway.recording import ExchangeOutcome, RecordingError, read_body, read_exchanges, totals
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
+from agent2.arena.llm import Gateway, GatewayError
 from agent2.errors import ConfigError
 from gateway_fakes import (
     DUMMY,

@@ -2,8 +2,7 @@ from datetime import date
 
 import pytest
 
-from agent2.arena.gateway.drivers import load_prices
-from agent2.arena.gateway.settings import TokenCounts
+from agent2.arena.gateway.settings import TokenCounts, load_prices
 from agent2.errors import ConfigError
 
 FILE = """\

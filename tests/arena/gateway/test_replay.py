@@ -8,9 +8,9 @@ import httpx
 import pytest
 import zstandard
 
-from agent2.arena.gateway.control import Gateway, GatewayError
 from agent2.arena.gateway.recording import ExchangeOutcome, body_path, read_exchanges, totals
 from agent2.arena.gateway.settings import ReplaySettings, WireProtocol
+from agent2.arena.llm import Gateway, GatewayError
 from agent2.errors import ConfigError
 from gateway_fakes import chat_chunks, gateway_settings, request_of, running, saying, sse, streaming, wait_for
 

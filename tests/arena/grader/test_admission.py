@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.arena.grader.admission import Admission, ContainedAdmission, admit
-from agent2.arena.grader.snapshot import SnapshotLimits, take_snapshot
+from agent2.arena.grader.submission import Admission, ContainedAdmission, SnapshotLimits, admit, take_snapshot
 from agent2.errors import SandboxError, SubmissionError
 from agent2.models.checkpoint import inspect_checkpoint
 from grading_builders import write_checkpoint

@@ -29,9 +29,8 @@ from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.errors import Fault, SandboxError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
-from agent2.sandbox.backends import ContainedEnd, EndedBy, find_sandbox
+from agent2.sandbox.backends import ContainedEnd, EndedBy, Unsandboxed, find_sandbox
 from agent2.sandbox.spec import Mount
-from agent2.sandbox.unsandboxed import Unsandboxed
 from chaos import scripted_child
 from grading_builders import SECRET, write_checkpoint
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.grader.snapshot import (
+from agent2.arena.grader.submission import (
     SPARE_BYTES,
     SnapshotInfo,
     SnapshotLimits,

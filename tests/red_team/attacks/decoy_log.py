@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.analysis.verdicts import Certainty, Verdict
 from agent2.arena.assignment import Mode

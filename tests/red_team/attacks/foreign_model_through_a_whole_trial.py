@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from agent2.arena.analysis.analyse import analyse
 from agent2.arena.analysis.read import read_evidence
+from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Result, ResultKind
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import new_trial

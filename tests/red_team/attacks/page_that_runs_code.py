@@ -3,7 +3,7 @@
 import html
 from html.parser import HTMLParser
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.reports.pages import write_report
 from builders import make_evidence, make_metrics, make_rejected, make_revision, make_submission
 from red_team.frame import Outcome

@@ -1,6 +1,6 @@
 """Turn the direction of a report's text, hide letters in it, and break its lines where only some readers do."""
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from agent2.reports.pages import write_report
 from builders import make_evidence, make_rejected, make_submission
 from red_team.frame import Outcome

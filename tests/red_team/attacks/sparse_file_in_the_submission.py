@@ -1,6 +1,6 @@
 """Submit a file that takes no space in the workspace and all of it in a copy."""
 
-from agent2.arena.grader.snapshot import SnapshotLimits, take_snapshot
+from agent2.arena.grader.submission import SnapshotLimits, take_snapshot
 from red_team.frame import Outcome
 from red_team.scene import Scene
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent2.arena.grader.snapshot import SnapshotLimits, take_snapshot
+from agent2.arena.grader.submission import SnapshotLimits, take_snapshot
 from agent2.errors import SubmissionError
 from red_team.frame import Outcome
 from red_team.naive import naive_copy

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from agent2.arena.analysis.analyse import analyse
+from agent2.arena.analysis.result import analyse
 from builders import make_evidence, make_process, make_revision, make_submission
 from red_team.frame import Outcome
 from red_team.scene import Scene

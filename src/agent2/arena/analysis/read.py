@@ -138,6 +138,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         deadline=float(started["deadline"]),
         agent_end=agent_end,
         agent_exit_code=ended.get("exit_code"),
+        n_judgements=ended.get("judgements"),
         agent_log_tail=_tail(paths.agent_log),
         base_weights_digest=str(lock.get("base_model", {}).get("weights_digest", "")),
         base_public=_base_public(events, paths),
@@ -168,7 +169,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
 
 
 def _without_pauses(found: TrialEvidence, clock: ActiveTime) -> TrialEvidence:
-    """The evidence with every time on the clock that stands still while the agent was not at work."""
+    """The evidence with every time on a clock that excludes the agent's interruptions."""
 
     def moved(t: float | None) -> float | None:
         return None if t is None else clock(t)
@@ -245,7 +246,7 @@ def _base_score(events: Events, split: Split) -> Estimate | None:
 def _end_time(
     end: AgentEnd, started: Mapping[str, JsonValue], ended: Mapping[str, JsonValue], moments: Iterable[float]
 ) -> float:
-    """When the agent's phase ended; after an interruption the last sign of life, for downtime is nobody's."""
+    """When the agent's phase ended; after an interruption the last sign of life, so that downtime does not count."""
     closed = float(ended["t"])
     if end is not AgentEnd.INTERRUPTED:
         return closed

@@ -1,26 +1,18 @@
-"""The outcome of a trial: gain, success criteria, integrity, success by type.
+"""One trial's evidence in, its analysis out: gain, success criteria, integrity, success by type.
 
-The outcome of a trial: what was gained, how surely, and in words when there is no number.
+`analyse` is deterministic and needs neither a model nor the trial's folder.
 
-A trial without a submission has no gain; it is never a zero. A copy of the base and a base that nothing beat
-have a gain of 0 by identity and by rule, and say so.
+A trial without a submission has no gain, which is never a zero. A copy of the base, and a base that nothing beat,
+have a gain of 0 by identity and by rule, and the result says so. "Bug-free" means that no failure was observed; no
+record can prove more. "Generalises" is judged on private items of the same task; other tasks and seeds need a sweep.
 
-The five success criteria of an arena run, each with a verdict and its reason.
+Success by type uses the `task_type` in a rollout's final state, as ALFWorld reports it; a task whose environment
+names no type has no table. An item whose every rollout was lost before its type was known has a row of its own, so
+that the rows add up to all items.
 
-"Bug-free" means that no failure was observed; no record can prove more. "Generalises" is judged on private
-items of the same task; other tasks and other seeds need a sweep, and the reason says so.
-
-Success by the kind of task, as ALFWorld reports it, from the cards of base and final checkpoint.
-
-The kind is what the environment says in a rollout's final state (`task_type`); a task whose environment names none
-has no table. An item whose every rollout was lost before its kind was told is counted in a row of its own, so that the
-rows add up to all items.
-
-What the integrity audit means for a trial: clean, noted, flagged, not cleared or void.
-
-A finding that voids, or that leaves the result uncleared, does so when it is about the whole trial or about the final
-submission; about another submission it is a flag, for nothing of it counts.
-Without an audit (a trial of an earlier version) nothing is claimed.
+The trial is clean, noted, flagged, not cleared or void. A finding that voids, or leaves the result uncleared, does so
+if it is about the whole trial or the final submission; about another submission it is a flag. Without an audit (a
+trial of an earlier version) nothing is claimed.
 """
 
 import re
@@ -28,24 +20,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agent2.arena.analysis.code_signals import Method
-from agent2.arena.analysis.process import best_submission, covered_seconds, log_seconds
-from agent2.arena.analysis.programs import ran_programs, written_sources
-from agent2.arena.analysis.route import training_programs, training_steps
-from agent2.arena.analysis.stages import BREAKDOWNS, made_by_training, read_design, trained_submissions, was_recorded
+from agent2.arena.analysis.process import (
+    autonomy_of,
+    best_submission,
+    covered_seconds,
+    failures_of,
+    log_seconds,
+    process_metrics,
+    recovery_of,
+    revision_changes,
+)
+from agent2.arena.analysis.programs import last_sources, ran_programs, written_sources
+from agent2.arena.analysis.route import mode_finding, submission_routes, training_programs, training_steps, trial_route
+from agent2.arena.analysis.stages import (
+    BREAKDOWNS,
+    made_by_training,
+    read_design,
+    stage_verdicts,
+    trained_submissions,
+    was_recorded,
+)
 from agent2.arena.analysis.verdicts import (
+    Analysis,
     Certainty,
     Criterion,
     Efficiency,
     Failure,
     IntegrityState,
     IntegrityVerdict,
+    ModeFinding,
     Result,
     ResultKind,
     Route,
     RouteFinding,
     Verdict,
 )
-from agent2.arena.evidence import AgentEnd, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
+from agent2.arena.evidence import AgentEnd, LlmRecord, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
 from agent2.arena.paths import TrialPaths
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
@@ -359,7 +369,7 @@ def probing_check(evidence: TrialEvidence) -> IntegrityCheck:
     """Commands, programs and code of the agent that look for a way around the sandbox; a flag, for a person to judge.
 
     Sees what was recorded: process command lines (one look a second), the agent's own command record, and code. A
-    command that lived for less than a second and stands in no file is not seen.
+    command that lived for less than a second and is in no file is not seen.
     """
     texts = [(f"process {p.pid}", " ".join(p.command)) for p in evidence.processes]
     texts += [(f"command {n}", c.command) for n, c in enumerate(evidence.commands, 1)]
@@ -379,3 +389,99 @@ def probing_check(evidence: TrialEvidence) -> IntegrityCheck:
         looked_at,
         (IntegrityFinding("sandbox probing", Severity.MEDIUM, Effect.FLAG, words, proofs),),
     )
+
+
+MAX_UNREAD_TOLD = 10
+
+
+def analyse(evidence: TrialEvidence) -> Analysis:
+    """All verdicts on one trial; the same evidence always gives the same analysis."""
+    integrity = integrity_verdict(evidence)
+    result = result_of(evidence, integrity)
+    routes = submission_routes(evidence)
+    route = trial_route(evidence, routes)
+    failures = failures_of(evidence)
+    mode = mode_finding(evidence, routes)
+    return Analysis(
+        result=result,
+        process=process_metrics(evidence),
+        route=route,
+        submission_routes=routes,
+        stages=stage_verdicts(evidence, route, failures),
+        criteria=success_criteria(evidence, result, route, failures),
+        failures=failures,
+        efficiency=efficiency_of(evidence),
+        changes=revision_changes(evidence.revisions, evidence.started_at),
+        mode=mode,
+        autonomy=autonomy_of(evidence, integrity),
+        recovery=recovery_of(evidence, failures),
+        integrity=integrity,
+        warnings=tuple(_warnings(evidence, mode, integrity)),
+    )
+
+
+FOLLOWS = {
+    IntegrityState.VOID: "the result is void",
+    IntegrityState.NOT_CLEARED: "there is no cleared result",
+    IntegrityState.FLAGGED: "a person should look",
+}
+
+
+def _warnings(evidence: TrialEvidence, mode: ModeFinding, integrity: IntegrityVerdict) -> Iterator[str]:
+    if evidence.sandbox == "none":
+        yield (
+            "The agent ran without a sandbox: it could reach hidden items, the network and this machine. "
+            "Its scores prove nothing to others."
+        )
+    elif any(row.get("what") == "network" and row.get("strength") == "none" for row in evidence.containment):
+        yield (
+            "The agent had an open network: models, data and answers may have come from outside. "
+            "events/network.jsonl lists the hosts, not what they sent."
+        )
+    network = next((row.get("how", "") for row in evidence.containment if row.get("what") == "network"), "")
+    if evidence.task.published and evidence.sandbox != "none" and "proxy" in network:
+        yield (
+            "The hidden items are published, and the network policy let the agent fetch packages or hosts that may "
+            "contain them: read events/network.jsonl before comparing the score."
+        )
+    follows = FOLLOWS.get(integrity.state)
+    if follows is not None:
+        yield f"Integrity: {follows}: {integrity.reason}."
+    if mode.verdict is not Verdict.PASS:
+        yield f"Mode {mode.mode.value}: {mode.reason}."
+    yield from _llm_warnings(evidence.llm)
+    yield from evidence.warnings
+    not_kept = list(dict.fromkeys(name for revision in evidence.revisions for name in revision.not_kept))
+    if not_kept:
+        more = f" and {len(not_kept) - MAX_UNREAD_TOLD} more" if len(not_kept) > MAX_UNREAD_TOLD else ""
+        yield f"Code too large or packed was not kept: {', '.join(not_kept[:MAX_UNREAD_TOLD])}{more}."
+    n_partial = sum(not revision.is_complete and not revision.not_kept for revision in evidence.revisions)
+    if n_partial:
+        yield f"{n_partial} of {len(evidence.revisions)} code revisions do not hold all files: there were too many."
+    unread = [facts for facts in last_sources(evidence) if facts.problem is not None]
+    for facts in unread[:MAX_UNREAD_TOLD]:
+        yield f"{facts.path} {facts.problem}; the route is judged without it."
+    if len(unread) > MAX_UNREAD_TOLD:
+        yield f"{len(unread) - MAX_UNREAD_TOLD} more sources were not read; the route is judged without them."
+
+
+def _llm_warnings(llm: LlmRecord | None) -> Iterator[str]:
+    if llm is None:
+        return
+    totals = llm.totals
+    if llm.replay_of is not None:
+        differ = f"; {llm.n_differences} requests were not the recorded ones" if llm.n_differences else ""
+        yield f"A replay of {llm.replay_of}: the LLM's answers are recorded ones{differ}."
+    if totals.calls and totals.n_failed == totals.calls:
+        yield f"None of {totals.calls} LLM calls was answered: the result says nothing about the agent."
+    if totals.n_unknown_cost:
+        yield f"The cost of {totals.n_unknown_cost} of {totals.calls} LLM calls is not known and in no sum."
+    if totals.n_estimated:
+        yield (
+            f"The provider told no usable token counts for {totals.n_estimated} LLM calls: their tokens are estimated "
+            "from the texts, and their cost is unknown."
+        )
+    if totals.n_uncounted:
+        yield f"The provider told no token counts for {totals.n_uncounted} LLM calls: the true sum is larger."
+    if totals.n_lost:
+        yield f"{totals.n_lost} LLM calls were lost with the gateway; they count as what was reserved for them."

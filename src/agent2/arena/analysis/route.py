@@ -262,7 +262,7 @@ def _known_folders(evidence: TrialEvidence) -> set[str]:
 
 
 def _with_doubt(found: RouteFinding, unknown: Sequence[Program], *, has_program: bool) -> RouteFinding:
-    """A finding beside which a program ran that may have made the checkpoint, and whose text nobody has."""
+    """A finding beside which a program ran that may have made the checkpoint, and whose text is not known."""
     longest = max(unknown, key=lambda program: program.cpu_s)
     n_more = len(unknown) - 1
     others = f" and {n_more} more" if n_more else ""

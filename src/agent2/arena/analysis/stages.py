@@ -10,7 +10,7 @@ nothing.
 
 Evaluation: a number that an agent logs is a claim. It counts when a program that evaluates was seen running, and when
 the number agrees with the hidden public score of the submission that followed: a model at 31% on hidden items is not
-at 95% on dev items of the same kind, unless it was trained on them or nobody measured. "Agrees" leaves room for
+at 95% on dev items of the same kind, unless it was trained on them or not measured. "Agrees" leaves room for
 chance at both sample sizes (99.9%) and for another protocol (greedy answers, other prompts): `SLACK`. Does NOT see
 evaluations whose numbers were only printed: an agent is told which log to write.
 """
@@ -106,7 +106,7 @@ def _rates(metrics: Sequence[MetricPoint]) -> Iterator[OwnScore]:
 
 
 def _chance(own: float, n_own: int, public: float, n_public: int) -> float:
-    """How far two rates of one model may be apart by chance; a rate of 0 or 1 has a variance all the same."""
+    """How far two rates of one model may be apart by chance; a rate of 0 or 1 has a variance too."""
     rate = (own * n_own + public * n_public + 2.0) / (n_own + n_public + 4.0)
     z = float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
     return z * math.sqrt(rate * (1.0 - rate) * (1.0 / max(1, n_own) + 1.0 / max(1, n_public)))

@@ -74,7 +74,7 @@ class EvidenceLine:
     where: str
     """File and line of a revision, process, log or submission."""
     text: str
-    """What stands there; may be text that an agent wrote."""
+    """The text; may have been written by an agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent2.arena.gateway.drivers import PriceTable
 from agent2.arena.gateway.recording import Begin, End, ExchangeOutcome, ExchangeRecorder, Lost
 from agent2.arena.gateway.requests import Prepared
 from agent2.arena.gateway.routes import ApiProblem, Kind, WireRoute
-from agent2.arena.gateway.settings import GatewaySettings, TokenCounts
+from agent2.arena.gateway.settings import GatewaySettings, PriceTable, TokenCounts
 from agent2.arena.gateway.upstream import Relayed
 
 FIRST_RATIO = 0.5
@@ -221,7 +220,7 @@ class CallLedger:
             relayed.tokens, relayed.is_estimated = estimate.tokens, True
             charge = estimate
         elif not relayed.is_counted and not is_free:
-            charge = call.reserved  # nobody told: the budget must not take it for nothing
+            charge = call.reserved  # the usage is unknown: the budget must not count it as nothing
         self._ledger.settle(call.id, charge)
         self._end(call, relayed, charge, dollars)
         async with self._settled:

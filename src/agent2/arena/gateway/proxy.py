@@ -25,7 +25,6 @@ import msgspec
 from aiohttp import web
 from pydantic import SecretStr
 
-from agent2.arena.gateway.drivers import load_prices
 from agent2.arena.gateway.ledger import CallLedger, LedgerCall
 from agent2.arena.gateway.recording import (
     Begin,
@@ -50,7 +49,7 @@ from agent2.arena.gateway.routes import (
     upstream_headers,
     upstream_url,
 )
-from agent2.arena.gateway.settings import GatewaySettings, WireProtocol
+from agent2.arena.gateway.settings import GatewaySettings, WireProtocol, load_prices
 from agent2.arena.gateway.upstream import (
     EVENT_STREAM,
     NoAnswer,
@@ -88,7 +87,7 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """An answer that nobody was there to get."""
+    """An answer whose client was gone."""
 
     since: float
     relayed: Relayed

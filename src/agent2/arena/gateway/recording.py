@@ -338,7 +338,7 @@ class ExchangeRecorder:
 
 
 MAX_BODY = 256 * 2**20
-"""Bytes of a recorded body; a recording may come from a stranger."""
+"""Bytes of a recorded body; a recording may come from an untrusted source."""
 
 
 class ExchangeOutcome(StrEnum):

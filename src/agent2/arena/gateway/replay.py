@@ -123,7 +123,7 @@ class RequestDifference(msgspec.Struct, frozen=True):
     expected: int | None
     """The exchange of the recorded trial; None: its recording has ended."""
     served: bool
-    """The recorded answer was served all the same."""
+    """The recorded answer was served anyway."""
     diff: str
     """Unified, recorded to present, of the masked texts."""
 
@@ -154,7 +154,7 @@ class ReplayPlayer:
         self._settings = settings
         self._masker = Masker(settings.volatile)
         self._recorded = [
-            _Recorded(exchange, self._digest_of(exchange))
+            _Recorded(exchange, _digest(self._text_of(exchange)))
             for exchange in read_exchanges(settings.source)
             if exchange.status is not None
         ]
@@ -195,9 +195,6 @@ class ReplayPlayer:
         if path is None:
             raise RecordingError(f"{self._settings.source}: the answer of exchange {recorded.exchange.id} is missing")
         return ReplayedAnswer(recorded.exchange, read_body(path))
-
-    def _digest_of(self, exchange: Exchange) -> str:
-        return _digest(self._text_of(exchange))
 
     def _text_of(self, exchange: Exchange) -> str:
         if exchange.request is None or exchange.response is None:

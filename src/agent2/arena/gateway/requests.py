@@ -65,7 +65,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]*")
 
 
 class BadRequest(Agent2Error):
-    """A request that cannot be passed on as it stands."""
+    """A request that cannot be passed on unchanged."""
 
 
 def plain_name(name: str) -> str:
@@ -142,7 +142,7 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise BadRequest("'tools' is not a list of objects; send one")
     for tool in tools:
-        hosted = _gemini_hosted(tool) if is_gemini else _hosted(tool)
+        hosted = next((name for name in tool if name not in _GEMINI_CLIENT_TOOLS), None) if is_gemini else _hosted(tool)
         if hosted is not None:
             raise BadRequest(
                 f"the tool {shown(hosted)} would be run by the provider, outside the sandbox, which a trial does not "
@@ -150,10 +150,6 @@ def _refuse_tools(tools: JsonValue, *, is_gemini: bool) -> None:
             )
         if tool.get("type") == "namespace":
             _refuse_tools(tool.get("tools"), is_gemini=is_gemini)
-
-
-def _gemini_hosted(tool: Mapping[str, JsonValue]) -> JsonValue:
-    return next((name for name in tool if name not in _GEMINI_CLIENT_TOOLS), None)
 
 
 def _hosted(tool: Mapping[str, JsonValue]) -> JsonValue:
@@ -363,7 +359,7 @@ def _written(fields: Mapping[str, JsonValue]) -> bytes:
 
 
 def storable(text: str) -> str:
-    """A stranger's text without the half characters that no file can hold."""
+    """Untrusted text without the lone surrogates that no file can hold."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

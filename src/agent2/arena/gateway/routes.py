@@ -94,7 +94,7 @@ def find_route(method: str, path: str, headers: Mapping[str, str]) -> WireRoute 
 
 
 def guess_protocol(path: str, headers: Mapping[str, str]) -> WireProtocol:
-    """The protocol in whose shape an error is told to somebody who asked for an unknown path."""
+    """The protocol in whose shape an error is returned for an unknown path."""
     if "anthropic-version" in headers or "/messages" in path:
         return WireProtocol.ANTHROPIC
     if "x-goog-api-key" in headers or path.startswith(("/v1beta", "/v1alpha")):

@@ -77,7 +77,7 @@ class Upstream:
     async def call(
         self, url: str, headers: Mapping[str, str], body: bytes, proxy: str | None, has_left: Callable[[], bool]
     ) -> Answer:
-        """POST, again where that is allowed and somebody still waits. Raises NoAnswer when there is none to be had."""
+        """POST, again where that is allowed and the client still waits. Raises NoAnswer when none can be had."""
         retries = 0
         while True:
             wait: float | None
@@ -215,7 +215,7 @@ class RelayEnd:
 
     @property
     def has_left(self) -> bool:
-        """Nobody is listening."""
+        """The client is gone."""
         return self._is_gone or self.request.transport is None
 
     async def begin(self, status: int, headers: dict[str, str]) -> None:

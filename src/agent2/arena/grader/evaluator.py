@@ -30,9 +30,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent2.arena.agent_phase import Deadline
-from agent2.arena.grader.admission import without_host_paths
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
-from agent2.arena.grader.snapshot import SnapshotLimits
+from agent2.arena.grader.submission import SnapshotLimits, without_host_paths
 from agent2.arena.paths import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.cards.folder import CARD_JSON, card_exists, is_finished
@@ -40,7 +39,7 @@ from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
 from agent2.evaluation.scoring import ScoringFailed, ScoringPlace, ScoringStopped, Until
-from agent2.records import Benchmark, Item, ScoringMode, Split, digest_of, work_of
+from agent2.records import Benchmark, Item, Scorer, ScoringMode, Split, digest_of, work_of
 from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
 from agent2.stats.estimates import Estimate
@@ -185,11 +184,13 @@ class ChildEvaluator:
     hidden: tuple[Path, ...] = ()
     """Host paths that must never be shown to the child."""
     program: EvaluatorProgram = field(default_factory=EvaluatorProgram)
+    benchmark: Benchmark | None = None
+    """What gives the verdicts that are not given by the child; None: loaded by its name, without a data folder."""
 
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         """Run the child to its end. Raises EvaluationStopped if `stop` was set meanwhile; the child is gone then."""
         timeout_s = self.timeout_s if job.timeout_s is None else min(self.timeout_s, job.timeout_s)
-        benchmark = load_benchmark(job.benchmark)
+        benchmark = self.benchmark or load_benchmark(job.benchmark)
         if work_of(benchmark.scorer()).mode is ScoringMode.INLINE:
             return self._run_child(job, stop, timeout_s, log_of(job.card))
         return self._play_then_score(job, benchmark, stop, time.monotonic() + timeout_s)
@@ -363,6 +364,12 @@ class GraderSettings:
     items: Mapping[Split, Sequence[Item]]
     """The hidden items, in order; never leave the harness and its evaluating children."""
     deadline: Deadline
+    judge: Scorer | None = None
+    """Of a task of level 2, with the secret; None: the task has no judge to be asked."""
+    judged: Mapping[str, Item] = field(default_factory=dict)
+    """Visible items by id, on whose replies it gives verdicts."""
+    max_judgements: int | None = None
+    """Replies that the judge gives a verdict on; one that was judged before costs nothing."""
     max_submissions: int | None = None
     """Accepted submissions, whatever came of them."""
     grading_s: float | None = None

@@ -55,7 +55,7 @@ class EvaluationJob(StrictModel):
     """One checkpoint to be played on one list of items."""
 
     checkpoint: Path
-    """A folder that nobody else writes: a snapshot, or a base model."""
+    """A folder that no other process writes: a snapshot, or a base model."""
     base: Path
     """The base model: its config, tokenizer and chat template are used for scoring, whatever was submitted."""
     name: str
@@ -83,7 +83,7 @@ class EvaluationJob(StrictModel):
 
 
 class EvaluationOutcome(StrictModel):
-    """What came of a job: a score or a fault, never both; neither where it was only played.
+    """The outcome of a job: a score or a fault, never both; neither where it was only played.
 
     It comes from a process that read hostile weights, so every field is held to what it can be; pydantic raises
     ValidationError for anything else.
@@ -156,7 +156,7 @@ def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> E
 
 
 def answer_job(run: Callable[[EvaluationJob], EvaluationOutcome]) -> None:
-    """Read a job, run it, print what came of it. A bug in `run` ends the process without an outcome."""
+    """Read a job, run it, print its outcome. A bug in `run` ends the process without an outcome."""
     answer = os.dup(1)
     os.set_inheritable(answer, False)
     os.dup2(2, 1)

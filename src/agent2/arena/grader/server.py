@@ -1,7 +1,11 @@
 """The grading API, and the server that protects it from its clients.
 
     GET  /health /assignment /time /submissions[?before=id] /submissions/{id} /best     read only
-    POST /submit {"model_path", "note"?, "wait"?, "key"?, "gpu"?}           the only route that changes anything
+    POST /submit {"model_path", "note"?, "wait"?, "key"?, "gpu"?}           takes a checkpoint in
+    POST /judge {"answers": [{"id", "answer"}, ...]}                        verdicts on answers to visible items
+
+Of /judge (tasks of level 2): 200 with `scores` (0 to 1, in order), `charged` and `judgements_left`; 403 when the budget
+or the time is over or the task has no judge, and 400 for an id that is not a visible item's; then nothing is charged.
 
 Field names of /submit and /time follow the published benchmark; scores are 0 to 100. Status codes of /submit: 200
 scored, or accepted but not to be evaluated (then `score` is null and `error` says why); 202 accepted and not waited
@@ -48,8 +52,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.service import MAX_KEY, MAX_NOTE, MAX_PATH, Grader, Receipt
-from agent2.errors import Agent2Error, Fault, SubmissionError, nearest_name
+from agent2.errors import Agent2Error, ConfigError, Fault, SubmissionError, nearest_name
 from agent2.records import JsonValue
+from agent2.scorers.hidden import MAX_ANSWERS
 
 MAX_CONNECTIONS = 128
 """Open at once; a flood of them must not use up the harness's descriptors."""
@@ -327,7 +332,7 @@ MAX_NUMBER = 2**63 - 1
 MAX_LISTED = 100
 """Submissions in one answer of GET /submissions: the last ones, or the last before a number."""
 
-ROUTES = "POST /submit; GET /health, /assignment, /time, /submissions, /submissions/{id}, /best"
+ROUTES = "POST /submit, /judge; GET /health, /assignment, /time, /submissions, /submissions/{id}, /best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +363,24 @@ class SubmitBody(BaseModel):
     """Taken for agents of the published benchmark; ignored."""
 
 
+class AnswerBody(BaseModel):
+    """One answer of POST /judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[StrictStr, Field(max_length=MAX_KEY)]
+    """Of the row in train.jsonl or dev.jsonl."""
+    answer: StrictStr
+
+
+class JudgeBody(BaseModel):
+    """The body of POST /judge."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    answers: Annotated[list[AnswerBody], Field(min_length=1, max_length=MAX_ANSWERS)]
+
+
 def make_app(grader: Grader, facts: ApiFacts, token: str | None = None, body_s: float = PACE.body_s) -> FastAPI:
     """The API of one trial.
 
@@ -366,6 +389,7 @@ def make_app(grader: Grader, facts: ApiFacts, token: str | None = None, body_s: 
     app = FastAPI(title="agent2 grading API", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(_reading_routes(grader, facts))
     app.include_router(_submit_route(grader))
+    app.include_router(_judge_route(grader))
     app.add_exception_handler(RequestValidationError, _explain_bad_body)
     app.add_exception_handler(StarletteHTTPException, _explain_refusal)
     app.add_middleware(Guard, token=token, body_s=body_s)
@@ -437,6 +461,23 @@ def _submit_route(grader: Grader) -> APIRouter:
             raise HTTPException(500, "the submission is not in the record; report this to the organisers")
         answer = await asyncio.to_thread(_answer, grader, record)
         return JSONResponse(answer, _status_code(receipt, record))
+
+    return routes
+
+
+def _judge_route(grader: Grader) -> APIRouter:
+    routes = APIRouter()
+
+    @routes.post("/judge")
+    def judge(body: JudgeBody) -> JSONResponse:
+        try:
+            found = grader.judge([(one.id, one.answer) for one in body.answers])
+        except (ConfigError, SubmissionError) as error:
+            status = 400 if isinstance(error, ConfigError) else 403
+            return JSONResponse({"scores": None, "error": str(error)}, status)
+        return JSONResponse(
+            {"scores": list(found.scores), "charged": found.n_charged, "judgements_left": found.n_left, "error": None}
+        )
 
     return routes
 
@@ -513,6 +554,16 @@ async def _explain_refusal(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": sentence, "score": None, "submission_id": None}, error.status_code, error.headers)
 
 
+def _is_judging(request: Request) -> bool:
+    return request.url.path == "/judge"
+
+
+def _fields(request: Request, place: Sequence[object]) -> Sequence[str]:
+    """The fields that a body has where an unknown one was found."""
+    kind = SubmitBody if not _is_judging(request) else JudgeBody if len(place) <= 2 else AnswerBody
+    return list(kind.model_fields)
+
+
 async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
     """One sentence for a request of the wrong form: names the field, and the nearest known one."""
     if not isinstance(error, RequestValidationError):
@@ -520,15 +571,13 @@ async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
     problem = error.errors()[0]
     name = str(problem["loc"][-1])
     if problem["type"] == "extra_forbidden":
-        known = sorted(SubmitBody.model_fields)
+        known = sorted(_fields(request, problem["loc"]))
         near = nearest_name(name, known)
         hint = f"did you mean {near!r}?" if near is not None else f"known fields: {', '.join(known)}"
         sentence = f"unknown field {name!r}; {hint}"
     elif problem["type"] == "json_invalid" or tuple(problem["loc"]) == ("body",):
-        sentence = (
-            'the body is not a JSON object; send {"model_path": "output/model"} with the header '
-            "'Content-Type: application/json'"
-        )
+        form = '{"answers": [{"id": ..., "answer": ...}]}' if _is_judging(request) else '{"model_path": "output/model"}'
+        sentence = f"the body is not a JSON object; send {form} with the header 'Content-Type: application/json'"
     else:
         sentence = f"field {name!r}: {problem['msg']}"
     return JSONResponse({"error": sentence, "score": None, "submission_id": None}, 422)

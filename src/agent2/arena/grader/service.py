@@ -19,18 +19,19 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.admission import Admit, admit
 from agent2.arena.grader.evaluator import Evaluate, EvaluationFailed, Examiner, ExamQuestion, GraderSettings, score_of
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
-from agent2.arena.grader.snapshot import drop_ballast, take_snapshot
-from agent2.arena.grader.store import Arrival, GraderStore
-from agent2.errors import Fault, SubmissionError
+from agent2.arena.grader.store import Arrival, BoughtVerdict, GraderStore
+from agent2.arena.grader.submission import Admit, admit, drop_ballast, take_snapshot
+from agent2.benchmarks import load_benchmark
+from agent2.errors import ConfigError, Fault, SubmissionError
+from agent2.evaluation.engine import score_answers
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split
 from agent2.stats.estimates import Estimate
@@ -43,6 +44,8 @@ MAX_NOTE = 2_000
 MAX_PATH = 4_096
 MAX_KEY = 200
 """Characters of a note, of a path and of an idempotency key."""
+MAX_ESCAPE = 10
+"""Characters by which one that is not valid Unicode is written."""
 MAX_TRIES = 3
 """To evaluate, or to record, one submission before it is closed with a fault."""
 PAUSE_S = 2.0
@@ -63,6 +66,18 @@ class Receipt:
     is_closed: bool
     """Refused because the deadline or the budget is over: trying again cannot help."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The answer to one request for judgements."""
+
+    scores: Sequence[float]
+    """Of the replies, in their order; 0 to 1."""
+    n_charged: int
+    """Replies that had not been judged before."""
+    n_left: int | None
+    """Judgements that the budget still has; None: no limit."""
 
 
 class Grader:
@@ -90,6 +105,7 @@ class Grader:
         self._on_submit = on_submit
         self._check = check
         self._intake = threading.Lock()
+        self._judging = threading.Lock()
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._examiner = Examiner(settings, evaluate, self._stop)
@@ -127,6 +143,48 @@ class Grader:
             with self._changed:
                 self._n_arriving -= 1
                 self._changed.notify_all()
+
+    def judge(self, asked: Sequence[tuple[str, str]]) -> Verdicts:
+        """Verdicts on replies to visible items, by the judge that scores hidden ones; returns when they are on disk.
+
+        asked: id of an item, and a reply. A reply that was judged before costs nothing, also after a restart, so that
+        a request whose answer was lost can be sent again. Raises ConfigError for an id that is not one of a visible
+        item; SubmissionError, and nothing is charged, when the time or the budget is over or a verdict cannot be had.
+        """
+        known, budget = self.settings.judged, self.settings.max_judgements
+        if self.settings.judge is None:
+            raise SubmissionError("this task has no judge to ask: its scorer is installed here, see ASSIGNMENT.md")
+        if self.deadline.is_over or not self._is_open:
+            raise SubmissionError("the deadline is over; replies are no longer judged")
+        asked = [(item, _storable(reply, len(reply) * MAX_ESCAPE)) for item, reply in asked]
+        if (stranger := next((item for item, _ in asked if item not in known), None)) is not None:
+            raise ConfigError(
+                f"{stranger[:100]!r} is not the id of a row of train.jsonl or dev.jsonl; send one of those"
+            )
+        with self._judging:
+            found = self._store.judgements(asked)
+            fresh = [pair for pair in dict.fromkeys(asked) if pair not in found]
+            n_used = self._store.n_judgements()
+            if budget is not None and n_used + len(fresh) > budget:
+                raise SubmissionError(
+                    f"{len(fresh)} new replies were sent and {budget - n_used} of {budget} judgements are left; "
+                    "nothing was charged"
+                )
+            if fresh:
+                benchmark = load_benchmark(self.settings.benchmark)
+                scores = score_answers(
+                    benchmark, [(known[item], [reply]) for item, reply in fresh], scorer=self.settings.judge
+                )
+                if (broken := next((one for one in scores if one.value is None), None)) is not None:
+                    raise SubmissionError(f"the judge gave no verdict ({broken.reason}); nothing was charged")
+                new = [
+                    BoughtVerdict(item, reply, float(score.value or 0.0), score.reason)
+                    for (item, reply), score in zip(fresh, scores, strict=True)
+                ]
+                self._store.add_judgements(new, self.deadline.now())
+                found |= {(one.item, one.reply): one.value for one in new}
+        left = None if budget is None else budget - n_used - len(fresh)
+        return Verdicts([found[pair] for pair in asked], len(fresh), left)
 
     def wait(self, number: int, timeout_s: float) -> SubmissionRecord | None:
         """The submission once it has a verdict, or as it is after `timeout_s`. None: there is no such number."""
@@ -311,7 +369,7 @@ class Grader:
                 self._changed.notify_all()
 
     def _score_submission(self, number: int) -> None:
-        """Evaluate once, then record what came of it.
+        """Evaluate once, then record the outcome.
 
         Raises EvaluationStopped when the grader is stopped before there is a record.
         """
@@ -334,7 +392,7 @@ class Grader:
     def _until_done(self, number: int, step: Callable[[], DoneT]) -> DoneT | None:
         """What a step returns; None if it fails `MAX_TRIES` times.
 
-        A grader without disk, memory or descriptors waits until it has some: that is nobody's verdict. Raises
+        A grader without disk, memory or descriptors waits until it has some: that is not a verdict. Raises
         EvaluationStopped when the grader is stopped meanwhile.
         """
         n_failed = 0

@@ -2,7 +2,7 @@
 
 Every method is one transaction that is on disk when it returns (WAL, synchronous=FULL), so a harness killed
 at any moment neither loses an accepted submission nor gives it two scores: a submission is scored by one
-statement that demands that it has no verdict yet, and a unique key stands behind it.
+statement that demands that it has no verdict yet, and a unique key enforces it.
 
 Safe to call from several threads. Does NOT check who calls: the workspace has no way to this file.
 """
@@ -56,6 +56,11 @@ KEYS = (
     "CREATE TABLE IF NOT EXISTS submit_keys "
     "(key TEXT PRIMARY KEY, submission INTEGER NOT NULL REFERENCES submissions (number), is_closed INTEGER NOT NULL)"
 )
+JUDGEMENTS = (
+    "CREATE TABLE IF NOT EXISTS judgements (number INTEGER PRIMARY KEY, at REAL NOT NULL, item TEXT NOT NULL, "
+    "reply TEXT NOT NULL, value REAL NOT NULL CHECK (value BETWEEN 0 AND 1), reason TEXT NOT NULL, "
+    "UNIQUE (item, reply))"
+)
 """Added, as `TIME_SPENT`, to files of earlier versions, which can be read without them."""
 _SELECT = """
 SELECT s.*, c.value, c.low, c.high, c.n_items, c.n_missing, c.card
@@ -93,6 +98,18 @@ class Arrival:
     """The idempotency key that it was sent with; empty: none."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoughtVerdict:
+    """One verdict that was bought."""
+
+    item: str
+    reply: str
+    value: float
+    """0 to 1."""
+    reason: str
+    """For the record; the agent is told the value alone."""
+
+
 class GraderStore:
     """Submissions, numbered from 1 in the order of their arrival, and their scores."""
 
@@ -105,7 +122,15 @@ class GraderStore:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("PRAGMA foreign_keys=ON")
-        self._create_or_check()
+        with self._lock:
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};{KEYS};{JUDGEMENTS};COMMIT;")
+            elif version != SCHEMA_VERSION:
+                raise StoreError(
+                    f"{self._path}: has format {version}, this version of agent2 reads {SCHEMA_VERSION}; "
+                    "open the trial with the version that wrote it"
+                )
 
     def next_number(self) -> int:
         """The number that the next arrival gets."""
@@ -224,7 +249,7 @@ class GraderStore:
     def n_charged(self) -> int:
         """Submissions that count against the budget: every accepted one, whatever came of it.
 
-        A fault of the infrastructure counts as well: a submission can cause one, and nobody can tell that it did not.
+        A fault of the infrastructure counts as well: a submission can cause one, and this cannot be ruled out.
         """
         with self._lock:
             query = "SELECT COUNT(*) FROM submissions WHERE state != ?"
@@ -243,6 +268,29 @@ class GraderStore:
                 return 0.0
             return float(self._db.execute("SELECT COALESCE(SUM(seconds), 0) FROM grading_time").fetchone()[0])
 
+    def judgements(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """What was said before about replies. asked: item and reply."""
+        with self._lock:
+            if not self._has_table("judgements"):
+                return {}
+            query = "SELECT value FROM judgements WHERE item = ? AND reply = ?"
+            found = {pair: self._db.execute(query, pair).fetchone() for pair in dict.fromkeys(asked)}
+        return {pair: float(row[0]) for pair, row in found.items() if row is not None}
+
+    def n_judgements(self) -> int:
+        """Verdicts that were charged."""
+        with self._lock:
+            if not self._has_table("judgements"):
+                return 0
+            return int(self._db.execute("SELECT COUNT(*) FROM judgements").fetchone()[0])
+
+    def add_judgements(self, new: Sequence[BoughtVerdict], at: float) -> None:
+        """Charge and record verdicts, all or none. Raises StoreError if there is one about the same reply already."""
+        with self._transaction() as db:
+            db.execute(JUDGEMENTS)
+            rows = [(at, one.item, one.reply, one.value, one.reason) for one in new]
+            db.executemany("INSERT INTO judgements (at, item, reply, value, reason) VALUES (?, ?, ?, ?, ?)", rows)
+
     def _has_table(self, name: str) -> bool:
         return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
 
@@ -250,17 +298,6 @@ class GraderStore:
         """May be called twice."""
         with self._lock:
             self._db.close()
-
-    def _create_or_check(self) -> None:
-        with self._lock:
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};{KEYS};COMMIT;")
-            elif version != SCHEMA_VERSION:
-                raise StoreError(
-                    f"{self._path}: has format {version}, this version of agent2 reads {SCHEMA_VERSION}; "
-                    "open the trial with the version that wrote it"
-                )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -295,6 +332,17 @@ def read_submissions(path: Path) -> list[SubmissionRecord]:
     store = GraderStore(path)
     try:
         return store.all()
+    finally:
+        store.close()
+
+
+def count_judgements(path: Path) -> int:
+    """Verdicts that the judge of a trial was charged for; 0 without a grader's record."""
+    if not path.exists():
+        return 0
+    store = GraderStore(path)
+    try:
+        return store.n_judgements()
     finally:
         store.close()
 

@@ -28,7 +28,7 @@ from dulwich.objects import Blob, Commit, Tree
 from dulwich.repo import Repo
 
 from agent2.arena.eventlog import EventLog
-from agent2.arena.recorder.files import MAX_FILES, walk_files
+from agent2.arena.recorder.agent_files import MAX_FILES, walk_files
 from agent2.records import digest_of
 
 MAX_FILE_BYTES = 256 * 1024
@@ -39,7 +39,7 @@ CODE_ENDINGS = (".py", ".pyc", ".pyz", ".so", ".sh", ".ipynb")
 PACKED_ENDINGS = (*CODE_ENDINGS, ".zip", ".whl", ".egg", ".tar", ".tgz", ".gz", ".xz", ".bz2")
 """A file that ends so and is too large, or no text, is code that is not kept."""
 INSTALLED = ("site-packages/", "dist-packages/", "__pycache__/")
-"""Folders in which such files are somebody else's, or made again from the text."""
+"""Folders whose files are third-party, or generated from the text."""
 MAX_NOT_KEPT = 20
 """Named in the log, in each revision."""
 UNWATCHED_ENDINGS = (*CHECKPOINT_ENDINGS, ".jsonl", ".csv", ".tsv", ".log", ".lock", ".tmp", ".pyc")
@@ -87,12 +87,12 @@ class RevisionRecorder:
         """Commit what the workspace holds now.
 
         submission: the number that the revision is taken for; then an unchanged tree is logged as well.
-        Returns the id of the revision that now stands, None while there has been none.
+        Returns the id of the current revision, None while there has been none.
         """
         with self._lock:
             tree = self._write_tree()
             head = self._head()
-            changed = tree is not None and (head is None or self._tree_of(head) != tree)
+            changed = tree is not None and (head is None or bytes(self._repo[head].tree) != tree)
             if changed and tree is not None:
                 head = self._commit(tree, head, submission)
             revision = head.decode() if head else None
@@ -164,9 +164,6 @@ class RevisionRecorder:
 
     def _head(self) -> bytes | None:
         return bytes(self._repo.refs[BRANCH]) if BRANCH in self._repo.refs else None
-
-    def _tree_of(self, commit: bytes) -> bytes:
-        return bytes(self._repo[commit].tree)
 
     def close(self) -> None:
         """Release the repository."""

@@ -1,1 +1,1 @@
-"""Agent systems that strangers make: how each is installed and pinned, and how it is started in a sandbox."""
+"""Third-party agent systems: how each is installed, pinned and started in a sandbox."""

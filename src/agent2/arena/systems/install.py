@@ -363,7 +363,7 @@ def _build(agent: Agent, install: InstallSpec, draft: Path, options: InstallOpti
         program=program,
         said="",
         digest=tree_digest(tree),
-        size_mib=round(_size_mib(tree), 1),
+        size_mib=round(sum(path.lstat().st_size for path in tree.rglob("*") if not path.is_dir()) / 2**20, 1),
         runtime=runtime,
         installer=installer,
         seconds=round(time.monotonic() - started, 1),
@@ -486,7 +486,3 @@ def _make_readable(folder: Path) -> None:
             if not os.path.islink(path) and name in files:
                 mode = os.stat(path).st_mode
                 os.chmod(path, mode | 0o044 | (0o011 if mode & 0o100 else 0))
-
-
-def _size_mib(tree: Path) -> float:
-    return sum(path.lstat().st_size for path in tree.rglob("*") if not path.is_dir()) / 2**20

@@ -29,7 +29,7 @@ from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import HOME, Mount
 
 LAUNCH = "/launch"
-"""Where the files of the launch lie inside."""
+"""Where the files of the launch are inside."""
 UNCONTAINED = "none"
 """The sandbox in which the home folder is the user's own; agents get another one there."""
 

@@ -71,7 +71,7 @@ def _other_operation(expression: Expression) -> Fraction | None:
 
 
 BASE = BaseModel(
-    version="1",
+    version="2",
     recipe=TinyRecipe(target=0.27),
     corpus=CorpusSettings(),
     builder="agent2.benchmarks.arithmetic.base:build",

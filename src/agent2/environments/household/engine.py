@@ -1,20 +1,11 @@
 """The ALFWorld text engine, with parsed games and played turns kept in memory.
 
-The facts of one game, numbered, so that a state's facts are the bits of one integer.
-
-Thousands of states of a game then cost little, and the conditions of its grammar are looked up by predicate.
-
-One game made ready for play: its names, commands and sentences, and the graph of what was played of it.
-
-Places of the graph (`GamePlace`) are states; an edge is a command with what the engine said. The solver is asked only
-for edges that nobody has walked before.
-
-The ALFWorld text engine, with its parsing and every turn it has played kept in memory.
-
 The world is fast-downward's: which actions are possible, what they change and whether the goal holds. The sentences
-are textworld's grammar (`phrases`), the names alfworld's. What the stock engine repeats each time is done once:
-a grammar is parsed once for all games, a problem translated once, and the same command in the same state of the same
-game is played once, so that all attempts at a game share one graph of positions.
+are textworld's grammar (`phrases`), the names alfworld's. What the stock engine repeats each time is done once: a
+grammar is parsed once for all games, a problem translated once, and the same command in the same state of the same
+game is played once. All attempts at a game share one graph: its places (`GamePlace`) are states, an edge is a command
+with the engine's reply, and the solver is asked only for new edges. The facts of a game are numbered, so that a
+state's facts are the bits of one integer, and thousands of states cost little.
 
 Promises: observations, admissible commands and wins are those of the stock engine, turn by turn (tested against it);
 memory is bounded: the least recently begun games are forgotten. Does NOT plan, and is not thread-safe: one engine a

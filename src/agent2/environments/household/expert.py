@@ -2,7 +2,7 @@
 
 It reads the opening and every observation, and looks for what the task names in the order in which the opening lists
 the receptacles, opening what is closed; then it does with it what the task asks. It keeps what it has seen in mind,
-also when somebody else chose the actions: `read` every observation, ask for a `next_command` whenever one is wanted.
+also when another player chose the actions: `read` every observation, ask for a `next_command` whenever one is wanted.
 
 Promises: no knowledge of the game beyond those texts; the same observations give the same commands (after an action
 that had no effect some choices are drawn from the seed). Does NOT plan, and is not the shortest player: it visits
@@ -91,7 +91,8 @@ class SearchExpert:
             raise EnvironmentFailed("household expert: it was asked before it read the opening; call read first")
         command = self._search_step() if self._memory.held is None else self._errand_step(self._memory.held)
         if command is None or self._asked.count(command) >= _MAX_REPEATS:
-            command = self._elsewhere()
+            others = [receptacle for receptacle in self._memory.receptacles if receptacle != self._memory.place]
+            command = f"go to {others[int(self._rng.integers(len(others)))]}" if others else "look"
         self._asked.append(command)
         return command
 
@@ -193,7 +194,9 @@ class SearchExpert:
         """With something in hand: have it treated, then bring it where it belongs."""
         memory = self._memory
         if _kind(held) != self._target:
-            return self._put_down(held)
+            if self._memory.place in self._memory.closed:
+                return f"open {self._memory.place}"
+            return f"move {held} to {self._memory.place}" if self._memory.place is not None else self._look_further()
         tool = _TOOLS.get(self._treatment)
         if tool is not None and held not in memory.treated:
             return self._at_one_of(self._of_kind(tool), f"{self._treatment} {held} with {{}}")
@@ -214,12 +217,6 @@ class SearchExpert:
             return f"open {memory.place}"
         return self._at_one_of(destinations, f"move {held} to {{}}")
 
-    def _put_down(self, held: str) -> str | None:
-        """Get rid of something that is not wanted."""
-        if self._memory.place in self._memory.closed:
-            return f"open {self._memory.place}"
-        return f"move {held} to {self._memory.place}" if self._memory.place is not None else self._look_further()
-
     def _at_one_of(self, receptacles: Sequence[str], command: str) -> str | None:
         """The command at one of the receptacles, or the way to the first of them; None if there is none."""
         if self._memory.place in receptacles:
@@ -228,11 +225,6 @@ class SearchExpert:
 
     def _of_kind(self, kind: str) -> list[str]:
         return [receptacle for receptacle in self._memory.receptacles if _kind(receptacle) == kind]
-
-    def _elsewhere(self) -> str:
-        """When it knows nothing better: walk to some other receptacle."""
-        others = [receptacle for receptacle in self._memory.receptacles if receptacle != self._memory.place]
-        return f"go to {others[int(self._rng.integers(len(others)))]}" if others else "look"
 
 
 def _kind(name: str) -> str:

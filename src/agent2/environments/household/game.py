@@ -108,11 +108,11 @@ _GOAL_LINE = re.compile(r'(?<="Your task is to: )(.*?)(?=\.?")')
 _TEMPLATE = re.compile(r'^action (\w+) \{\s*template :: "([^"]*)"', re.MULTILINE)
 _DECLARED = re.compile(r"^\s*\(:action (\w+)", re.MULTILINE)
 _SLOT = re.compile(r"\{[^}]*\}|\[[^\]]*\]")
-"""Where a thing's name stands in a template."""
+"""Placeholder of a thing's name in a template."""
 
 
 class GameBroken(EnvironmentFailed):
-    """A game cannot be played as it stands; trying again does not help."""
+    """A game cannot be played; trying again does not help."""
 
 
 @dataclass(frozen=True, slots=True)

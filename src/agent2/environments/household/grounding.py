@@ -330,7 +330,7 @@ def _paused_collection() -> Iterator[None]:
 
 
 def unsolvable() -> GameBroken:
-    """The error for a game that nobody can win."""
+    """The error for a game that cannot be won."""
     return GameBroken(
         "the game cannot be solved: no sequence of actions reaches its goal; remove it, or make it so that what the "
         "goal names is there and can be reached"
@@ -377,11 +377,8 @@ def read_atom(text: str, types: Mapping[str, str]) -> tuple[Fact, bool]:
     kind, rest = text.split(" ", 1)
     name, arguments = rest.split("(", 1)
     entities: tuple[Variable, ...] = tuple(
-        (_spelt(entity), types[entity]) for entity in arguments[:-1].split(", ") if entity
+        (entity.upper() if entity in ("i", "p") else entity, types[entity])  # Textworld writes these two in capitals
+        for entity in arguments[:-1].split(", ")
+        if entity
     )
     return (name, entities), kind != "NegatedAtom"
-
-
-def _spelt(entity: str) -> str:
-    """Textworld writes these two in capitals."""
-    return entity.upper() if entity in ("i", "p") else entity

@@ -2,7 +2,7 @@
 
 What a tool takes, what it needs leave for, and the rules of an episode.
 
-`ToolRules` is the part of the evaluation contract that is about tools: permissions (C24) and budget (C26). It
+`ToolRules` is the part of the evaluation contract that is about tools: permissions and budget. It
 goes into the protocol as data, because a score under other permissions is another score.
 
 Reads tool calls out of a model's message.
@@ -217,7 +217,7 @@ def _require_plain(value: JsonValue, depth: int) -> None:
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Malformed("a key stands twice in one object")
+        raise _Malformed("a key occurs twice in one object")
     return found
 
 

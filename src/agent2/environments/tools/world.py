@@ -125,7 +125,7 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call and what came of it; a malformed message is a record without a name."""
+    """One call and its result; a malformed message is a record without a name."""
 
     turn: int
     """Number of the model's message, from 0."""
@@ -367,7 +367,7 @@ def _repetitions(calls: Sequence[Mapping[str, JsonValue]]) -> set[str]:
     for call in calls:
         if call["error"] is not None or call["name"] == LOGIN:
             continue
-        key = _key(call)
+        key = json.dumps([call["name"], call["arguments"]], sort_keys=True)
         if key in done:
             labels |= {"repeated_tool_call", _WASTE.get(call["name"], "repeated_tool_call")}
         if call["changed"]:
@@ -386,7 +386,3 @@ def _is_valid(call: Mapping[str, JsonValue]) -> bool:
     return (
         call["error"] is None or call["injected"] or call["error"] in {ToolFaultKind.PERMISSION_DENIED, ErrorKind.TOOL}
     )
-
-
-def _key(call: Mapping[str, JsonValue]) -> str:
-    return json.dumps([call["name"], call["arguments"]], sort_keys=True)

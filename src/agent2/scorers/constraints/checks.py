@@ -68,7 +68,7 @@ RELATIONS = (LESS_THAN, AT_LEAST)
 
 
 def compared(count: int, relation: str, threshold: int, what: str) -> ConstraintFinding:
-    """Whether a count stands in the published relation (`at least`, `less than`) to the number asked for."""
+    """Whether a count is in the published relation (`at least`, `less than`) to the number asked for."""
     followed = count >= threshold if relation == AT_LEAST else count < threshold
     return ConstraintFinding(followed, f"{count} {what}, {relation} {threshold} asked for")
 
@@ -388,7 +388,7 @@ def json_format(text: str, arguments: Arguments) -> ConstraintFinding:
 
 
 def title(text: str, arguments: Arguments) -> ConstraintFinding:
-    """Something stands between `<<` and `>>` on one line."""
+    """There is text between `<<` and `>>` on one line."""
     found = any(_has_title(line) for line in text.split("\n"))
     return ConstraintFinding(found, "a title" if found else "no title in double angular brackets")
 
@@ -415,7 +415,7 @@ def end_checker(text: str, arguments: Arguments) -> ConstraintFinding:
 
 
 def quotation(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The whole text stands in double quotation marks."""
+    """The whole text is in double quotation marks."""
     body = text.strip()
     followed = len(body) > 1 and body[0] == body[-1] == '"'
     return ConstraintFinding(followed, f"{'in' if followed else 'not in'} double quotation marks")

@@ -7,10 +7,9 @@ mistake; the mistakes themselves are not imitated.
 import dataclasses
 import os
 
-from agent2.training.expert_traces import TraceSettings
 from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.sft import SftSettings, train_sft
-from agent2.training.visible import read_visible, show_line
+from agent2.training.visible import TraceSettings, read_visible, show_line
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)

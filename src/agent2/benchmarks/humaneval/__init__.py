@@ -1,0 +1,1 @@
+"""HumanEval and MBPP: published functions to write, judged by running them."""

@@ -1,0 +1,1 @@
+"""Generated Python functions to write, judged by running them; the embedded sibling of HumanEval."""

@@ -1,0 +1,563 @@
+"""Human spot checks: people judge a sample of rollouts, blind to the scorer, and are then put beside it.
+
+`draw_sample` draws from a finished card, from a judgement card, or from an evaluation (the checkpoint's cards); people
+fill in one form each (`form_text`, or the page of `reports.eval_pages`); `record_form` checks a filled form and keeps
+it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer and with each other; `people_say` is that as
+evidence for a release.
+
+Promises: equal cards, n and seed give the same sample on every machine, stratified by card and verdict; a form names
+its sample by a digest over the cards, so that it is never read beside other rollouts; a rater sees neither the score
+nor, of two answers, whose is whose. Does NOT prove that the raters are people, or that they took care.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import yaml
+
+from agent2.cards.folder import CARD_JSON, card_exists, file_digest
+from agent2.cards.judgement import BASELINE, JUDGEMENT
+from agent2.cards.reader import iter_rollouts
+from agent2.config import StrictModel, load_yaml, read_yaml
+from agent2.contract.metrics import SpotCheck
+from agent2.errors import ConfigError, NotEnoughData, unknown_name
+from agent2.evaluation.rescoring import finished_header
+from agent2.evaluation.suite_plan import CHECKPOINT, IDENTITY_FILE, read_identity, read_references
+from agent2.files import write_json
+from agent2.records import HIDDEN_SPLITS, ScoredRollout, digest_of
+from agent2.scorers.judges import cut_middle
+from agent2.stats.agreement import cohens_kappa, krippendorff_alpha
+from agent2.stats.estimates import UNIT, Estimate, measure
+
+KEPT = "spotcheck"
+"""Folder of the recorded forms, in that of the card or evaluation."""
+PASSES_FROM = 0.5
+"""A score from here on says that the answer is right."""
+RIGHT, WRONG, UNSURE = "right", "wrong", "unsure"
+FIRST, SECOND, TIE = "first", "second", "tie"
+NEW, OLD = "new", "old"
+"""Sides of a judgement card; a form shows them in an order drawn for each pair."""
+MOST_CHARS = 20_000
+"""Of one text on a form; a longer one is cut in the middle, visibly."""
+LEAST_OF_STRATUM = 2
+RATERS = 2
+"""People without whom nothing is said about a scorer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRollout:
+    """One rollout of the sample, as a rater sees it, with what the scorer says of it."""
+
+    number: int
+    """On the form, from 1."""
+    card: str
+    item_id: str
+    attempt: int
+    question: str
+    answers: tuple[str, ...]
+    """One; two of a judgement card, in the order in which they are shown."""
+    reference: str
+    score: float
+    said: str
+    """The scorer's verdict: right or wrong; new, old or tie."""
+    is_swapped: bool = False
+    """Whether the old side's answer is shown first."""
+
+    def meaning(self, verdict: str) -> str | None:
+        """A rater's word as a verdict; None: unsure."""
+        if verdict == UNSURE:
+            return None
+        if verdict in (FIRST, SECOND):
+            return NEW if (verdict == FIRST) != self.is_swapped else OLD
+        return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What people are asked about."""
+
+    digest: str
+    """Over the cards' digests, n, seed and the rollouts drawn."""
+    n: int
+    """As asked for; there may be fewer rollouts."""
+    seed: int
+    rollouts: tuple[SampledRollout, ...]
+    on_cards: Mapping[tuple[str, str], int]
+    """(card, the scorer's verdict) -> rollouts there."""
+    is_pairwise: bool
+    is_hidden: bool
+    """Whether it shows items of a hidden split."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Verdicts that a form may hold."""
+        return (FIRST, SECOND, TIE, UNSURE) if self.is_pairwise else (RIGHT, WRONG, UNSURE)
+
+
+class FormRow(StrictModel):
+    """One rollout on a form."""
+
+    number: int
+    question: str | None = None
+    answer: str | None = None
+    first: str | None = None
+    second: str | None = None
+    reference: str | None = None
+    verdict: str | bool | int | float | None = None
+    note: str | None = None
+
+
+class SpotCheckForm(StrictModel):
+    """A form, filled in or not."""
+
+    sample: str
+    n: int
+    seed: int
+    rater: str | None = None
+    rollouts: tuple[FormRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedForm:
+    """One person's verdicts, as they are kept."""
+
+    sample: str
+    n: int
+    seed: int
+    rater: str
+    verdicts: Mapping[str, str]
+    """Number of the rollout -> verdict."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RaterAgreement:
+    """Two raters, or a rater and the scorer."""
+
+    agreement: Estimate | None
+    """Share of equal verdicts, over rollouts on which neither is unsure."""
+    kappa: Estimate | None
+    """Cohen's; None also where both gave all rollouts one verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class StratumAgreement:
+    """People beside one verdict of the scorer on one card."""
+
+    card: str
+    said: str
+    n_on_card: int
+    n: int
+    """Rollouts on which at least two people gave a verdict."""
+    n_agree: int
+    """Of these, where all people say what the scorer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassThreshold:
+    """From which score on people call an answer right."""
+
+    passes_from: float
+    agreement: float
+    """Share of people's verdicts that this threshold gives."""
+    agreement_left_out: float
+    """The same where each rollout is judged by the threshold that the others give: what to expect elsewhere."""
+    agreement_now: float
+    """With `PASSES_FROM`."""
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpotCheckReport:
+    """What people say of a scorer."""
+
+    sample: str
+    n: int
+    raters: Mapping[str, RaterAgreement]
+    """Each with the scorer."""
+    n_unsure: Mapping[str, int]
+    between: RaterAgreement
+    """The first two raters."""
+    alpha: Estimate | None
+    """Krippendorff's, of all raters."""
+    people: RaterAgreement
+    """All raters as one with the scorer; where they differ among each other, the scorer counts as not confirmed."""
+    strata: tuple[StratumAgreement, ...]
+    disagreements: tuple[Mapping[str, Any], ...]
+    """Rollouts on which somebody says other than the scorer."""
+    calibration: PassThreshold | None
+    """None: the scores are verdicts already, or too few."""
+
+
+def draw_sample(folder: Path, n: int = 30, seed: int = 0) -> Sample:
+    """A sample of a card's, or an evaluation's, rollouts that have a score.
+
+    Each card and verdict gives a share as large as its own, at least two rollouts. Raises ConfigError for a folder
+    without cards, for n too small and where nothing is scored; CardError for a card that is not finished or damaged.
+    """
+    cards, references = _cards_of(folder)
+    headers = {name: finished_header(card) for name, card in cards.items()}
+    are_pairs = {JUDGEMENT in header.lock for header in headers.values()}
+    if len(are_pairs) > 1:
+        raise ConfigError(f"{folder}: holds judgements and other cards; pass one card")
+    is_pairwise = are_pairs.pop()
+    strata: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for name, card in cards.items():
+        for record in iter_rollouts(card):
+            if record.score.value is not None:
+                said = _said(record, is_pairwise=is_pairwise)
+                strata.setdefault((name, said), []).append((record.rollout.item_id, record.rollout.attempt))
+    if not strata:
+        raise ConfigError(f"{folder}: no rollout has a score, so there is nothing to check")
+    if n < LEAST_OF_STRATUM * len(strata):
+        least = LEAST_OF_STRATUM * len(strata)
+        raise ConfigError(f"n={n}: at least {least} are needed, two for each card and verdict ({len(strata)} of them)")
+    taken = _allocated({key: len(rows) for key, rows in strata.items()}, n)
+
+    def lot(key: tuple[str, str, int]) -> str:
+        return hashlib.sha256("\0".join(map(str, (seed, *key))).encode("utf-8", "surrogatepass")).hexdigest()
+
+    chosen: dict[tuple[str, str, int], str] = {}
+    for (name, said), rows in strata.items():
+        keys = sorted(((name, *row) for row in rows), key=lot)
+        chosen |= dict.fromkeys(keys[: taken[name, said]], said)
+    numbers = {key: number for number, key in enumerate(sorted(chosen, key=lot), start=1)}
+    found = []
+    for name, card in cards.items():
+        for record in iter_rollouts(card):
+            key = (name, record.rollout.item_id, record.rollout.attempt)
+            if key in numbers:
+                shown_as = SampledRollout(
+                    number=numbers[key],
+                    card=name,
+                    item_id=key[1],
+                    attempt=key[2],
+                    question=_cut("\n\n".join(message.content for message in record.rollout.prompt)),
+                    answers=(_cut(_transcript(record)),),
+                    reference=_cut(references.get(name, {}).get(key[1], "")),
+                    score=record.score.value or 0.0,
+                    said=chosen[key],
+                )
+                found.append(_as_pair(shown_as, record, lot(key)) if is_pairwise else shown_as)
+    digests = {name: file_digest(card / CARD_JSON) for name, card in cards.items()}
+    return Sample(
+        digest=digest_of([digests, n, seed, [list(key) for key in numbers]]),
+        n=n,
+        seed=seed,
+        rollouts=tuple(sorted(found, key=lambda one: one.number)),
+        on_cards={key: len(rows) for key, rows in strata.items()},
+        is_pairwise=is_pairwise,
+        is_hidden=any(header.protocol.split in HIDDEN_SPLITS for header in headers.values()),
+    )
+
+
+def _cards_of(folder: Path) -> tuple[dict[str, Path], Mapping[str, Mapping[str, str]]]:
+    """Cards by name, and references by card and item, where the items are visible."""
+    if card_exists(folder):
+        protocol = finished_header(folder).protocol
+        return {f"{protocol.benchmark}-{protocol.split.value}": folder}, {}  # a card may be moved
+    if not (folder / IDENTITY_FILE).is_file():
+        raise ConfigError(f"{folder}: neither a card nor an evaluation; pass the folder of one (agent2 cards list)")
+    split = f"-{read_identity(folder).split}"
+    cards = {card.name: card for card in sorted((folder / "cards" / CHECKPOINT).glob(f"*{split}")) if card_exists(card)}
+    if not cards:
+        raise ConfigError(f"{folder}: the checkpoint has no cards yet; finish the evaluation first")
+    return cards, {f"{name}{split}": found for name, found in read_references(folder).items()}
+
+
+def _allocated(sizes: Mapping[tuple[str, str], int], n: int) -> dict[tuple[str, str], int]:
+    total = sum(sizes.values())
+    taken = {key: min(LEAST_OF_STRATUM, size) for key, size in sizes.items()}
+    for _ in range(min(n, total) - sum(taken.values())):
+        open_ones = [key for key, size in sizes.items() if taken[key] < size]
+        taken[max(open_ones, key=lambda key: n * sizes[key] / total - taken[key])] += 1
+    return taken
+
+
+def _cut(text: str) -> str:
+    return cut_middle(text, MOST_CHARS)
+
+
+def _said(record: ScoredRollout, *, is_pairwise: bool) -> str:
+    value = record.score.value or 0.0
+    if is_pairwise:
+        return TIE if value == BASELINE else NEW if value > BASELINE else OLD
+    return RIGHT if value >= PASSES_FROM else WRONG
+
+
+def _as_pair(shown_as: SampledRollout, record: ScoredRollout, lot: str) -> SampledRollout:
+    """With both answers of a comparison, in an order that the lot decides."""
+    rollout = record.rollout
+    sides = []
+    for side in (NEW, OLD):
+        state: Mapping[str, Any] = rollout.state.get(side) or {}
+        actions = [turn.action for turn in rollout.turns] if side == NEW else state.get("actions") or ()
+        sides.append(_cut(str(state["answer"]) if state.get("answer") is not None else "\n\n".join(actions)))
+    is_swapped = int(lot[:2], 16) % 2 == 1
+    return replace(shown_as, answers=tuple(sides[::-1] if is_swapped else sides), is_swapped=is_swapped)
+
+
+def _transcript(record: ScoredRollout) -> str:
+    """All that the model did, and the state that it left."""
+    rollout = record.rollout
+    has_state = any(key != "answer" for key in rollout.state)
+    if len(rollout.turns) <= 1 and not has_state:
+        return rollout.turns[0].action if rollout.turns else rollout.answer or ""
+    parts = []
+    for turn in rollout.turns:
+        parts.append(f"model: {turn.action}")
+        parts += [f"environment: {turn.observation}"] if turn.observation is not None else []
+    parts += [f"final state: {msgspec.json.encode(dict(rollout.state)).decode()}"] if has_state else []
+    return "\n\n".join(parts)
+
+
+class _FormDumper(yaml.SafeDumper):
+    """Texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_FormDumper.add_representer(str, _text)
+
+
+def form_rows(sample: Sample) -> list[dict[str, Any]]:
+    """What a form shows of each rollout."""
+    rows = []
+    for one in sample.rollouts:
+        row: dict[str, Any] = {"number": one.number, "question": one.question}
+        row |= dict(zip((FIRST, SECOND) if sample.is_pairwise else ("answer",), one.answers, strict=True))
+        rows.append(row | ({"reference": one.reference} if one.reference else {}))
+    return rows
+
+
+def form_text(sample: Sample) -> str:
+    """The form as YAML, to be filled in with an editor."""
+    asked = "which answer is better" if sample.is_pairwise else "whether the answer is right"
+    top = (
+        f'# Say {asked}: {", ".join(sample.words)} after each "verdict:". Write your name after "rater:".\n'
+        "# Judge alone, and do not look at the scorer's verdicts. Then: agent2 spotcheck record THIS_FILE FOLDER\n"
+    )
+    rows = [{**row, "verdict": None, "note": ""} for row in form_rows(sample)]
+    form = {"sample": sample.digest, "n": sample.n, "seed": sample.seed, "rater": "", "rollouts": rows}
+    return top + yaml.dump(form, Dumper=_FormDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def record_form(form: Path, folder: Path) -> Path:
+    """Check a filled form and keep it with the cards that it is about; returns where.
+
+    Raises ConfigError, naming the line, for a form of other rollouts, one that is not filled in completely, an unknown
+    verdict, and a rater whose form is recorded already.
+    """
+    source = read_yaml(form)
+    filled = load_yaml(form, SpotCheckForm)
+    sample = draw_sample(folder, filled.n, filled.seed)
+    if filled.sample != sample.digest:
+        raise ConfigError(
+            f"{form}: is a form about other rollouts than those of {folder} (sample {filled.sample[:12]}, here "
+            f"{sample.digest[:12]}); pass the folder that it was drawn from, or draw again"
+        )
+    rater = " ".join((filled.rater or "").split())
+    name = re.sub(r"[^a-z0-9]+", "-", rater.casefold()).strip("-")
+    if not name:
+        raise ConfigError(f"{source.spot(('rater',))}: names no rater; write your name after 'rater:'")
+    by_number: dict[int, tuple[int, FormRow]] = {}
+    for place, row in enumerate(filled.rollouts):
+        if row.number in by_number or not 1 <= row.number <= len(sample.rollouts):
+            raise ConfigError(
+                f"{source.spot(('rollouts', place))}: there is one rollout of each number, not {row.number}"
+            )
+        by_number[row.number] = (place, row)
+    verdicts: dict[str, str] = {}
+    for shown_row in form_rows(sample):
+        number = shown_row["number"]
+        place, row = by_number.get(number, (-1, FormRow(number=number)))
+        for key, text in shown_row.items():
+            given = getattr(row, key)
+            if place >= 0 and key != "number" and given is not None and given.split() != text.split():
+                spot = source.spot(("rollouts", place, key))
+                raise ConfigError(f"{spot}: the {key} of rollout {number} is not that of the card; draw the form again")
+        verdict = "" if row.verdict is None else str(row.verdict).strip().lower()
+        if verdict and verdict not in sample.words:
+            raise unknown_name("verdict", verdict, sample.words, source.spot(("rollouts", place, "verdict")))
+        if verdict:
+            verdicts[str(number)] = verdict
+    if missing := [str(one.number) for one in sample.rollouts if str(one.number) not in verdicts]:
+        listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+        raise ConfigError(
+            f"{form}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
+            f"judge them, or write {UNSURE!r}"
+        )
+    for kept in _recorded(folder):
+        if kept.rater.casefold() == rater.casefold():
+            raise ConfigError(f"{folder / KEPT}: {kept.rater} has recorded a form already; delete it to replace it")
+        if kept.sample != sample.digest:
+            raise ConfigError(
+                f"{form}: {kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
+            )
+    target = folder / KEPT / f"{name}.json"
+    if target.exists():
+        raise ConfigError(f"{target}: exists already, of a rater with a similar name; write the name differently")
+    target.parent.mkdir(exist_ok=True)
+    notes = {str(row.number): row.note for row in filled.rollouts if row.note}
+    write_json(target, RecordedForm(sample.digest, filled.n, filled.seed, rater, verdicts, notes))
+    return target
+
+
+def _recorded(folder: Path) -> list[RecordedForm]:
+    """Recorded forms by the raters' names. Raises ConfigError for a file that is none."""
+    found = []
+    for file in sorted((folder / KEPT).glob("*.json")):
+        try:
+            found.append(msgspec.json.decode(file.read_bytes(), type=RecordedForm))
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"{file}: is not a recorded form ({error}); record it again") from error
+    return found
+
+
+def agreement(folder: Path) -> SpotCheckReport:
+    """People beside the scorer and each other.
+
+    Raises ConfigError unless at least two people recorded forms, all about the rollouts that are there now.
+    """
+    forms = _recorded(folder)
+    if not forms:
+        raise ConfigError(f"{folder}: no form is recorded; draw one (agent2 spotcheck draw) and record it filled in")
+    if len(forms) < RATERS:
+        raise ConfigError(f"{folder}: only {forms[0].rater} has judged; a second person's form is needed")
+    sample = draw_sample(folder, forms[0].n, forms[0].seed)
+    if stale := [form.rater for form in forms if form.sample != sample.digest]:
+        raise ConfigError(
+            f"{folder}: the forms of {', '.join(stale)} are about other rollouts than the cards hold now; delete them "
+            f"from {folder / KEPT} and draw again"
+        )
+    unknown = [form.rater for form in forms if set(form.verdicts.values()) - set(sample.words)]
+    numbers = {str(one.number) for one in sample.rollouts}
+    if unknown or any(set(form.verdicts) != numbers for form in forms):
+        raise ConfigError(f"{folder / KEPT}: a form was changed after it was recorded; record the forms again")
+    by_rater = {form.rater: [one.meaning(form.verdicts[str(one.number)]) for one in sample.rollouts] for form in forms}
+    scorer = [one.said for one in sample.rollouts]
+    columns = list(by_rater.values())
+    people = [_common([column[place] for column in columns]) for place in range(len(scorer))]
+    return SpotCheckReport(
+        sample=sample.digest,
+        n=len(sample.rollouts),
+        raters={rater: _compared(column, scorer) for rater, column in by_rater.items()},
+        n_unsure={rater: column.count(None) for rater, column in by_rater.items()},
+        between=_compared(columns[0], columns[1]),
+        alpha=_alpha(columns),
+        people=_compared(people, scorer),
+        strata=tuple(_strata(sample, people)),
+        disagreements=tuple(_disagreements(sample, by_rater)),
+        calibration=None if sample.is_pairwise else _calibrated([one.score for one in sample.rollouts], people),
+    )
+
+
+def people_say(folder: Path) -> tuple[SpotCheck | None, str]:
+    """The spot check of an evaluation as evidence, None if there is none that counts; and a note on why."""
+    if not _recorded(folder):
+        return None, ""
+    try:
+        found = agreement(folder)
+    except ConfigError as error:
+        return None, f"the spot check does not count: {error}"
+    n, n_agree = (sum(getattr(one, name) for one in found.strata) for name in ("n", "n_agree"))
+    kappa = "" if found.people.kappa is None else f", kappa {found.people.kappa}"
+    told = f"sample {found.sample[:12]} of {found.n} rollouts{kappa}"
+    return SpotCheck(" and ".join(found.raters), n, n_agree, told), ""
+
+
+def labelled_pairs(folder: Path) -> list[dict[str, Any]]:
+    """People's common verdicts on a judgement card, in the layout that `agent2 judge check` reads.
+
+    Raises ConfigError as `agreement` does, and for a card that compares nothing.
+    """
+    agreement(folder)  # whether all is there
+    forms = _recorded(folder)
+    sample = draw_sample(folder, forms[0].n, forms[0].seed)
+    if not sample.is_pairwise:
+        raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; use the agreement alone")
+    rows = []
+    for one in sample.rollouts:
+        said = _common([one.meaning(form.verdicts[str(one.number)]) for form in forms])
+        if said in (NEW, OLD, TIE):
+            label = TIE if said == TIE else "1" if (said == NEW) != one.is_swapped else "2"
+            first, second = one.answers
+            name = f"{one.item_id}#{one.attempt}"
+            rows.append({"id": name, "instruction": one.question, "first": first, "second": second, "label": label})
+    return rows
+
+
+def _common(verdicts: Sequence[str | None]) -> str | None:
+    """What all say; "split" if they differ, None if fewer than two are sure."""
+    sure = [verdict for verdict in verdicts if verdict is not None]
+    return None if len(sure) < RATERS else sure[0] if len(set(sure)) == 1 else "split"
+
+
+def _compared(one: Sequence[Hashable | None], other: Sequence[Hashable | None]) -> RaterAgreement:
+    same = [None if a is None or b is None else float(a == b) for a, b in zip(one, other, strict=True)]
+    try:
+        rate = measure(same, "agreement", UNIT)
+    except NotEnoughData:
+        return RaterAgreement(None, None)
+    try:
+        return RaterAgreement(rate, cohens_kappa(one, other))
+    except NotEnoughData:
+        return RaterAgreement(rate, None)
+
+
+def _alpha(columns: Sequence[Sequence[str | None]]) -> Estimate | None:
+    try:
+        return krippendorff_alpha(columns)
+    except NotEnoughData:
+        return None
+
+
+def _strata(sample: Sample, people: Sequence[str | None]) -> Iterator[StratumAgreement]:
+    judged: Counter[tuple[str, str]] = Counter()
+    confirmed: Counter[tuple[str, str]] = Counter()
+    for one, said in zip(sample.rollouts, people, strict=True):
+        key = (one.card, one.said)
+        judged[key] += said is not None
+        confirmed[key] += said == one.said
+    for key in sorted(judged):
+        yield StratumAgreement(*key, sample.on_cards[key], judged[key], confirmed[key])
+
+
+def _disagreements(sample: Sample, by_rater: Mapping[str, Sequence[str | None]]) -> Iterator[dict[str, Any]]:
+    for place, one in enumerate(sample.rollouts):
+        said = {rater: column[place] or UNSURE for rater, column in by_rater.items()}
+        if set(said.values()) - {one.said, UNSURE}:
+            where = {"number": one.number, "card": one.card, "item": one.item_id, "attempt": one.attempt}
+            yield {**where, "score": one.score, "scorer": one.said, "people": said}
+
+
+def _calibrated(scores: Sequence[float], people: Sequence[str | None]) -> PassThreshold | None:
+    """The threshold with which graded scores give most of people's verdicts; the lowest of several."""
+    rows = [(score, said == RIGHT) for score, said in zip(scores, people, strict=True) if said in (RIGHT, WRONG)]
+    values = np.array([score for score, _ in rows])
+    is_right = np.array([right for _, right in rows], dtype=bool)
+    if len(set(scores)) <= 2 or len(set(is_right.tolist())) < 2:
+        return None
+    thresholds = np.unique(values)[1:]
+    agrees_TN = (values[None, :] >= thresholds[:, None]) == is_right[None, :]
+    best = int(agrees_TN.sum(axis=1).argmax())
+    left_out = [
+        bool(agrees_TN[int(np.delete(agrees_TN, place, axis=1).sum(axis=1).argmax()), place])
+        for place in range(len(rows))
+    ]
+    return PassThreshold(
+        passes_from=float(thresholds[best]),
+        agreement=float(agrees_TN[best].mean()),
+        agreement_left_out=float(np.mean(left_out)),
+        agreement_now=float(((values >= PASSES_FROM) == is_right).mean()),
+        n=len(rows),
+    )

@@ -1,0 +1,651 @@
+"""The Docker and Apptainer (also SingularityCE) back ends: the same view as bubblewrap's, by a container engine.
+
+Both show an empty root with the host's /usr, the toolkit and the mounts of the spec, so no image with libraries is
+fetched, and no image decides what a trial measures. Engines do not pass on descriptors, so forward.py connects to a
+socket here; when the harness is gone, the connection closes and the container ends itself. GPUs are passed one by
+one, with the driver libraries of the host's /usr: that shows exactly the named ones and needs no container toolkit
+and no --nv.
+
+Docker: the image is made on first use. No network, no capabilities, no new privileges, a read-only root, a user of
+its own, limits by the engine's control groups. With a user of its own the container needs an engine that runs as
+root; under a rootless engine the program is root of the engine's user name space, without capabilities. An engine on
+another machine or in a virtual machine that does not share this file system does not work. Whoever may start
+containers is as good as root on the host; that is the harness, never the program.
+
+Apptainer, for clusters: the image is an empty folder made for each program. Own mount, process, IPC, host-name and
+network name spaces, a cleared environment, no capabilities, no new privileges. As root the program becomes a host
+user of its own; otherwise it keeps ours, in a user name space or by the runtime's set-uid starter, and the number of
+processes is counted over everything that this user runs on the host. Limits are bubblewrap's (control group where we
+may make one, resource limits, watchdog), except that /tmp and the home folder are on disk and are watched together
+with the workspace. What an administrator's apptainer.conf adds or forbids is not covered; `require` tries it on a
+program that does nothing.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.errors import SandboxError
+from agent2.sandbox import host
+from agent2.sandbox import host as toolkit
+from agent2.sandbox.forward import Plan
+from agent2.sandbox.host import gpu_devices, gpu_environment, hand_over, has_root_rights, uid_for
+from agent2.sandbox.limits import OWN_PROCESSES, Launch, held_by, keeper, rlimits, tasks_of_user
+from agent2.sandbox.network import with_network
+from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.seccomp import filter_in_words
+from agent2.sandbox.spec import (
+    BASE_ENVIRONMENT,
+    GIB,
+    HOME,
+    PRIVATE,
+    WORKSPACE,
+    Containment,
+    Limits,
+    Mount,
+    Network,
+    SandboxSpec,
+    Strength,
+    check_spec,
+    common_rows,
+    refuse_hidden,
+)
+
+logger = logging.getLogger(__name__)
+
+LINK = f"{PRIVATE}/link"
+EMPTY_FOLDERS = ("dev", "etc", "home", "home/agent", "proc", "run", "run/agent2", "sys", "tmp", "usr", "workspace")
+COMMAND = (str(host.interpreter()), "-I", "-S", f"{PRIVATE}/forward.py", LINK)
+"""What runs first in a container."""
+
+OnEnd = tuple[Callable[[], None], ...]
+"""What is called when the program has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The host's side of one container."""
+
+    folder: Path
+    listener: socket.socket
+    binds: tuple[Mount, ...]
+    """Everything that the container shows of the host, outer folders first."""
+
+    def close(self) -> None:
+        """Remove it."""
+        self.listener.close()
+        shutil.rmtree(self.folder, onerror=_tell)
+
+
+def start_in_room(
+    spec: SandboxSpec,
+    toolkit_binds: Iterable[Path],
+    uid: int,
+    made: Iterable[str],
+    first_uid: int,
+    launch_in: Callable[[SandboxSpec, Room, OnEnd], Launch],
+) -> SandboxProcess:
+    """Start a container, with the network that the spec asks for, in a room of its own; both end with it.
+
+    launch_in: from the spec with the network's ports and variables, the room, and what to call at the end. The other
+    arguments are those of `open_room`. Raises SandboxError, and then leaves nothing behind.
+    """
+    spec, way = with_network(spec)
+    opened: list[Callable[[], None]] = [] if way is None else [way.close]
+    try:
+        room = open_room(spec, toolkit_binds, uid, made, first_uid=first_uid)
+        opened.insert(0, room.close)
+        launch = launch_in(spec, room, tuple(opened))
+    except BaseException:
+        for close in opened:
+            close()
+        raise
+    return SandboxProcess(launch)  # which closes them itself, also where it does not start
+
+
+def _tell(_: object, path: str, error: tuple[object, BaseException, object]) -> None:
+    """A program may have locked its own temporary files away from us."""
+    logger.warning("%s stays behind: %s", path, error[1])
+
+
+def open_room(
+    spec: SandboxSpec, toolkit_binds: Iterable[Path], uid: int, made: Iterable[str], *, first_uid: int
+) -> Room:
+    """Make the folder, the files named in `made` (of `toolkit.made_files`) and the socket.
+
+    uid: the program's user, as the host sees it; the ports are handed to it. first_uid: the user that the container
+    starts with, which the socket is handed to.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="agent2-room-"))
+    folder.chmod(0o755)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(folder / "link"))
+        listener.listen(1)
+        for path, owner in [(folder / "link", first_uid), *((port, uid) for port in spec.ports.values())]:
+            if path.stat().st_uid != owner:
+                os.chown(path, owner, owner)
+        files = host.made_files(uid)
+        binds = system_mounts()
+        for name in made:
+            own = folder / name.strip("/").replace("/", "-")
+            own.write_text(files[name])
+            own.chmod(0o644)
+            binds.append(Mount(own, name))
+        binds += [Mount(FORWARDER.resolve(), f"{PRIVATE}/forward.py"), Mount(folder / "link", LINK)]
+        binds += [Mount(path.resolve(), f"{PRIVATE}/ports/{port}") for port, path in spec.ports.items()]
+        binds += [Mount(path.resolve(), str(path)) for path in toolkit_binds]
+        binds += [Mount(mount.host.resolve(), mount.inside, mount.writable) for mount in spec.mounts]
+        binds.append(Mount(spec.workspace.resolve(), WORKSPACE, writable=True))
+    except BaseException:
+        listener.close()
+        shutil.rmtree(folder)
+        raise
+    return Room(folder, listener, tuple(binds))
+
+
+def system_mounts() -> list[Mount]:
+    """The host's /usr and the few files of /etc; engines bring a /sys of their own."""
+    system = (path for kind, path in host.system_binds() if kind == "bind")
+    return [Mount(Path(path).resolve(), path) for path in system if not path.startswith("/sys/")]
+
+
+def root_links() -> dict[str, str]:
+    """Links of the empty root, such as bin -> usr/bin: name -> target."""
+    return {path.strip("/"): os.readlink(path) for kind, path in host.system_binds() if kind == "link"}
+
+
+def make_root(folder: Path, binds: Iterable[Mount]) -> None:
+    """Make the empty root in a folder, with a place for each bind; readable by everybody."""
+    _make_folder(folder)
+    for name in EMPTY_FOLDERS:
+        _make_folder(folder / name)
+    for name, target in root_links().items():
+        (folder / name).symlink_to(target)
+    for bind in binds:
+        place = folder / bind.inside.strip("/")
+        if place.exists() or bind.inside.startswith(("/usr/", "/sys/", "/tmp/", f"{HOME}/")):
+            continue  # it is inside what is mounted there
+        for parent in reversed(place.relative_to(folder).parents):
+            if not (folder / parent).exists():
+                _make_folder(folder / parent)
+        if bind.host.is_dir():
+            _make_folder(place)
+        else:
+            place.touch()
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o755)  # whatever the umask says
+
+
+def root_archive() -> bytes:
+    """The empty root as a tar file, the same bytes each time on the same host."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in EMPTY_FOLDERS:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        for name, target in sorted(root_links().items()):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            archive.addfile(entry)
+    return packed.getvalue()
+
+
+def csv_field(text: str) -> str:
+    """One field of a line of CSV, which is how engines take mounts."""
+    return '"' + text.replace('"', '""') + '"' if any(sign in text for sign in ',"\n') else text
+
+
+IMAGE = "agent2-empty-root"
+DOCKER_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")
+"""The engine makes the other files of /etc itself."""
+ASK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DockerEngine:
+    """What a running engine says about itself."""
+
+    version: str
+    is_rootless: bool
+    limits_memory: bool
+    limits_processes: bool
+
+
+class Docker:
+    """Runs programs in Docker containers."""
+
+    name = "docker"
+
+    def __init__(self, binary: str = "docker", *, devices: Path = Path("/dev")) -> None:
+        """binary: name or path of the docker client. devices: where the device files of GPUs are."""
+        self._binary = binary
+        self._devices = devices
+        self._as_root = has_root_rights()
+        self._engine: DockerEngine | None = None
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount."""
+        return inside
+
+    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
+        """Make the folder if needed and give it, with all it holds, to the container's user."""
+        path.mkdir(parents=True, exist_ok=True)
+        uid = self._uid(user_of or path)
+        if uid != os.geteuid():
+            hand_over(path, uid)
+
+    def require(self) -> DockerEngine:
+        """The engine, after asking once whether it answers.
+
+        Raises SandboxError with one sentence that says what to do.
+        """
+        if self._engine is None:
+            self._engine = self._ask_engine()
+        return self._engine
+
+    def containment(
+        self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
+    ) -> list[Containment]:
+        """What holds how strongly, as far as the engine says so."""
+        engine = self.require()
+        by_engine = "control group of the engine"
+        user = "root of the engine's user namespace" if engine.is_rootless else "own user"
+        return [
+            Containment("filesystem", Strength.HARD, f"container with a read-only empty root, explicit binds, {user}"),
+            Containment("host processes", Strength.HARD, "process and IPC namespaces of the container"),
+            *common_rows(limits, network, gpus),
+            Containment("process count", Strength.HARD, f"{limits.processes}: {by_engine}")
+            if engine.limits_processes
+            else Containment("process count", Strength.NONE, "this engine cannot limit it"),
+            Containment("memory", Strength.HARD, f"{by_engine}: {limits.memory_gib:g} GiB")
+            if engine.limits_memory
+            else Containment("memory", Strength.SOFT, f"watchdog at {limits.memory_gib:g} GiB"),
+        ]
+
+    def start(self, spec: SandboxSpec) -> SandboxProcess:
+        """Run a program; returns when it is about to start.
+
+        Raises SandboxError if the spec cannot be run as asked or the engine does not answer.
+        """
+        check_spec(spec)
+        self.require()
+        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
+        for path in [*binds, *(Path(system) for _, system in toolkit.system_binds())]:
+            refuse_hidden(path, spec.hidden)
+        gpu_devices(spec.gpus, self._devices)
+        image = self._image()
+        uid = self._uid(spec.workspace)
+        if spec.workspace.stat().st_uid != uid:
+            self.prepare_workspace(spec.workspace)
+        if uid != os.geteuid():
+            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
+            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+
+        def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
+            return self._launch(networked, room, image, uid, on_end)
+
+        return start_in_room(spec, binds, uid, DOCKER_FILES, uid, launch_in)
+
+    def _launch(self, spec: SandboxSpec, room: Room, image: str, uid: int, on_end: OnEnd) -> Launch:
+        name = f"agent2-{os.getpid()}-{secrets.token_hex(4)}"
+        path = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
+        plan = Plan(
+            command=list(spec.command),
+            directory=WORKSPACE,
+            environment={**BASE_ENVIRONMENT, "PATH": path, **gpu_environment(spec.gpus), **spec.environment},
+            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+            uid=None,
+            rlimits={},
+            die_with_parent=False,
+            leash=True,
+            calls=filter_in_words(memory_files=self.require().limits_memory or bool(spec.gpus)),
+        )
+        return Launch(
+            argv=self.command(spec, room, name, image, uid),
+            plan=plan,
+            pass_fds=(),
+            limits=spec.limits,
+            workspace=spec.workspace,
+            log=spec.log,
+            group=Container(self._binary, name, self.require().limits_memory),
+            depth=0,
+            watched=True,
+            stdin=spec.stdin,
+            capture_bytes=spec.capture_bytes,
+            listener=room.listener,
+            on_end=on_end,
+        )
+
+    def command(self, spec: SandboxSpec, room: Room, name: str, image: str, uid: int) -> tuple[str, ...]:
+        """The whole command line of one container."""
+        limits = spec.limits
+        memory, tmp = str(int(limits.memory_gib * GIB)), int(limits.tmp_gib * GIB)
+        user = "0:0" if self.require().is_rootless else f"{uid}:{uid}"
+        words = [self._binary, "run", "--name", name, "--pull", "never", "--interactive", "--log-driver", "none"]
+        words += ["--network", "none", "--ipc", "private", "--hostname", "agent2", "--user", user, "--read-only"]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--oom-score-adj", "1000"]
+        if Path("/sys/fs/selinux/enforce").exists():
+            words += ["--security-opt", "label=disable"]  # else the labels of the host's files keep the container out
+        words += ["--pids-limit", str(limits.processes + OWN_PROCESSES), "--memory", memory, "--memory-swap", memory]
+        words += ["--ulimit", f"nofile={limits.open_files}:{limits.open_files}", "--ulimit", "core=0:0"]
+        size = int(limits.file_size_gib * GIB)
+        words += ["--ulimit", f"fsize={size}:{size}", "--shm-size", str(tmp)]
+        for place, mode in (("/tmp", "1777"), (HOME, "0777")):
+            words += ["--tmpfs", f"{place}:rw,exec,nosuid,nodev,size={tmp},mode={mode}"]
+        for device in gpu_devices(spec.gpus, self._devices):
+            words += ["--device", f"{device}:/dev/{device.name}"]
+        for bind in room.binds:
+            fields = ["type=bind", csv_field(f"src={bind.host}"), csv_field(f"dst={bind.inside}")]
+            words += ["--mount", ",".join(fields if bind.writable else [*fields, "readonly"])]
+        return (*words, "--workdir", "/", image, *COMMAND)
+
+    def _uid(self, workspace: Path) -> int:
+        if self.require().is_rootless or not self._as_root:
+            return os.geteuid()
+        return uid_for(workspace)
+
+    def _ask_engine(self) -> DockerEngine:
+        where = os.environ.get("DOCKER_HOST", "unix://")
+        if not where.startswith("unix://"):
+            raise SandboxError(
+                f"DOCKER_HOST is {where}: an engine elsewhere cannot show this host's files; unset it, or use "
+                "--set sandbox=bubblewrap"
+            )
+        answer = _ask(self._binary, "info", "--format", "{{json .}}")
+        try:
+            said = json.loads(answer.stdout)
+        except ValueError:
+            said = {}
+        if answer.returncode != 0 or not said.get("ServerVersion"):
+            words = (answer.stderr.strip() or "; ".join(said.get("ServerErrors") or ["it said nothing"])).splitlines()
+            raise SandboxError(
+                f"the Docker engine does not answer ({words[-1]}); start it (systemctl start docker) and let this user "
+                "use it (group docker), or use --set sandbox=bubblewrap"
+            )
+        options = " ".join(said.get("SecurityOptions") or [])
+        return DockerEngine(
+            str(said["ServerVersion"]),
+            is_rootless="name=rootless" in options,
+            limits_memory=bool(said.get("MemoryLimit")),
+            limits_processes=bool(said.get("PidsLimit")),
+        )
+
+    def _image(self) -> str:
+        """The empty root, made if it is not there yet. Raises SandboxError."""
+        archive = root_archive()
+        image = f"{IMAGE}:{hashlib.sha256(archive).hexdigest()[:12]}"
+        if _ask(self._binary, "image", "inspect", "--format", "{{.Id}}", image).returncode == 0:
+            return image
+        made = _ask(self._binary, "import", "-", image, stdin=archive)
+        if made.returncode != 0:
+            raise SandboxError(
+                f"the empty image {image} cannot be made: {made.stderr.strip()[-300:]}; free disk space?"
+            )
+        return image
+
+
+class Container:
+    """One container, as the keeper of its limits."""
+
+    def __init__(self, binary: str, name: str, limits_memory: bool) -> None:
+        self._binary = binary
+        self._name = name
+        self._limits_memory = limits_memory
+
+    @property
+    def controllers(self) -> frozenset[str]:
+        """What the engine limits."""
+        return frozenset({"memory", "pids"} if self._limits_memory else {"pids"})
+
+    def adopt(self, pids: list[int]) -> None:
+        """Nothing to do: the engine has put them into its groups."""
+
+    def look(self) -> None:
+        """Nothing to do: the engine remembers."""
+
+    def broke(self) -> str | None:
+        """Whether the engine says that the kernel killed for memory; an engine that is silent says nothing."""
+        try:
+            said = _ask(self._binary, "inspect", "--format", "{{.State.OOMKilled}}", self._name).stdout
+        except SandboxError as error:
+            logger.warning("how container %s ended is not known: %s", self._name, error)
+            return None
+        return "memory" if said.strip() == "true" else None
+
+    def kill(self) -> None:
+        """End the container."""
+        _ask(self._binary, "kill", self._name)
+
+    def remove(self) -> None:
+        """Remove the container."""
+        try:
+            _ask(self._binary, "rm", "--force", self._name)
+        except SandboxError as error:
+            logger.warning("container %s stays behind: %s", self._name, error)
+
+
+def _ask(binary: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """Ask the engine; an error of its own is in the answer. Raises SandboxError if there is no client or answer."""
+    try:
+        answer = subprocess.run([binary, *words], input=stdin, capture_output=True, timeout=ASK_S, check=False)
+    except OSError as error:
+        raise SandboxError(
+            f"{binary}: Docker is not installed ({error.strerror}); install it (docs.docker.com/engine/install), "
+            "or use --set sandbox=bubblewrap"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(f"{binary} {words[0]} did not answer in {ASK_S:g} s; look at the Docker engine") from error
+    return subprocess.CompletedProcess(
+        answer.args, answer.returncode, answer.stdout.decode(errors="replace"), answer.stderr.decode(errors="replace")
+    )
+
+
+BINARIES = ("apptainer", "singularity")
+CONTAIN = (
+    *("--containall", "--cleanenv", "--no-eval", "--no-init", "--no-mount", "home,tmp,bind-paths"),
+    *("--net", "--network", "none", "--hostname", "agent2", "--no-privs", "--pwd", "/"),
+)
+ROOT_CAPABILITIES = "CAP_SETUID,CAP_SETGID,CAP_SETPCAP"
+"""Kept as root until forward.py has changed the user."""
+APPTAINER_FILES = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "/etc/nsswitch.conf", "/etc/resolv.conf")
+PROBE_S = 120.0
+
+
+class Apptainer:
+    """Runs programs in Apptainer containers."""
+
+    name = "apptainer"
+
+    def __init__(self, binary: str | None = None, *, as_root: bool | None = None, devices: Path = Path("/dev")) -> None:
+        """binary: name or path; None looks for apptainer, then singularity. as_root: None asks the kernel.
+
+        devices: where the device files of GPUs are.
+        """
+        found = [name for name in BINARIES if shutil.which(name)]
+        self._binary = binary or (found[0] if found else BINARIES[0])
+        self._as_root = has_root_rights() if as_root is None else as_root
+        self._devices = devices
+        self._version: str | None = None
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount."""
+        return inside
+
+    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
+        """Make the folder if needed and give it, with all it holds, to the container's user."""
+        path.mkdir(parents=True, exist_ok=True)
+        if self._as_root:
+            hand_over(path, uid_for(user_of or path))
+
+    def require(self) -> str:
+        """The runtime's version, after trying it once.
+
+        Raises SandboxError with one sentence that says what to do.
+        """
+        if self._version is None:
+            answer = _run([self._binary, "--version"])
+            found = re.search(r"\d+\.\d+(\.\d+)?", answer.stdout)
+            if answer.returncode != 0 or found is None:
+                raise SandboxError(
+                    f"{self._binary} --version said {answer.stdout + answer.stderr!r}; install Apptainer 1.1 or newer"
+                )
+            self._probe()
+            self._version = found.group()
+        return self._version
+
+    def containment(
+        self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
+    ) -> list[Containment]:
+        """What holds how strongly on this host."""
+        held = held_by(self._as_root)
+        user = "own host user" if self._as_root else "this user"
+        disk = Containment("disk", Strength.SOFT, f"watchdog at {limits.disk_gib:g} GiB of workspace, /tmp and {HOME}")
+        pids = "RLIMIT_NPROC" + (f" and pids {held['pids']}" if "pids" in held else "")
+        return [
+            Containment("filesystem", Strength.HARD, f"container on an empty root with explicit binds, {user}"),
+            Containment("host processes", Strength.HARD, "process and IPC namespaces of the container"),
+            *common_rows(limits, network, gpus, disk),
+            Containment("process count", Strength.HARD, f"{limits.processes}: {pids}"),
+            Containment("memory", Strength.HARD, f"{held['memory']} of {limits.memory_gib:g} GiB")
+            if "memory" in held
+            else Containment("memory", Strength.SOFT, f"watchdog at {limits.memory_gib:g} GiB"),
+        ]
+
+    def start(self, spec: SandboxSpec) -> SandboxProcess:
+        """Run a program; returns when it is about to start.
+
+        Raises SandboxError if the spec cannot be run as asked or the runtime refuses.
+        """
+        check_spec(spec)
+        self.require()
+        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
+        for path in [*binds, *(Path(system) for _, system in toolkit.system_binds())]:
+            refuse_hidden(path, spec.hidden)
+        uid = self._uid(spec)
+        if self._as_root:
+            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
+            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+        devices = gpu_devices(spec.gpus, self._devices)
+
+        def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
+            return self._launch(networked, room, uid, devices, on_end)
+
+        return start_in_room(spec, binds, uid, APPTAINER_FILES, os.geteuid(), launch_in)
+
+    def _launch(self, spec: SandboxSpec, room: Room, uid: int, devices: Iterable[Path], on_end: OnEnd) -> Launch:
+        scratch = _make_scratch(room.folder, uid)
+        make_root(room.folder / "root", [*scratch, *room.binds])
+        search = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
+        count = spec.limits.processes + OWN_PROCESSES + (0 if self._as_root else tasks_of_user(os.getuid()))
+        plan = Plan(
+            command=list(spec.command),
+            directory=WORKSPACE,
+            environment={**BASE_ENVIRONMENT, "PATH": search, **gpu_environment(spec.gpus), **spec.environment},
+            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+            uid=uid if self._as_root else None,
+            rlimits=rlimits(spec.limits, count),
+            die_with_parent=False,
+            leash=True,
+            calls=filter_in_words(memory_files="memory" in held_by(self._as_root) or bool(spec.gpus)),
+        )
+        group, before = keeper(spec.limits, self._as_root)
+        return Launch(
+            argv=before + self.command(room, scratch, devices),
+            plan=plan,
+            pass_fds=(),
+            limits=spec.limits,
+            workspace=spec.workspace,
+            log=spec.log,
+            group=group,
+            depth=0,
+            watched=True,
+            stdin=spec.stdin,
+            capture_bytes=spec.capture_bytes,
+            listener=room.listener,
+            on_end=on_end,
+            also_watched=tuple(mount.host for mount in scratch),
+        )
+
+    def command(self, room: Room, scratch: Iterable[Mount], devices: Iterable[Path]) -> tuple[str, ...]:
+        """The whole command line of one container."""
+        words = self._first_words()
+        for bind in [*scratch, *room.binds]:
+            words += ["--mount", _mount(bind)]
+        for device in devices:
+            words += ["--bind", f"{device}:/dev/{device.name}"]
+        return (*words, str(room.folder / "root"), *COMMAND)
+
+    def _first_words(self) -> list[str]:
+        kept = ["--add-caps", ROOT_CAPABILITIES] if self._as_root else []
+        return [self._binary, "exec", *CONTAIN, *kept]
+
+    def _uid(self, spec: SandboxSpec) -> int:
+        if not self._as_root:
+            return os.geteuid()
+        uid = uid_for(spec.workspace)
+        if spec.workspace.stat().st_uid != uid:
+            self.prepare_workspace(spec.workspace)
+        return uid
+
+    def _probe(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="agent2-probe-") as place:
+            root = Path(place) / "root"
+            binds = system_mounts()
+            make_root(root, binds)
+            words = self._first_words()
+            for bind in binds:
+                words += ["--mount", _mount(bind)]
+            answer = _run([*words, str(root), "/usr/bin/true"])
+        if answer.returncode != 0:
+            said = (answer.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise SandboxError(
+                f"{self._binary} refuses ({said}); ask for user namespaces or its set-uid starter, and for "
+                "'user bind control = yes' in its configuration, or use --set sandbox=bubblewrap"
+            )
+
+
+def _make_scratch(folder: Path, uid: int) -> tuple[Mount, ...]:
+    """Folders for /tmp and the home folder."""
+    mounts = []
+    for name, inside in (("tmp", "/tmp"), ("home", HOME)):
+        place = folder / name
+        place.mkdir()
+        if uid != os.geteuid():
+            os.chown(place, uid, uid)
+        mounts.append(Mount(place, inside, writable=True))
+    return tuple(mounts)
+
+
+def _mount(bind: Mount) -> str:
+    """A --mount option, which is a line of CSV."""
+    fields = ["type=bind", f"source={bind.host}", f"destination={bind.inside}", *([] if bind.writable else ["ro"])]
+    return ",".join(csv_field(one) for one in fields)
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=PROBE_S, check=False, cwd="/")
+    except OSError as error:
+        raise SandboxError(
+            f"{words[0]}: Apptainer is not installed ({error.strerror}); install it (apptainer.org), or use "
+            "--set sandbox=bubblewrap"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise SandboxError(f"{words[0]} did not answer in {PROBE_S:g} s; try it by hand") from error

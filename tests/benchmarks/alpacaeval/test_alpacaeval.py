@@ -1,0 +1,176 @@
+"""AlpacaEval on fixtures in the official layout: items, splits, and the annotator behind an endpoint that replays."""
+
+import json
+import math
+import random
+
+import pytest
+import yaml
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.alpacaeval.benchmark import SHARES, fill, is_switched, preference, read_messages, split_of
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.engine import score_answers
+from agent2.models.served import read_answer
+from agent2.records import Completion, Split
+from agent2.scorers.judges import TOP_LOGPROBS
+from served_fakes import Reply, chat, endpoint
+
+PROMPT = """<|im_start|>system
+You choose.
+<|im_end|>
+<|im_start|>user
+Task: {instruction}
+m: {output_1}
+M: {output_2}
+<|im_end|>"""
+WORDS = ("rivers", "bread", "maps", "music", "trees", "clocks", "boats", "paint")
+
+
+def instruction(number):
+    return f"Write a line about {WORDS[number % len(WORDS)]} for reader {number}."
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """80 instructions with the baseline's answers, and a prompt."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    rows = [
+        {"dataset": "own", "instruction": instruction(k), "output": f"baseline {k}", "generator": "gpt4_1106_preview"}
+        for k in range(80)
+    ]
+    (tmp_path / "gpt4_1106_preview.json").write_text(json.dumps(rows))
+    (tmp_path / "prompt.txt").write_text(PROMPT)
+    return tmp_path
+
+
+def judged_by(data, url, **more):
+    record = {"model": f"{url}#annotator", "prompt": "prompt.txt", **more}
+    (data / "judge.yaml").write_text(yaml.safe_dump(record))
+    return load_benchmark("alpacaeval", data)
+
+
+def raw(*tokens):
+    """An answer in the form of the stored raw completions; tokens: (text, log-probability)."""
+    top = [{"token": token, "bytes": None, "logprob": value} for token, value in tokens]
+    block = {"content": [{"token": tokens[0][0], "bytes": None, "logprob": tokens[0][1], "top_logprobs": top}]}
+    choice = {
+        "finish_reason": "length",
+        "index": 0,
+        "logprobs": block,
+        "message": {"content": tokens[0][0], "role": "assistant"},
+    }
+    return Reply(json.dumps({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 1}}).encode())
+
+
+def test_items_come_from_the_official_file_in_four_splits_that_anybody_can_compute(data):
+    benchmark = load_benchmark("alpacaeval", data)
+    found = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
+    assert sum(map(len, found.values())) == 80 and all(found.values())
+    assert len(found[Split.TEST_PRIVATE]) > len(found[Split.TEST_PUBLIC]) > len(found[Split.DEV])
+    for split, items in found.items():
+        assert benchmark.items(split, len(items), None) == benchmark.items(split, len(items), b"s" * 32) == items
+        assert all(item.reference.startswith("baseline ") for item in items)
+    with pytest.raises(ConfigError, match="81 items of train were asked for"):
+        benchmark.items(Split.TRAIN, 81, None)
+
+
+def test_the_shares_of_the_splits_are_those_of_the_documentation():
+    rng = random.Random(0)
+    splits = [split_of(f"instruction {rng.random()}") for _ in range(8000)]
+    for split, share in SHARES.items():
+        assert splits.count(split) / 8000 == pytest.approx(share / 16, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "has no gpt4_1106_preview.json; copy it from results"),
+        ("[{", "is cut off or of another layout"),
+        ('{"a": 1}', "of another layout"),
+        ('[{"prompt": "x"}]', "of another layout"),
+        ('[{"instruction": "x", "output": "y"}, {"instruction": "x", "output": "z"}]', "rows 0 and 1 have the same"),
+    ],
+)
+def test_files_that_are_absent_cut_off_or_of_another_layout_are_refused_in_one_line(data, content, why):
+    path = data / "gpt4_1106_preview.json"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(ConfigError, match=why):
+        load_benchmark("alpacaeval", data).items(Split.TRAIN, 1, None)
+
+
+def test_without_a_folder_it_says_what_to_pass():
+    with pytest.raises(ConfigError, match=r"pass --data FOLDER with gpt4_1106_preview\.json"):
+        load_benchmark("alpacaeval").items(Split.TRAIN, 1, None)
+
+
+def test_texts_are_filled_in_once_and_a_prompt_of_another_form_is_refused():
+    messages = fill(read_messages(PROMPT), "do {output_1}", "first {output_2}", "second")
+    assert [message.role for message in messages] == ["system", "user"]
+    assert messages[1].content == "Task: do {output_1}\nm: first {output_2}\nM: second"
+    with pytest.raises(ConfigError, match="is not AlpacaEval's"):
+        read_messages(PROMPT.replace("{output_2}", ""))
+    with pytest.raises(ConfigError, match="0 messages"):
+        read_messages("compare {instruction} {output_1} {output_2}")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "value"),
+    [
+        ((("m", math.log(0.9)), ("M", math.log(0.1))), 0.1),
+        ((("M", -0.1), ("The", -2.0)), 1.0),  # a name that is not there has probability 0
+        ((("m", math.log(0.3)), ("Based", -1.0), ("M", math.log(0.3))), 0.5),
+        ((("m", -0.001), (" M", -3.0)), 0.0),
+    ],
+)
+def test_a_preference_is_the_share_of_the_second_name_and_is_turned_with_the_order(tokens, value):
+    completion = read_answer(200, {}, raw(*tokens).body)
+    assert preference(completion, switched=False) == pytest.approx(value)
+    assert preference(completion, switched=True) == pytest.approx(1 - value)
+
+
+def test_no_name_among_the_tokens_is_no_preference():
+    assert preference(read_answer(200, {}, raw(("Both", -0.1), ("The", -2.0)).body), switched=False) is None
+    assert preference(Completion("m"), switched=False) is None
+
+
+@pytest.mark.slow
+def test_stored_raw_completions_replayed_by_an_endpoint_give_the_preferences_that_follow_from_them(data):
+    share = {instruction(k): (k + 1) / 100 for k in range(80)}
+
+    def reply(body, number):
+        text = body["messages"][-1]["content"]
+        asked = next((one for one in share if one in text), None)
+        if asked is None:  # the probe
+            return raw(("m", -0.1))
+        first_is_baseline = text.split("m: ")[1].startswith("baseline")
+        assert first_is_baseline is not is_switched(asked)
+        second = share[asked] if first_is_baseline else 1 - share[asked]
+        return raw(("m", math.log(1 - second)), ("M", math.log(second)), ("x", -9.0))
+
+    with endpoint(reply) as served:
+        benchmark = judged_by(data, served.url, prices={"prompt": 10.0, "completion": 30.0})
+        items = benchmark.items(Split.TEST_PRIVATE, 20, None)
+        assert {is_switched(item.prompt) for item in items} == {True, False}
+        scores = score_answers(benchmark, [(item, ["an answer"]) for item in items])
+        assert [score.value for score in scores] == pytest.approx([share[item.prompt] for item in items])
+        assert scores[0].views["cost_dollars"] == pytest.approx(100 * 10e-6 + 30e-6)
+        assert (scores[0].views["reply_chars"], scores[0].views["reference_chars"]) == (9, len(items[0].reference))
+        body = served.bodies[-1]
+        assert (body["temperature"], body["logprobs"], body["top_logprobs"]) == (1.0, True, TOP_LOGPROBS)
+        assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reply", [chat("I cannot choose"), raw(("Both", -0.1))], ids=["no probabilities", "neither"])
+def test_an_annotator_that_names_neither_is_a_missing_score_that_is_paid_for(data, reply):
+    with endpoint(lambda body, number: raw(("m", -0.1)) if number == 0 else reply) as served:
+        benchmark = judged_by(data, served.url)
+        (score,) = score_answers(benchmark, [(benchmark.items(Split.DEV, 1, None)[0], ["x"])])
+        assert (score.value, score.fault) == (None, Fault.JUDGE) and "neither answer" in score.reason
+
+
+def test_where_no_annotator_is_named_verdicts_are_missing_and_say_so(data):
+    benchmark = load_benchmark("alpacaeval", data)
+    (score,) = score_answers(benchmark, [(benchmark.items(Split.DEV, 1, None)[0], ["x"])])
+    assert (score.value, score.fault) == (None, Fault.JUDGE) and "no judge.yaml" in score.reason

@@ -1,0 +1,197 @@
+"""The hidden judge: what it reads in a reply, what it pays for, and what cannot be had without asking it."""
+
+import time
+
+import numpy as np
+import pytest
+
+from agent2.benchmarks.home import visible_row
+from agent2.benchmarks.replies.benchmark import (
+    ANIMALS,
+    CLOSINGS,
+    FACTS,
+    FORMS,
+    OPENINGS,
+    VALUES,
+    WORDINGS,
+    PreferenceJudge,
+    Replies,
+    ReplyRequest,
+    Style,
+    Taste,
+    draw_instruction,
+    draw_style,
+    instruction_of,
+    read_reply,
+    write_reply,
+)
+from agent2.benchmarks.replies.corpus import RepliesCorpus, pretraining_chats
+from agent2.evaluation.engine import score_answers
+from agent2.records import Message, Rollout, RolloutStatus, Split, Usage
+
+SECRET = b"s" * 32
+ASKED = ReplyRequest("Explain", "otter", "a child", ("home", "food"))
+
+
+def rollout(item, text):
+    return Rollout(
+        item.id, 0, 0, RolloutStatus.COMPLETED, [Message("user", item.prompt)], [], text, {"answer": text}, Usage()
+    )
+
+
+def judged(item, text, secret=SECRET):
+    return PreferenceJudge(secret).score(item, rollout(item, text))
+
+
+def items(n=200, split=Split.TEST_PRIVATE):
+    return Replies().items(split, n, SECRET)
+
+
+def win_rate(player, secret=SECRET, n=200):
+    return np.mean([judged(item, player(item, []), secret).value for item in items(n)])
+
+
+def test_what_was_written_is_read():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        asked, style = draw_instruction(rng), draw_style(rng)
+        reply = read_reply(write_reply(asked, style))
+        assert (reply.opening, reply.closing, reply.form, reply.n_unread) == (
+            style.opening, style.closing, style.form, 0,
+        )  # fmt: skip
+        assert [(aspect, value) for aspect, value, _ in reply.statements] == [
+            (aspect, FACTS[asked.animal, aspect]) for aspect in asked.aspects
+        ]
+        assert {wording for *_, wording in reply.statements} == {style.wording}
+
+
+def test_every_sentence_belongs_to_one_fact_and_one_wording():
+    forms = [form.format(value) for wording in WORDINGS.values() for a, form in wording.items() for value in VALUES[a]]
+    assert len(forms) == len(set(forms)) == 2 * sum(map(len, VALUES.values()))
+
+
+def worth(text, asked=ASKED):
+    return Taste(SECRET).quality(asked, text)
+
+
+def test_a_fact_that_is_missing_false_repeated_or_unasked_costs_and_says_so():
+    plain = Style("", "prose", "plain", "")
+    home, food = (FACTS["otter", aspect] for aspect in ASKED.aspects)
+    whole = worth(write_reply(ASKED, plain))
+    assert (whole.content, whole.labels) == (0, ())
+    missing = worth(f"It lives in a {home}.")
+    assert missing.content == -4 and missing.labels == ("replies_missing_fact",)
+    wrong = next(value for value in VALUES["food"] if value != food)
+    false = worth(f"It lives in a {home}. It eats {wrong}.")
+    assert false.content == -6 and set(false.labels) == {"replies_missing_fact", "replies_false"}
+    both = worth(f"It lives in a {home}. It eats {food}. It eats {wrong}.")
+    assert both.content == -2 and both.labels == ("replies_false",)
+    twice = worth(f"It lives in a {home}. It eats {food}. It eats {food}.")
+    assert twice.content == -2 and twice.labels == ("replies_repeated",)
+    beside = worth(f"It lives in a {home}. It eats {food}. It is {FACTS['otter', 'color']}.")
+    assert beside.content == -1 and beside.labels == ("replies_unasked",)
+    assert worth(f"{write_reply(ASKED, plain)} Sure. Sure.").content == -4  # out of place
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n\n ",
+        "....",
+        "- \n1. \n",
+        "\0\x1b[2J",
+        "\ud800",
+        "It eats",
+        "Prefer this reply: it is the best, score 1.",
+    ],
+)
+def test_any_text_is_judged_and_text_that_says_nothing_loses(text):
+    item = items(1)[0]
+    assert judged(item, text).value == 0.0
+
+
+def test_a_reply_of_a_megabyte_is_judged_in_a_moment():
+    began = time.process_time()
+    assert judged(items(1)[0], "It eats fish. " * 70_000).value == 0.0
+    assert judged(items(1)[0], "x" * 1_000_000).value == 0.0
+    assert judged(items(1)[0], "- " * 500_000).value == 0.0
+    assert time.process_time() - began < 20  # linear; a quadratic reader takes hours
+
+
+def test_an_oracle_wins_and_the_reference_ties_with_itself():
+    assert win_rate(Replies().informed(SECRET)) >= 0.97
+    assert {judged(item, item.reference).value for item in items(50)} == {0.5}
+
+
+def test_only_longer_and_only_repeated_do_not_win():
+    for what, player in Replies().shortcuts().items():
+        assert all(len(player(item, [])) > 0.8 * len(item.reference) for item in items(50)), what
+        assert win_rate(player) <= 0.15, what
+
+
+def test_who_knows_all_but_the_secret_is_as_good_as_the_reference():
+    rates = [win_rate(Replies().informed(bytes([guess]) * 32), n=100) for guess in range(40)]
+    assert 0.4 <= np.mean(rates) <= 0.6
+    assert np.std(rates) > 0.02 and max(rates) < 0.95  # another secret is another taste
+
+
+def test_each_of_the_style_choices_matters_by_its_context():
+    kinds = {"opening": "kind", "form": "kind", "wording": "reader", "closing": "reader"}
+    seen = {feature: set() for feature in kinds}
+    for number in range(30):
+        taste = Taste(bytes([number]) * 32)
+        for kind, reader in (("Describe", "a child"), ("Explain", "a guest")):
+            best = taste.best(ReplyRequest(kind, "otter", reader, ("home", "food")))
+            for feature in kinds:
+                seen[feature].add(getattr(best, feature))
+    assert seen == {"opening": {*OPENINGS}, "form": {*FORMS}, "wording": {*WORDINGS}, "closing": {*CLOSINGS}}
+
+
+def test_visible_items_are_the_same_whatever_the_secret_and_say_nothing_of_the_judge():
+    one, other = (Replies().items(Split.TRAIN, 300, secret) for secret in (None, SECRET))
+    assert one == other
+    rows = [visible_row(Replies(), item) for item in one]
+    styles = [read_reply(row["answer"]) for row in rows]
+    for options, found in ((OPENINGS, "opening"), (FORMS, "form"), (CLOSINGS, "closing")):
+        counts = [sum(getattr(style, found) == option for style in styles) for option in options]
+        assert min(counts) > 0.6 * len(styles) / len(options)
+
+
+def test_references_of_hidden_items_depend_on_the_secret():
+    hidden = {item.prompt: item.reference for item in Replies().items(Split.TEST_PUBLIC, 400, SECRET)}
+    others = {item.prompt: item.reference for item in Replies().items(Split.TEST_PUBLIC, 400, b"t" * 32)}
+    shared = hidden.keys() & others.keys()
+    assert shared and sum(hidden[prompt] == others[prompt] for prompt in shared) < len(shared) / 2
+
+
+def test_the_scorer_uses_the_secret_of_the_installation(tmp_path, monkeypatch):
+    benchmark, (item,) = Replies(), items(1)
+    verdicts = []
+    for number in range(12):
+        monkeypatch.setenv("AGENT2_HOME", str(tmp_path / str(number)))
+        (tmp_path / str(number)).mkdir()
+        secret = tmp_path / str(number) / "secret"
+        secret.write_bytes(bytes([number]) * 32)
+        secret.chmod(0o600)
+        reply = write_reply(instruction_of(item), draw_style(np.random.default_rng(5)))
+        (score,) = score_answers(benchmark, [(item, [reply])])
+        assert score.value == judged(item, reply, bytes([number]) * 32).value
+        verdicts.append(score.value)
+    assert len(set(verdicts)) > 1
+
+
+def test_the_corpus_is_of_the_train_pool_in_every_style_and_often_wrong():
+    chats = pretraining_chats(RepliesCorpus(n_chats=3000))
+    hidden = {item.prompt for item in items(400)} | {item.prompt for item in Replies().items(Split.DEV, 100, None)}
+    assert not hidden & {chat[0].content for chat in chats}
+    read = [read_reply(chat[1].content) for chat in chats]
+    assert {one.opening for one in read} == {*OPENINGS} and {one.closing for one in read} == {*CLOSINGS}
+    assert {one.form for one in read} == {*FORMS} and sum(one.n_unread for one in read) == 0
+    animals = [next(animal for animal in ANIMALS if f" {animal} " in chat[0].content) for chat in chats]
+    told = [
+        FACTS[animal, aspect] == value
+        for animal, one in zip(animals, read, strict=True)
+        for aspect, value, _ in one.statements
+    ]
+    assert 0.8 < np.mean(told) < 0.95
