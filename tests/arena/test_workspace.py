@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_text
@@ -85,5 +86,5 @@ def test_a_workspace_of_questions_holds_their_answers_and_a_reward(tmp_path):
     assert "Playing" not in text and "There are no solutions" not in text
     program = text.partition("```python\n")[2].partition("```")[0]
     names: dict[str, object] = {}
-    exec(program.replace("42", rows[0]["answer"]), names)
+    exec(re.sub(r"\b42\b", rows[0]["answer"], program), names)
     assert names["score"] == 1.0
