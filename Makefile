@@ -19,7 +19,7 @@ test: $(VENV)/.installed-test
 test-fast: $(VENV)/.installed-test
 	$(PYTEST) -m "not slow"
 
-# Repeats slow tests for every reference agent; about ten minutes more.
+# Repeats slow tests for every reference agent, back end and shipped base; about half an hour more.
 test-thorough: $(VENV)/.installed-test
 	$(PYTEST) -m thorough
 

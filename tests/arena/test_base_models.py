@@ -103,6 +103,7 @@ def test_the_shipped_arithmetic_base_is_small_and_was_made_by_the_recipe_and_cor
     assert made["corpus_sample_digest"] == corpus_sample_digest(entry.corpus), again
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_made_and_its_task_is_sound():
     said = []

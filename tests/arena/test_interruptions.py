@@ -90,7 +90,7 @@ PROGRAM += "    time.sleep(5000)\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.thorough), signal.SIGKILL])
 def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, home, tmp_path):
     """The agent submits and sleeps; the harness is stopped; the resumed trial lets it end by itself."""
     agent = write_agent(tmp_path / "twice", PROGRAM)

@@ -212,6 +212,7 @@ def test_a_recording_that_holds_a_key_is_not_shared(recorded, tmp_path):
     assert list(tmp_path.iterdir()) == [leaky]
 
 
+@pytest.mark.thorough
 def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tmp_path):
     changed = tmp_path / "changed"
     shutil.copytree(recorded, changed, symlinks=True)
@@ -237,6 +238,7 @@ def test_a_changed_answer_is_shown_as_a_diff_and_the_replay_goes_on(recorded, tm
     assert difference["served"]
 
 
+@pytest.mark.thorough
 def test_a_recording_that_was_cut_in_the_middle_is_replayed_as_far_as_it_goes_and_says_so(recorded, tmp_path):
     cut = tmp_path / "cut"
     shutil.copytree(recorded, cut, symlinks=True)

@@ -101,7 +101,7 @@ def agent_program(kind, is_interactive):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("corridor", "sft"),
+        pytest.param("corridor", "sft", marks=pytest.mark.thorough),
         ("corridor", "grpo"),
         pytest.param("sounds", "sft", marks=pytest.mark.thorough),
         pytest.param("sounds", "grpo", marks=pytest.mark.thorough),

@@ -113,7 +113,7 @@ print("HIDDEN SEEN" if found.stdout else "nothing hidden", found.stdout)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["data", "file"])
+@pytest.mark.parametrize("kind", ["data", pytest.param("file", marks=pytest.mark.thorough)])
 def test_a_trial_on_a_benchmark_of_ones_own_is_scored_in_the_sandbox(tmp_path, kind):
     write_quiz(tmp_path / "p")
     write_gsm(tmp_path / "p" / "shop", n_train=100)
@@ -149,7 +149,7 @@ def test_an_agent_gets_the_modules_that_a_benchmarks_file_imports_and_no_data(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["installed", "file"])
+@pytest.mark.parametrize("way", ["installed", pytest.param("file", marks=pytest.mark.thorough)])
 def test_a_package_or_a_file_brings_benchmark_scorer_world_agent_suite_and_base(tmp_path, monkeypatch, way):
     """Built and installed by pip, or as it is: `eval`, `tasks check` and `run` take all of it by name."""
     if way == "installed":

@@ -112,6 +112,7 @@ def test_a_damaged_trial_is_a_row_that_says_so_and_hides_no_other(task, tmp_path
     assert compare_agents(plan, tmp_path) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_sweep_until_decided_adds_seeds_up_to_its_cap_and_compares_over_all_of_them(task, tmp_path):
     twin = write_agent(tmp_path / "twin", SUBMIT_COPY)

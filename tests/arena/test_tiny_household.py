@@ -95,6 +95,7 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tm
     assert (scores["missing"], scores["score"]) == (0, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_shipped_model_wins_some_games_and_few_and_knows_the_commands(home):
     scores = dev_scores(ensure_base_model("tiny-household", silent), ["household"], n_items=200)["household"]

@@ -100,6 +100,7 @@ def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays_al
     assert {name for name in scores if scores[name]["missing"] == 0} == set(NAMES)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_shipped_model_lies_between_floor_and_ceiling_on_all_six(home):
     scores = dev_scores(ensure_base_model("tiny-mini", silent), NAMES, n_items=150)
@@ -109,6 +110,7 @@ def test_the_shipped_model_lies_between_floor_and_ceiling_on_all_six(home):
         assert scores[name]["missing"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_few_steps_of_grpo_on_mini_math_move_its_score(home, tmp_path):
     base = ensure_base_model("tiny-mini", silent)

@@ -117,7 +117,7 @@ def test_a_host_that_refuses_namespaces_stops_the_trial_with_one_sentence_and_it
     assert read_evidence(root).agent_end is AgentEnd.EXITED
 
 
-@pytest.mark.parametrize("is_cached", [True, False])
+@pytest.mark.parametrize("is_cached", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_disk_that_is_full_when_a_card_is_written_is_a_fault_and_the_trial_is_resumed(
     task, tmp_path, monkeypatch, is_cached
 ):

@@ -115,7 +115,10 @@ def test_base_copy_submits_the_weights_of_the_base(tmp_path, base):
     assert [one["weights"] for one in received] == [inspect_checkpoint(base).weights_digest]
 
 
-@pytest.mark.parametrize(("name", "n_submissions"), [("sft", 1), ("grpo", 2), ("sft-grpo", 2), ("static-only", 3)])
+@pytest.mark.parametrize(
+    ("name", "n_submissions"),
+    [("sft", 1), ("grpo", 2), pytest.param("sft-grpo", 2, marks=pytest.mark.thorough), ("static-only", 3)],
+)
 def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submissions):
     with grader() as (url, received):
         done = run_agent(name, tmp_path, url, base)
@@ -140,7 +143,7 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
         ("static-only", ["static data only, learning rate 3e-05"] + ["static data only"] * 2),
         pytest.param("sft", ["sft on"], marks=pytest.mark.thorough),
         pytest.param("grpo", ["warm-up on", "grpo, learning", "grpo, settling"], marks=pytest.mark.thorough),
-        ("sft-grpo", ["sft on", "grpo, learning", "grpo, settling"]),
+        pytest.param("sft-grpo", ["sft on", "grpo, learning", "grpo, settling"], marks=pytest.mark.thorough),
     ],
 )
 def test_the_household_recipes_plan_play_measure_and_submit(tmp_path, monkeypatch, name, notes):
