@@ -40,9 +40,7 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.arithmetic.base import accuracy
-from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, prompt
-from agent2.benchmarks.arithmetic.corpus import plausible_mistake
-from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, plausible_mistake, prompt, verify
 from agent2.benchmarks.arithmetic.splits import ExpressionDifficulty, generate, value_of
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.callback import MonitorCallback

@@ -19,9 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from agent2.arena.tasks import BASE_MODELS, BaseModel, ensure_base_model
 from agent2.benchmarks.arithmetic.base import build
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic
-from agent2.benchmarks.arithmetic.corpus import CorpusSettings, pretraining_corpus
-from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.benchmarks.arithmetic.benchmark import Arithmetic, CorpusSettings, pretraining_corpus, verify
 from agent2.models.tiny import _encode, optimizers_of, train_step
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import Split

@@ -38,7 +38,7 @@ from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_example
 from agent2.benchmarks.alpacaeval.benchmark import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.humaneval.benchmark import TIMEOUT_S, HumanEval, Mbpp, function_to_write
-from agent2.benchmarks.mini_ifeval.benchmark import read_ifeval_rows
+from agent2.benchmarks.mini.ifeval import read_ifeval_rows
 from agent2.benchmarks.published import PublishedItem
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error

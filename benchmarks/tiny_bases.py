@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
 from agent2.benchmarks.mini.corpus import MiniCorpusSettings
-from agent2.benchmarks.mini_math.benchmark import MiniMath
+from agent2.benchmarks.mini.math import MiniMath
 from agent2.records import Split
 from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo

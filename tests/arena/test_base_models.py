@@ -10,7 +10,7 @@ import pytest
 from agent2 import installation
 from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
 from agent2.benchmarks.arithmetic.base import corpus_sample_digest, make
-from agent2.benchmarks.arithmetic.corpus import CorpusSettings
+from agent2.benchmarks.arithmetic.benchmark import CorpusSettings
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import MADE

@@ -3,7 +3,7 @@ import pytest
 
 from agent2.benchmarks.keyed_splits import Pool
 from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
-from agent2.benchmarks.mini_math.benchmark import KINDS, SOURCE, Problem, apply
+from agent2.benchmarks.mini.math import KINDS, SOURCE, Problem, apply
 from agent2.scorers.answers import flexible_answer, strict_answer
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.tool_questions import careless_arguments, draw_question, right_share
+from agent2.benchmarks.mini.tool_questions import careless_arguments, draw_question, right_share
 from agent2.environments.tools.apis import FUNCTIONS
 
 

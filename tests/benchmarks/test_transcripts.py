@@ -1,4 +1,4 @@
-from agent2.benchmarks.tool_questions import play_chat
+from agent2.benchmarks.mini.tool_questions import play_chat
 from tool_builders import FIX, READ, REPO_ITEM, SUBMIT, call_text, repo_world
 
 

@@ -14,8 +14,7 @@ from agent2.cards.reader import find_rollouts, iter_rollouts, read_header, read_
 from agent2.cards.writer import CardWriter
 from agent2.cli import main
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
-from agent2.evaluation.judging import judge_cards
-from agent2.evaluation.rescoring import RESCORED, rescore
+from agent2.evaluation.rescoring import RESCORED, judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, play_card
 from agent2.evaluation.scoring import ScoringFailed
 from agent2.models.scripted import ScriptedSampler

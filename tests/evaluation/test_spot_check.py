@@ -14,8 +14,8 @@ from agent2.cards.writer import CardWriter
 from agent2.cli import main
 from agent2.errors import ConfigError
 from agent2.evaluation.judge_check import read_pairs
-from agent2.evaluation.judging import judge_cards
 from agent2.evaluation.outcome import run_suite
+from agent2.evaluation.rescoring import judge_cards
 from agent2.evaluation.spot_check import agreement, draw_sample, form_text, people_say, record_form
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.sources import find_checkpoint

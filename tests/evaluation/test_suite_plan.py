@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.mini_functions.benchmark import MiniFunctions
-from agent2.benchmarks.mini_repo.benchmark import MiniRepo
+from agent2.benchmarks.mini.functions import MiniFunctions
+from agent2.benchmarks.mini.repo import MiniRepo
 from agent2.contract.suite import EvaluationRole
 from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError

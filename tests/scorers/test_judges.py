@@ -13,8 +13,7 @@ from agent2.cards.judgement import read_judgement
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import CheckpointError, ConfigError, Fault
 from agent2.evaluation.judge_check import LabelledPair, ask, check, contrast, read_contrasts
-from agent2.evaluation.judging import judge_cards
-from agent2.evaluation.rescoring import rescore
+from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.tiny import build_tiny

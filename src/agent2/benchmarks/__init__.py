@@ -47,12 +47,12 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
         "replies": "agent2.benchmarks.replies.benchmark:Replies",
         "alpacaeval": "agent2.benchmarks.alpacaeval.benchmark:AlpacaEval",
-        "mini_ifeval": "agent2.benchmarks.mini_ifeval.benchmark:MiniIfeval",
-        "mini_knowledge": "agent2.benchmarks.mini_knowledge.benchmark:MiniKnowledge",
-        "mini_math": "agent2.benchmarks.mini_math.benchmark:MiniMath",
-        "mini_functions": "agent2.benchmarks.mini_functions.benchmark:MiniFunctions",
-        "mini_apis": "agent2.benchmarks.mini_apis.benchmark:MiniApis",
-        "mini_repo": "agent2.benchmarks.mini_repo.benchmark:MiniRepo",
+        "mini_ifeval": "agent2.benchmarks.mini.ifeval:MiniIfeval",
+        "mini_knowledge": "agent2.benchmarks.mini.knowledge:MiniKnowledge",
+        "mini_math": "agent2.benchmarks.mini.math:MiniMath",
+        "mini_functions": "agent2.benchmarks.mini.functions:MiniFunctions",
+        "mini_apis": "agent2.benchmarks.mini.apis:MiniApis",
+        "mini_repo": "agent2.benchmarks.mini.repo:MiniRepo",
         "humaneval": "agent2.benchmarks.humaneval.benchmark:HumanEval",
         "mbpp": "agent2.benchmarks.humaneval.benchmark:Mbpp",
         "gsm8k": "agent2.benchmarks.gsm8k.benchmark:Gsm8k",
@@ -63,7 +63,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
 
 BASES: MappingProxyType[str, str] = MappingProxyType(
     {
-        "tiny-arithmetic": "agent2.benchmarks.arithmetic.corpus:BASE",
+        "tiny-arithmetic": "agent2.benchmarks.arithmetic.benchmark:BASE",
         "tiny-household": "agent2.benchmarks.household.corpus:BASE",
         "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
         "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",

@@ -94,7 +94,7 @@ def judge(
     """Compare two cards item by item with a pairwise scorer, in both orders; writes a judgement card."""
     from agent2.cards.judgement import BASELINE, read_judgement
     from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
-    from agent2.evaluation.judging import judge_cards
+    from agent2.evaluation.rescoring import judge_cards
     from agent2.scorers import load_scorer
     from agent2.stats.estimates import RAW
 

@@ -4,7 +4,7 @@
 
 A scorer declares how it works (`records.ScoringWork`). An inline one judges each rollout as it is played. One that
 works in batches (a judge behind an endpoint) or in sandboxes (programs that a model wrote) judges a played card
-afterwards: `score_card`, also behind `agent2 cards rescore`. Pairs of cards: `evaluation.judging`.
+afterwards: `score_card`, also behind `agent2 cards rescore`. Pairs of cards: `evaluation.rescoring`.
 
 Promises: a rollout that failed is never shown to a scorer, its verdict follows from the fault table; whatever a
 scorer does wrong (it raises, hangs, answers too few or impossible scores) is a missing score with a fault on that

@@ -1,7 +1,6 @@
 import numpy as np
 
-from agent2.benchmarks.arithmetic.corpus import CorpusSettings, plausible_mistake, pretraining_corpus
-from agent2.benchmarks.arithmetic.rewards import verify
+from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, plausible_mistake, pretraining_corpus, verify
 from agent2.benchmarks.arithmetic.splits import ExpressionPool, canonical, pool_of, read_expression, value_of
 from agent2.scorers.answers import format_rational
 

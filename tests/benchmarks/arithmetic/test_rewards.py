@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.benchmarks.arithmetic.rewards import continuous_reward, verify
+from agent2.benchmarks.arithmetic.benchmark import continuous_reward, verify
 from agent2.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini_apis.benchmark import (
+from agent2.benchmarks.mini.apis import (
     SETTINGS,
     SOURCE,
     MiniApis,

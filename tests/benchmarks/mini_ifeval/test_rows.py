@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.benchmarks.mini_ifeval.benchmark import read_ifeval_rows
+from agent2.benchmarks.mini.ifeval import read_ifeval_rows
 from agent2.errors import ConfigError
 from agent2.records import Rollout, RolloutStatus, Usage
 from agent2.scorers.constraints.scorer import ConstraintScorer

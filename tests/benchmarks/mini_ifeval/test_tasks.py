@@ -2,9 +2,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-
 from agent2.benchmarks.mini_ifeval import benchmark as w
-from agent2.benchmarks.mini_ifeval.benchmark import (
+
+from agent2.benchmarks.mini.ifeval import (
     MiniIfeval,
     Scene,
     WritingTask,

@@ -2,7 +2,7 @@ from collections import Counter
 
 import numpy as np
 
-from agent2.benchmarks.mini_knowledge.benchmark import (
+from agent2.benchmarks.mini.knowledge import (
     BEINGS,
     FACT_SHARE,
     FACTS,

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from agent2.benchmarks.mini_math.benchmark import (
+from agent2.benchmarks.mini.math import (
     KINDS,
     MiniMath,
     Problem,

@@ -5,7 +5,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.keyed_splits import Pool
-from agent2.benchmarks.mini_repo.benchmark import (
+from agent2.benchmarks.mini.repo import (
     SETTINGS,
     SOURCE,
     MiniRepo,

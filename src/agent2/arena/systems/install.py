@@ -29,8 +29,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent2 import installation
-from agent2.arena.agents import Agent, agent_names
-from agent2.arena.systems.spec import InstallSpec, NpmPackage, PythonPackage, program_path
+from agent2.arena.agents import Agent, InstallSpec, NpmPackage, PythonPackage, agent_names, program_path
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import Sandbox, find_sandbox

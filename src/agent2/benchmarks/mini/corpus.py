@@ -19,12 +19,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from agent2.benchmarks.mini_apis import benchmark as mini_apis
-from agent2.benchmarks.mini_functions import benchmark as mini_functions
-from agent2.benchmarks.mini_knowledge.benchmark import LETTERS, PROPERTIES
-from agent2.benchmarks.mini_math import benchmark as mini_math
-from agent2.benchmarks.mini_math.benchmark import SOURCE, prompt, worked_answer
-from agent2.benchmarks.mini_repo import benchmark as mini_repo
+from agent2.benchmarks.mini import apis as mini_apis
+from agent2.benchmarks.mini import functions as mini_functions
+from agent2.benchmarks.mini import math as mini_math
+from agent2.benchmarks.mini import repo as mini_repo
+from agent2.benchmarks.mini.knowledge import LETTERS, PROPERTIES
+from agent2.benchmarks.mini.math import SOURCE, prompt, worked_answer
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
@@ -162,7 +162,7 @@ def mini_corpus(settings: MiniCorpusSettings) -> list[list[list[Message]]]:
 
 def _chats(part: CorpusPart, seed: int) -> list[list[Message]]:
     try:
-        corpus = importlib.import_module(f"agent2.benchmarks.{part.benchmark}.benchmark")
+        corpus = importlib.import_module(f"agent2.benchmarks.mini.{part.benchmark.removeprefix('mini_')}")
     except ModuleNotFoundError as error:
         raise ConfigError(f"benchmark {part.benchmark!r} has no corpus; take one of the mini benchmarks") from error
     rng = np.random.default_rng([seed, sum(part.benchmark.encode())])

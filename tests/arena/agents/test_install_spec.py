@@ -3,7 +3,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from agent2.arena.systems.spec import InstallSpec, NpmPackage, TranscriptSpec, program_path
+from agent2.arena.agents import InstallSpec, NpmPackage, TranscriptSpec, program_path
 from agent2.errors import ConfigError
 
 NPM = {"package": "tool", "version": "1.2.3", "program": "tool/bin/tool"}

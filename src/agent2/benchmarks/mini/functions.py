@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.tool_questions import (
+from agent2.benchmarks.mini.tool_questions import (
     ToolQuestion,
     careless_arguments,
     draw_arguments,

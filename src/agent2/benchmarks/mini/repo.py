@@ -28,7 +28,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.tool_questions import pick, play_chat, right_share
+from agent2.benchmarks.mini.tool_questions import pick, play_chat, right_share
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.repository import (
     CI_FILE,

@@ -27,7 +27,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.tool_questions import (
+from agent2.benchmarks.mini.tool_questions import (
     ToolQuestion,
     careless_arguments,
     draw_arguments,

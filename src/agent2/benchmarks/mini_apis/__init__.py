@@ -1,1 +1,0 @@
-"""Searching for an API, calling it and answering, the embedded counterpart of API-Bank."""

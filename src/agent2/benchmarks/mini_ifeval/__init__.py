@@ -1,1 +1,0 @@
-"""Short texts under one or two verifiable instructions, the embedded counterpart of IFEval."""

@@ -1,1 +1,0 @@
-"""Multiple choice over a small closed world of facts, the embedded counterpart of MMLU-Pro."""

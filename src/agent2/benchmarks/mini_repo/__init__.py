@@ -1,1 +1,0 @@
-"""Fixing a function in a tiny repository, the embedded counterpart of SWE-bench."""
