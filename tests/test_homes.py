@@ -67,7 +67,7 @@ def test_reference_agents_name_no_task_in_any_file():
 
 def test_a_name_in_an_import_an_identifier_or_a_string_is_noticed():
     assert named("from agent2.benchmarks.household.benchmark import expert") == {"household"}
-    assert named("import agent2.benchmarks.mini.math") == {"mini_math"}
+    assert named("import agent2.benchmarks.alfworld.benchmark") == {"alfworld"}
     assert named("task = 'arithmetic'") == named("arithmetic = 1") == {"arithmetic"}
     assert named("model = 'tiny-household'") == {"tiny_household"}
     assert named("'agent2.benchmarks.alfworld.benchmark:Alfworld'") == {"alfworld"}

@@ -27,7 +27,7 @@ from agent2.arena.llm import LLM_PORT
 from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, replay_trial
 from agent2.arena.recording import compare_replay
-from agent2.arena.scripted_llm.conversation import load_script
+from agent2.arena.scripted_replies import load_script
 from agent2.arena.systems.install import InstallOptions, find_installed, install_system
 from agent2.arena.trial import run_trial
 from agent2.errors import Agent2Error

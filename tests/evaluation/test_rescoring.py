@@ -164,7 +164,7 @@ def test_a_rescoring_that_was_cut_short_is_resumed_and_only_with_the_same_card(w
 
     with pytest.raises(KeyboardInterrupt):
         rescore(card, workplace / "new", Counting(), on_progress=cut)
-    with pytest.raises(CardError, match="is not made from this one"):
+    with pytest.raises(CardError, match="is made from other cards"):
         rescore(other, workplace / "new", Counting())
     assert load_card(workplace / "new").state == "open"
     assert rescore(card, workplace / "new", Counting()).n_rollouts == 12

@@ -4,12 +4,10 @@ import importlib
 
 import numpy as np
 import pytest
-from agent2.benchmarks.mini_apis import benchmark as apis
-from agent2.benchmarks.mini_functions import benchmark as functions
-from agent2.benchmarks.mini_repo import benchmark as repo
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import reference_answer
+from agent2.benchmarks.mini import apis, functions, repo
 from agent2.benchmarks.mini.repo import MiniRepo
 from agent2.environments.tools.repository import DANGERS
 from agent2.environments.tools.world import FaultSettings, WorldSettings

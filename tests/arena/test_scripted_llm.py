@@ -1,14 +1,18 @@
-"""Each protocol, streaming and not, asked as an agent's client library asks."""
+"""Each protocol, streaming and not, asked as an agent's client library asks; and as a process."""
 
 import gzip
 import json
+import subprocess
+import sys
 
+import httpx
 import pytest
 import zstandard
 from fastapi.testclient import TestClient
 
-from agent2.arena.scripted_llm.conversation import Script
-from agent2.arena.scripted_llm.server import make_app
+from agent2.arena.scripted_llm import make_app
+from agent2.arena.scripted_replies import Script
+from scripted_llm_builders import KEY, scripted_upstream
 
 USAGE = {"input": 1000, "output": 50, "cached_input": 100, "reasoning": 10}
 SCRIPT = Script.model_validate(
@@ -202,3 +206,26 @@ def test_a_body_that_is_no_object_is_refused(client, body):
 def test_an_unknown_path_is_refused(client):
     assert client.post("/v1/embeddings", json={}).status_code == 404
     assert client.get("/v2/nothing").status_code == 404
+
+
+@pytest.mark.slow
+def test_it_serves_a_packaged_script_on_a_free_port_and_insists_on_the_key(tmp_path):
+    body = {"model": "m", "messages": [{"role": "user", "content": "a title, please"}]}
+    with scripted_upstream(tmp_path, "arithmetic") as upstream:
+        url = f"{upstream.url}/v1/chat/completions"
+        assert httpx.post(url, json=body).status_code == 401
+        answer = httpx.post(url, json=body, headers={"authorization": f"Bearer {KEY}"}).json()
+        assert answer["usage"]["prompt_tokens"] == 9
+        assert [row["status"] for row in upstream.served()] == [401, 200]
+        assert KEY not in upstream.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_bad_script_ends_it_with_one_sentence(tmp_path):
+    script = tmp_path / "script.yaml"
+    script.write_text("steps: []\n")
+    command = [sys.executable, "-m", "agent2.arena.scripted_llm", "--script", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "script.yaml:1: steps:" in done.stderr
+    assert "Traceback" not in done.stderr

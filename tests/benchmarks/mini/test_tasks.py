@@ -2,8 +2,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from agent2.benchmarks.mini_ifeval import benchmark as w
 
+from agent2.benchmarks.mini import ifeval as w
 from agent2.benchmarks.mini.ifeval import (
     MiniIfeval,
     Scene,

@@ -1,51 +1,54 @@
-"""The HTTP server of a scripted LLM.
+"""A scripted LLM server: plays an LLM from a script, for tests of agents, gateway and replay without any provider.
 
+`python -m agent2.arena.scripted_llm --script FILE` serves until it is stopped; the first line printed is its URL.
 Answers like a provider: GET /v1/models, POST /v1/chat/completions, /v1/responses, /v1/messages (and its
 count_tokens), /v1beta/models/MODEL:generateContent, :streamGenerateContent, :countTokens. With a key, a request
 that does not carry it gets 401. Each request leaves one line in the log: which step it got, its usage, never its
 text or its key. Keeps nothing between requests.
 """
 
+import argparse
 import asyncio
 import gzip
 import json
+import os
 import secrets
+import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import uvicorn
 import zstandard
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from agent2.arena.scripted_llm import anthropic, gemini, openai_chat, openai_responses
-from agent2.arena.scripted_llm.conversation import Script, ScriptedReply, decide
+from agent2.arena.scripted_replies import (
+    Script,
+    ScriptedAnthropic,
+    ScriptedGemini,
+    ScriptedOpenAiChat,
+    ScriptedOpenAiResponses,
+    ScriptedReply,
+    ScriptedWire,
+    decide,
+    load_script,
+)
+from agent2.errors import Agent2Error
 
 COUNTED_TOKENS = 123
 """What the paths that count tokens say; nothing is billed for them."""
 MAX_BODY = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedProtocol:
-    """How to read and answer the requests of one path."""
-
-    name: str
-    module: ModuleType
-    named_events: bool
-    """Whether each event of a stream has a line with its type."""
-    ends_with_done: bool
-
-
-PROTOCOLS: dict[str, ScriptedProtocol] = {
-    "/chat/completions": ScriptedProtocol("openai-chat", openai_chat, named_events=False, ends_with_done=True),
-    "/responses": ScriptedProtocol("openai-responses", openai_responses, named_events=True, ends_with_done=False),
-    "/messages": ScriptedProtocol("anthropic", anthropic, named_events=True, ends_with_done=False),
-    ":generateContent": ScriptedProtocol("gemini", gemini, named_events=False, ends_with_done=False),
-    ":streamGenerateContent": ScriptedProtocol("gemini", gemini, named_events=False, ends_with_done=False),
+PROTOCOLS: dict[str, ScriptedWire] = {
+    "/chat/completions": ScriptedOpenAiChat(),
+    "/responses": ScriptedOpenAiResponses(),
+    "/messages": ScriptedAnthropic(),
+    ":generateContent": ScriptedGemini(),
+    ":streamGenerateContent": ScriptedGemini(),
 }
 """How a path ends -> its protocol."""
 
@@ -82,20 +85,20 @@ def make_app(script: Script, log: Path | None = None, key: str | None = None) ->
             body = _decoded(await request.body(), request.headers.get("content-encoding", ""))
         except (ValueError, OSError, zstandard.ZstdError) as error:
             return _error(400, f"the body is not a JSON object: {error}")
-        reply = decide(script, protocol.module.read(body))
+        reply = decide(script, protocol.read(body))
         is_streamed = path.endswith(":streamGenerateContent") or bool(body.get("stream"))
         _note(log, _line(path, protocol, body, reply, is_streamed))
         await asyncio.sleep(reply.delay_s)
         if not is_streamed:
-            return JSONResponse(protocol.module.answer(body, reply))
-        lines = _event_lines(protocol, protocol.module.events(body, reply))
+            return JSONResponse(protocol.answer(body, reply))
+        lines = _event_lines(protocol, protocol.events(body, reply))
         return StreamingResponse(_paced(lines), media_type="text/event-stream")
 
     return app
 
 
 def _line(
-    path: str, protocol: ScriptedProtocol, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
+    path: str, protocol: ScriptedWire, body: Mapping[str, Any], reply: ScriptedReply, is_streamed: bool
 ) -> dict[str, Any]:
     return {
         "path": f"/{path}",
@@ -109,7 +112,7 @@ def _line(
     }
 
 
-def _event_lines(protocol: ScriptedProtocol, events: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _event_lines(protocol: ScriptedWire, events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         head = f"event: {event['type']}\n" if protocol.named_events else ""
         yield f"{head}data: {json.dumps(event)}\n\n"
@@ -151,3 +154,45 @@ def _note(log: Path | None, line: dict[str, Any]) -> None:
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"time": time.time(), **line}) + "\n")
+
+
+SAYS = "Serves until it is stopped; the first line printed is its URL."
+KEY_VARIABLE = "SCRIPTED_LLM_KEY"
+"""If set, requests must carry this key."""
+
+
+def main() -> None:
+    """Serve a script on a loopback port or a unix socket."""
+    parser = argparse.ArgumentParser(prog="python -m agent2.arena.scripted_llm", description=SAYS)
+    parser.add_argument("--script", required=True, help="YAML file with the steps, or arithmetic, the packaged one")
+    parser.add_argument("--port", type=int, default=0, help="loopback port; 0: a free one")
+    parser.add_argument("--socket", type=Path, help="unix socket, instead of a port")
+    parser.add_argument("--log", type=Path, help="file to append one JSON line a request to")
+    given = parser.parse_args()
+    try:
+        app = make_app(load_script(given.script), given.log, os.environ.get(KEY_VARIABLE))
+    except Agent2Error as error:
+        sys.exit(f"{parser.prog}: {error}")
+    listener, url = _listen(given.port, given.socket)
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+    config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(port: int, path: Path | None) -> tuple[socket.socket, str]:
+    if path is not None:
+        path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        return listener, f"unix:{path}"
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen()  # who reads the address may connect at once
+    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 import pytest
 
-from agent2.arena.scripted_llm.conversation import Conversation, Script, Tool, decide, pieces, text_of
+from agent2.arena.scripted_replies import Conversation, Script, Tool, decide, load_script, pieces, text_of
+from agent2.errors import ConfigError
 
 SCRIPT = Script.model_validate(
     {
@@ -15,36 +16,36 @@ SCRIPT = Script.model_validate(
 BASH = Tool("bash", {"command": {"type": "string"}})
 
 
-def told(results=(), tools=(BASH,), text=""):
-    return Conversation(tools=tuple(tools), results=tuple(results), told=text)
+def conversation(results=(), tools=(BASH,), text=""):
+    return Conversation(tools=tuple(tools), results=tuple(results), instructions=text)
 
 
 @pytest.mark.parametrize(("results", "step"), [([], 0), (["a"], 1), (["a", "b"], 2), (["a", "b", "c"], 2)])
 def test_the_step_is_the_number_of_results(results, step):
-    assert decide(SCRIPT, told(results)).step == step
+    assert decide(SCRIPT, conversation(results)).step == step
 
 
 def test_the_same_request_gets_the_same_answer():
-    assert decide(SCRIPT, told(["a"])) == decide(SCRIPT, told(["a"]))
+    assert decide(SCRIPT, conversation(["a"])) == decide(SCRIPT, conversation(["a"]))
 
 
 def test_a_request_without_a_shell_is_an_aside():
-    reply = decide(SCRIPT, told(tools=[Tool("read_file", {})]))
+    reply = decide(SCRIPT, conversation(tools=[Tool("read_file", {})]))
     assert (reply.step, reply.call, reply.say, reply.usage.input) == (None, None, "a title", 5)
 
 
 def test_the_last_step_calls_nothing():
-    assert decide(SCRIPT, told(["a", "b"])).call is None
+    assert decide(SCRIPT, conversation(["a", "b"])).call is None
 
 
 def test_an_agent_with_a_tool_to_finish_is_ended_by_it():
-    call = decide(SCRIPT, told(["a", "b"], tools=[BASH, Tool("finish", {"message": {}})])).call
+    call = decide(SCRIPT, conversation(["a", "b"], tools=[BASH, Tool("finish", {"message": {}})])).call
     assert (call.tool.name, call.arguments) == ("finish", {"message": "over"})
 
 
 def test_an_agent_that_was_told_of_an_ending_command_is_ended_by_it():
     word = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-    call = decide(SCRIPT, told(["a", "b"], text=f"end with echo {word}")).call
+    call = decide(SCRIPT, conversation(["a", "b"], text=f"end with echo {word}")).call
     assert call.arguments == {"command": f"echo {word}"}
 
 
@@ -67,21 +68,21 @@ def test_an_agent_that_was_told_of_an_ending_command_is_ended_by_it():
     ],
 )
 def test_the_shell_is_called_with_the_parameters_that_it_has(name, properties, arguments):
-    call = decide(SCRIPT, told(tools=[Tool("other", {}), Tool(name, properties)])).call
+    call = decide(SCRIPT, conversation(tools=[Tool("other", {}), Tool(name, properties)])).call
     assert (call.tool.name, dict(call.arguments)) == (name, arguments)
 
 
 def test_a_freeform_shell_gets_program_text():
-    call = decide(SCRIPT, told(tools=[Tool("exec", {}, freeform=True)])).call
+    call = decide(SCRIPT, conversation(tools=[Tool("exec", {}, freeform=True)])).call
     assert '"cmd": "ls -la"' in call.text
 
 
 def test_a_command_that_still_runs_is_waited_for_and_counts_for_no_step():
     wait = Tool("write_stdin", {"session_id": {}, "chars": {}})
     running = ["a", "Process running with session ID 7\nOutput:"]
-    reply = decide(SCRIPT, told(running, tools=[BASH, wait]))
+    reply = decide(SCRIPT, conversation(running, tools=[BASH, wait]))
     assert (reply.step, dict(reply.call.arguments)) == (None, {"session_id": 7, "chars": ""})
-    assert decide(SCRIPT, told([*running, "done"], tools=[BASH, wait])).step == 2
+    assert decide(SCRIPT, conversation([*running, "done"], tools=[BASH, wait])).step == 2
 
 
 def test_text_is_found_in_whatever_holds_it():
@@ -91,3 +92,38 @@ def test_text_is_found_in_whatever_holds_it():
 @pytest.mark.parametrize("text", ["", "a", "abcdefghij"])
 def test_pieces_add_up_to_the_text(text):
     assert "".join(pieces(text)) == text
+
+
+USAGE = "usage: {input: 10, output: 2}"
+
+
+def write(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_packaged_script_runs_something_in_each_step_but_the_last():
+    script = load_script("arithmetic")
+    assert [step.run is not None for step in script.steps] == [True] * 7 + [False]
+    assert len({(step.usage.input, step.usage.output) for step in script.steps}) == len(script.steps)
+
+
+@pytest.mark.parametrize(
+    ("steps", "complaint"),
+    [
+        (f"[{{say: a, {USAGE}}}, {{say: b, {USAGE}}}]", r"steps\.0 runs nothing"),
+        (f"[{{say: a, run: ls, {USAGE}}}]", "the last step has `run`"),
+        ("[{say: a, usage: {input: 1, output: 1, cached_input: 2}}]", "cached_input 2 is more than input 1"),
+        ("[{say: a, usage: {input: 1, output: 1, reasoning: 3}}]", "reasoning 3 is more than output 1"),
+        ("[{say: a, usage: {input: -1, output: 1}}]", "greater than or equal to 0"),
+        ("[]", "at least 1 item"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_refused(tmp_path, steps, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        load_script(write(tmp_path / "script.yaml", f"steps: {steps}\n"))
+
+
+def test_the_error_for_a_missing_script_names_its_path(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read"):
+        load_script(str(tmp_path / "nowhere.yaml"))

@@ -17,16 +17,16 @@ FLOORS = {"mini_knowledge": 0.30, "mini_math": 0.08, "mini_ifeval": 0.10}
 each = pytest.mark.parametrize("name", NAMES)
 
 
-def module_of(name, part):
-    return importlib.import_module(f"agent2.benchmarks.{name}.{part}")
+def module_of(name):
+    return importlib.import_module(f"agent2.benchmarks.{name.replace('_', '.')}")
 
 
 def corpus_of(name):
-    return module_of(name, "benchmark").pretraining_examples
+    return module_of(name).pretraining_examples
 
 
 def source_of(name):
-    return module_of(name, "benchmark").SOURCE
+    return module_of(name).SOURCE
 
 
 def play(benchmark, item, answer):
@@ -98,7 +98,7 @@ def share_right(name, mean_right_share, spread):
     """Of the answers that the corpus gives, as the benchmark's own scorer sees them."""
     benchmark, rng = load_benchmark(name), np.random.default_rng(0)
     tasks = islice(source_of(name).train_draws(np.random.default_rng(1)), 500)
-    answer, to_item = module_of(name, "benchmark").drawn_answer, module_of(name, "benchmark").to_item
+    answer, to_item = module_of(name).drawn_answer, module_of(name).to_item
     drawn = [(to_item(task, Split.TRAIN), answer(task, rng, mean_right_share, spread)) for task in tasks]
     return np.mean([play(benchmark, item, text).value for item, text in drawn])
 
