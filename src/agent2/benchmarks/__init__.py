@@ -1,10 +1,10 @@
 """Benchmarks: where items come from, the world they are played in, and how they are scored.
 
 Each packaged one has a home (the mini benchmarks share one), a folder with all that is particular to it: items,
-players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). What a home may bring is in `home`. The tables here are the only place
-outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`. Wherever a benchmark is named, the
-name may also be an entry point `agent2.benchmarks` of an installed package, code (`./quiz.py:Quiz`), or data alone: a
-folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
+players, expert, recipe and weights of its base model, task files (`tasks/*.yaml`). What a home may bring is in `home`.
+The tables here are the only place outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`.
+Wherever a benchmark is named, the name may also be an entry point `agent2.benchmarks` of an installed package, code
+(`./quiz.py:Quiz`), or data alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
 """
 
 from collections.abc import Callable
