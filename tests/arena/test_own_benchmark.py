@@ -165,12 +165,12 @@ def small_agent(kind, folder):
 @pytest.mark.parametrize(
     ("name", "kind", "n_scored", "sandbox"),
     [
-        pytest.param("sounds", "sft", 1, "none", marks=pytest.mark.thorough),
+        ("sounds", "sft", 1, "none"),
         pytest.param("sounds", "grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
         pytest.param("sounds", "sft-grpo", 2, "bubblewrap", marks=pytest.mark.thorough),
         pytest.param("sounds", "static-only", 3, "none", marks=pytest.mark.thorough),
         pytest.param("corridor", "sft", 1, "bubblewrap", marks=pytest.mark.thorough),
-        ("corridor", "sft-grpo", 3, "none"),
+        pytest.param("corridor", "sft-grpo", 3, "none", marks=pytest.mark.thorough),
     ],
 )
 def test_a_reference_agent_plays_a_whole_trial_on_it(request, tmp_path, name, kind, n_scored, sandbox):

@@ -118,7 +118,7 @@ def worsened(metric: MetricEvidence, by: float) -> MetricEvidence:
 def test_the_evidence_made_here_leads_to_passes_and_refusals_alike():
     seen = set()
 
-    @settings(max_examples=800, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=400, deadline=None, database=None, derandomize=True)
     @given(evidence=evidences())
     def look(evidence):
         seen.add(decide(SPECS, ITEMS, evidence).release)
@@ -136,7 +136,7 @@ def assert_no_better(before: Evidence, after: Evidence, gates: list[GateSpec]) -
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(evidence=evidences(), name=st.sampled_from(sorted(BY_NAME)), by=st.floats(0.001, 0.4), on_private=st.booleans())
 def test_a_worse_metric_never_makes_a_better_release_decision(evidence, name, by, on_private):
     field = "private_metrics" if on_private and evidence.private_metrics else "metrics"
@@ -145,7 +145,7 @@ def test_a_worse_metric_never_makes_a_better_release_decision(evidence, name, by
     assert_no_better(evidence, replace(evidence, **{field: found}), POINTS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     evidence=evidences(),
     name=st.sampled_from(["instructions", "length", "violations", "calls"]),
@@ -158,7 +158,7 @@ def test_a_worse_metric_never_makes_training_more_allowed(evidence, name, by):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), evidence=evidences())
 def test_less_evidence_never_turns_a_no_into_a_pass(data, evidence):
     name = data.draw(st.sampled_from(sorted(BY_NAME)))
@@ -184,7 +184,7 @@ def test_less_evidence_never_turns_a_no_into_a_pass(data, evidence):
     assert_no_better(evidence, after, ITEMS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(evidence=evidences())
 def test_a_candidate_evaluation_without_its_private_numbers_is_no_pass(evidence):
     assert (
@@ -193,13 +193,13 @@ def test_a_candidate_evaluation_without_its_private_numbers_is_no_pass(evidence)
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(evidence=evidences())
 def test_the_same_evidence_gives_the_same_decision(evidence):
     assert decide(SPECS, ITEMS, evidence) == decide(SPECS, ITEMS, evidence)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(evidence=evidences())
 def test_release_always_has_private_evidence_and_a_human_behind_it(evidence):
     if decide(SPECS, POINTS, evidence).release == "release":

@@ -112,7 +112,7 @@ def test_replaying_a_prefix_raises_the_same_signals_as_the_whole_did_until_then(
 
 @pytest.mark.slow
 def test_false_alarms_are_rare_and_dangers_seldom_missed_over_many_seeds():
-    n = 30
+    n = 12
     alarms = sum(bool(dangers(monitor_builders.healthy(100 + seed))) for seed in range(n))
     missed = sum(
         danger not in dangers(run(200 + seed))

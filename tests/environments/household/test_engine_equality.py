@@ -13,7 +13,7 @@ from agent2.environments.household.engine import Engine
 from agent2.environments.household.expert import SearchExpert
 from household_games import games, stock_engine
 
-N_GAMES = int(os.environ.get("HOUSEHOLD_EQUALITY_GAMES", "12"))
+N_GAMES = int(os.environ.get("HOUSEHOLD_EQUALITY_GAMES", "6"))
 N_TURNS = 18
 SIZES = ("tiny", "tiny", "small", "tiny", "tiny", "full")
 
