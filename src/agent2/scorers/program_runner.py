@@ -15,6 +15,7 @@ import builtins
 import contextlib
 import copy
 import ctypes
+import functools
 import gc
 import json
 import math
@@ -27,6 +28,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import CodeType
 from typing import Any, NoReturn
 
 PR_SET_DUMPABLE = 4
@@ -39,6 +41,7 @@ PATIENCE = 4
 SWEEP_S = 5.0
 """For everything that a program started to be gone."""
 LOADED = ["loaded", ""]
+TIMEOUT = ["timeout", ""]
 
 
 def plain(value: Any) -> Any:
@@ -112,9 +115,9 @@ def run(job: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def results_of(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) -> list[list[str]]:
-    """The results of one program; after a call that hung or ended the process, another process does the rest."""
+    """The results of one program; a call that ended its process is followed by the others in another one."""
     n, results = len(program["calls"]), list[list[str]]()
-    ends_at = time.monotonic() + job["all_s"]
+    ends_at = time.monotonic() + job["limit_s"]
     while len(results) < n:
         first = len(results)
 
@@ -122,18 +125,21 @@ def results_of(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) 
             os.chdir(folder)
             answer(job, program, first, out)
 
-        lines, why = child_says(serve, n - first + 1, ends_at, job["test_s"], job["max_bytes"])
+        lines, why = child_says(serve, n - first + 1, ends_at - time.monotonic(), job["max_bytes"])
         if not lines or lines[0] != LOADED:
             return results + [lines[0] if lines else why] * (n - first)
         results += lines[1:]
         if len(results) < n:
-            results.append(why)
+            results += [why] * (n - len(results) if why == TIMEOUT else 1)
     return results
 
 
 def answer(job: Mapping[str, Any], program: Mapping[str, Any], first: int, out: int) -> None:
     """In the program's own process: run it, then make its calls from the first on, one line for each."""
-    for limit, most in ((resource.RLIMIT_CPU, math.ceil(job["all_s"]) + 1), (resource.RLIMIT_AS, job["memory_bytes"])):
+    for limit, most in (
+        (resource.RLIMIT_CPU, math.ceil(job["limit_s"]) + 1),
+        (resource.RLIMIT_AS, job["memory_bytes"]),
+    ):
         resource.setrlimit(limit, (most, most))
     names: dict[str, Any] = {"__name__": "solution"}
     if job["imports"] is not None:
@@ -183,12 +189,12 @@ def say(out: int, result: list[str], max_bytes: int) -> None:
 
 
 def child_says(
-    work: Callable[[int], None], n_lines: int, ends_at: float, line_s: float, max_bytes: int
+    work: Callable[[int], None], n_lines: int, limit_s: float, max_bytes: int
 ) -> tuple[list[list[str]], list[str]]:
     """Do work in a child; the lines that it wrote, at most n, and why there are no more of them.
 
-    line_s: seconds for each line; time that the child waited for a processor is not counted, `PATIENCE` times as much
-    real time is its limit. Everything that the child started is gone afterwards; if it cannot be ended, this
+    limit_s: time that the child waited for a processor is not counted, `PATIENCE` times as much real time is its
+    limit. Everything that the child started is gone afterwards; if it cannot be ended, this
     process ends, too.
     """
     come, go = os.pipe()
@@ -203,16 +209,16 @@ def child_says(
         be_child(work, go)
     os.close(go)
     data, lines, why = b"", list[list[str]](), ["none", "its process ended before it had a value"]
-    line_ends_at, credited = min(ends_at, time.monotonic() + line_s), 0.0
+    ends_at, credited = time.monotonic() + limit_s, 0.0
     while len(lines) < n_lines:
-        left = line_ends_at - time.monotonic()
+        left = ends_at - time.monotonic()
         if left <= 0:
-            waited = min(waited_s(pid), (PATIENCE - 1) * line_s)
+            waited = min(waited_s(pid), (PATIENCE - 1) * limit_s)
             if waited > credited + 0.01:
-                line_ends_at, ends_at = (end + waited - credited for end in (line_ends_at, ends_at))
+                ends_at += waited - credited
                 credited = waited
                 continue
-            why = ["timeout", ""]
+            why = TIMEOUT
             break
         if not select.select([come], [], [], min(left, 0.05))[0]:
             if pid and not os.waitpid(pid, os.WNOHANG)[0]:
@@ -224,8 +230,6 @@ def child_says(
         data += more
         *whole, data = data.split(b"\n")
         lines += [result_in(line) for line in whole[: n_lines - len(lines)]]
-        if whole:
-            line_ends_at = min(ends_at, time.monotonic() + line_s)
         if not more or len(data) > max_bytes:
             break
     os.close(come)
@@ -321,7 +325,7 @@ def examine(job: Mapping[str, Any]) -> Iterator[Any]:
 
     signal.signal(signal.SIGALRM, late)
     for check in job["checks"]:
-        signal.setitimer(signal.ITIMER_REAL, job["test_s"])
+        signal.setitimer(signal.ITIMER_REAL, job["limit_s"])
         try:
             said = examined(check)
         except OutOfTime:
@@ -341,11 +345,23 @@ def examined(check: Mapping[str, Any]) -> dict[str, Any]:
     """
     candidate: Recorded | Replayed = Recorded(check) if check.get("results") is None else Replayed(check)
     names: dict[str, Any] = {"__name__": "tests"}
-    exec(compile(check["program"], "right", "exec"), names)
+    exec(compiled(check["program"]), names)
     names |= {check["entry_point"]: candidate, "_asserted": candidate.asserted}
     random.seed(0)
-    exec(compile(ast.fix_missing_locations(Counted().visit(ast.parse(check["test"]))), "tests", "exec"), names)
+    exec(compiled_tests(check["test"]), names)
     return candidate.said_by(names["check"])
+
+
+@functools.cache
+def compiled(program: str) -> CodeType:
+    """Of a right program; several programs are judged by the same one."""
+    return compile(program, "right", "exec")
+
+
+@functools.cache
+def compiled_tests(tests: str) -> CodeType:
+    """With each assert handed to `_asserted`."""
+    return compile(ast.fix_missing_locations(Counted().visit(ast.parse(tests))), "tests", "exec")
 
 
 class Counted(ast.NodeTransformer):
@@ -363,7 +379,7 @@ class Recorded:
 
     def __init__(self, check: Mapping[str, Any]) -> None:
         names: dict[str, Any] = {"__name__": "right"}
-        exec(compile(check["program"], "right", "exec"), names)
+        exec(compiled(check["program"]), names)
         self.right = names[check["entry_point"]]
         self.calls, self.marks, self.passed = list[Any](), list[int](), list[bool]()
 

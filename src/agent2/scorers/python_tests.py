@@ -41,8 +41,8 @@ START_S = 60.0
 """For a sandbox to start on a machine that is busy."""
 END_S = 8.0
 """For the harness to end a program with all that it started, and to write what came of it."""
-ALL_TESTS = 3.0
-"""All tests together may take so many times what one may."""
+CHECK_TIME = 3.0
+"""A `check` function, with the right program or with values, may take so many times what a program may."""
 MAX_VALUE_BYTES = 100_000
 """Of what one call returned, as JSON."""
 MAX_CHECK_BYTES = 4 * MIB
@@ -116,12 +116,13 @@ class ProgramVerdict:
 class PythonTestsScorer:
     """1.0 if the program passes every test of its item.
 
-    Settings: `timeout_s` of one test, processor and wall clock; `memory_mib` of a program; `imports`, the modules that
-    programs may ask for, all of the standard library without it; `concurrency`, sandboxes at once.
+    Settings: `timeout_s` of a program with all its tests, processor and wall clock; `memory_mib` of a program;
+    `imports`, the modules that programs may ask for, all of the standard library without it; `concurrency`, sandboxes
+    at once.
     """
 
     name = "python_tests"
-    version = "2.0"
+    version = "3.0"
     emits = Emits(
         views=frozenset({"tests_passed", *(f"{group}_passed" for group in GROUPS.values())}),
         labels=frozenset(
@@ -242,18 +243,16 @@ class PythonTestsScorer:
         """Results of each program's calls; words: how it failed as a whole; a missing score if it was not run."""
         if not programs:
             return []
-        all_s = ALL_TESTS * self._timeout_s
         job = {
             "kind": "run",
             "programs": programs,
-            "test_s": self._timeout_s,
-            "all_s": all_s,
+            "limit_s": self._timeout_s,
             "max_bytes": MAX_VALUE_BYTES,
             "memory_bytes": self._memory_bytes,
             "imports": self._imports,
         }
         n_calls = sum(len(program["calls"]) for program in programs)
-        end = self._bench_run(bench, job, len(programs), PATIENCE * all_s + END_S, MAX_VALUE_BYTES * n_calls)
+        end = self._bench_run(bench, job, len(programs), PATIENCE * self._timeout_s + END_S, MAX_VALUE_BYTES * n_calls)
         if isinstance(end, Score):
             return [end] * len(programs)
         said: list[list[list[str]] | str | Score] = [*_said(end, [len(program["calls"]) for program in programs])]
@@ -269,9 +268,9 @@ class PythonTestsScorer:
         """What each `check` function says; None where its sandbox failed."""
         if not checks:
             return []
-        test_s = ALL_TESTS * self._timeout_s
-        job = {"kind": "examine", "checks": checks, "test_s": test_s, "max_bytes": MAX_CHECK_BYTES}
-        end = self._bench_run(bench, job, len(checks), PATIENCE * test_s + END_S, MAX_CHECK_BYTES * len(checks))
+        limit_s = CHECK_TIME * self._timeout_s
+        job = {"kind": "examine", "checks": checks, "limit_s": limit_s, "max_bytes": MAX_CHECK_BYTES}
+        end = self._bench_run(bench, job, len(checks), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(checks))
         if isinstance(end, Score):
             return [None] * len(checks)
         lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
