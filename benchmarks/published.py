@@ -38,7 +38,7 @@ from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_example
 from agent2.benchmarks.alpacaeval.benchmark import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.humaneval.benchmark import TIMEOUT_S, HumanEval, Mbpp, function_to_write
-from agent2.benchmarks.mini.ifeval import read_ifeval_rows
+from agent2.benchmarks.ifeval.benchmark import IfEval
 from agent2.benchmarks.published import PublishedItem
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
@@ -237,8 +237,7 @@ def ifeval(data: Path) -> Iterator[Row]:
     ):
         yield Row(f"{name} followed", expected, counts[name], allowed, notes)
     yield Row("verdicts of 1,664 that differ", 0, len(departures), 10, "; ".join(departures))
-    official = read_ifeval_rows(data / "official541/input_data.jsonl")
-    yield Row("official rows read", 541, len(official))
+    yield Row("official rows read", 541, len(IfEval(data / "official541").prompts()))
 
 
 def alpaca_eval(data: Path) -> Iterator[Row]:
@@ -453,7 +452,7 @@ def passed(
 def humaneval(folder: Path) -> Iterator[Row]:
     """Canonical solutions, and the example samples of the repository."""
     problems = HumanEval(folder).problems()
-    right = passed(problems, [(number, one.reference) for number, one in enumerate(problems)])
+    right = passed(problems, [(number, one.reference or "") for number, one in enumerate(problems)])
     yield Row("canonical solutions that pass", len(problems), sum(right))
     example = function_to_write(lines(folder / "example_problem.jsonl")[0])
     samples = [(0, row["completion"]) for row in lines(folder / "example_samples.jsonl")]
@@ -464,7 +463,7 @@ def mbpp(folder: Path) -> Iterator[Row]:
     """The published programs."""
     problems = Mbpp(folder).problems()
     # One of them, problem 123, counts the divisors of 10,000 numbers: longer than a model's program gets.
-    right = passed(problems, [(number, one.reference) for number, one in enumerate(problems)], timeout_s=60.0)
+    right = passed(problems, [(number, one.reference or "") for number, one in enumerate(problems)], timeout_s=60.0)
     yield Row("published programs that pass in a minute a test", len(problems), sum(right))
 
 

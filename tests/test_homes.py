@@ -14,7 +14,8 @@ SHARED = ("environments/household/", "scorers/household.py")
 EXCEPTIONS = {
     "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
     "contract/selection.py": {
-        *("arithmetic", "gsm8k", "humaneval", "mbpp", "mini_ifeval", "mini_knowledge", "mini_math", "mini_repo"),
+        *("arithmetic", "gsm8k", "humaneval", "ifeval", "mbpp", "mmlu_pro"),
+        *("mini_ifeval", "mini_knowledge", "mini_math", "mini_repo"),
     },
 }
 """What names a benchmark besides, all of it: the second lists well-known names, published ones beside ours."""

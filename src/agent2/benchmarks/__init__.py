@@ -56,6 +56,8 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "humaneval": "agent2.benchmarks.humaneval.benchmark:HumanEval",
         "mbpp": "agent2.benchmarks.humaneval.benchmark:Mbpp",
         "gsm8k": "agent2.benchmarks.gsm8k.benchmark:Gsm8k",
+        "mmlu_pro": "agent2.benchmarks.mmlu_pro.benchmark:MmluPro",
+        "ifeval": "agent2.benchmarks.ifeval.benchmark:IfEval",
         "pyfunc": "agent2.benchmarks.pyfunc.benchmark:Pyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc.benchmark:PyfuncHard",
     }
@@ -74,7 +76,7 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
 DEMO_TASK = "arithmetic"
 """What is run where nobody named a task; its scripted LLM and its base model have the same name."""
 
-READS_FILES = frozenset({"alfworld", "alfworld_chat", "alpacaeval", "gsm8k", "humaneval", "mbpp"})
+READS_FILES = frozenset({"alfworld", "alfworld_chat", "alpacaeval", "gsm8k", "humaneval", "ifeval", "mbpp", "mmlu_pro"})
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
 

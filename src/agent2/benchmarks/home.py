@@ -7,6 +7,7 @@ A home says more about itself by further methods of its benchmark, none of which
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
 - `static_answers(items, seed)`: what can be imitated without playing, for items that are episodes.
+- `count(split, secret)`: how many items a split has, where they come from files and end.
 - `judge(secret)`: of level 2, the judge that agents may ask about visible items; where its verdicts follow from the
   installation secret, `informed(secret)` and `shortcuts()` for the proof that they cannot be had otherwise.
 """
@@ -93,6 +94,14 @@ class BringsStaticAnswers(Protocol):
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
         """A first message for each item, from what its visible row says alone."""
+
+
+@runtime_checkable
+class BringsCount(Protocol):
+    """A benchmark whose items end, so that a suite can ask for all of them."""
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many items a split has. Raises ConfigError as `items` does."""
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ Does NOT download.
 
 import hashlib
 import hmac
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,8 @@ class OfficialFile:
             if (place / name).is_file():
                 return place / name
         raise ConfigError(
-            f"{self.benchmark}: {place} contains no {' or '.join(self.names)}; download it from {self.source} and pass "
-            f"its folder with --data, or set {self.variable}"
+            f"{self.benchmark}: {place} contains no {' or '.join(self.names)}; download it from {self.source} and set "
+            f"{self.variable} to its folder (agent2 run and agent2 tasks also take --data)"
         )
 
     def rows(self, folder: Path | None) -> list[Row]:
@@ -76,7 +77,7 @@ class PublishedItem:
     where: str
     """File and line."""
     prompt: str
-    reference: str
+    reference: str | None
     payload: Mapping[str, JsonValue]
 
 
@@ -110,17 +111,17 @@ class PublishedBenchmark(ABC):
         Raises ConfigError without the secret for a hidden one, if there are fewer, if an id appears twice, and if a
         file is not there or not as published.
         """
-        if split in HIDDEN_SPLITS and not secret:
-            raise ConfigError(f"split {split.value!r} of {self.name} is hidden; only the grader may ask for it")
-        found = _distinct(self.scored() if split in HIDDEN_SPLITS else self.visible(split))
-        if split in HIDDEN_SPLITS:
-            found = self._chosen(found, split, secret or b"")
+        found = self._members(split, secret)
         if n > len(found):
             raise ConfigError(
                 f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(found)}; ask for "
                 "fewer, and check that the file is complete"
             )
         return [Item(one.id, split, one.prompt, one.reference, one.payload) for one in found[:n]]
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many items a split has. Raises ConfigError as `items`."""
+        return len(self._members(split, secret))
 
     def environment(self) -> Environment:
         """A fresh question."""
@@ -130,12 +131,17 @@ class PublishedBenchmark(ABC):
         """Name and version of the world."""
         return f"{NAME}-v{VERSION}"
 
-    def _chosen(self, scored: Sequence[PublishedItem], split: Split, secret: bytes) -> list[PublishedItem]:
+    def _members(self, split: Split, secret: bytes | None) -> list[PublishedItem]:
+        if split not in HIDDEN_SPLITS:
+            return _distinct(self.visible(split))
+        if not secret:
+            raise ConfigError(f"split {split.value!r} of {self.name} is hidden; only the grader may ask for it")
+
         def place(one: PublishedItem) -> bytes:
             return hmac.new(secret, f"{self.name} order\0{one.id}".encode(), hashlib.sha256).digest()
 
-        ordered = sorted(scored, key=place)
-        n_public = round(self.public_share * len(ordered))
+        ordered = sorted(_distinct(self.scored()), key=place)
+        n_public = math.ceil(self.public_share * len(ordered) - 0.5)  # the odd item is private
         return ordered[:n_public] if split is Split.TEST_PUBLIC else ordered[n_public:]
 
 

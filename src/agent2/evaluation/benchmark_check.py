@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
+from agent2.benchmarks.home import BringsCount
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
@@ -76,7 +77,7 @@ def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
 
 def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> list[Item]:
     """All items of a split that say how many there are, else the first `MOST_ITEMS` or fewer; empty: it has none."""
-    if isinstance(benchmark, DataBenchmark):
+    if isinstance(benchmark, BringsCount):
         return benchmark.items(split, benchmark.count(split, secret), secret)
     n_items = MOST_ITEMS
     while n_items:

@@ -37,6 +37,7 @@ import yaml
 from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
 from agent2.benchmarks.data import DataBenchmark, is_data_file
+from agent2.benchmarks.home import BringsCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
 from agent2.contract.shorthand import expand
@@ -311,7 +312,7 @@ def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
             f"{where}: {entry.name} is to be scored by {entry.scorer.name!r}, the installed one by {scorer!r}; "
             "name that one, or install the other"
         )
-    if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, DataBenchmark):
+    if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, BringsCount):
         raise ConfigError(
             f"{where}: {entry.name} gives no n_items, and items here are generated without end; set it in the suite"
         )
@@ -323,7 +324,7 @@ def _benchmark_plan(
 ) -> BenchmarkPlan:
     suite, split = request.suite, request.played_split
     n_items = suite.n_items(entry, request.role)
-    if n_items is None and isinstance(benchmark, DataBenchmark):
+    if n_items is None and isinstance(benchmark, BringsCount):
         n_items = benchmark.count(split, secret)
     items = tuple(benchmark.items(split, n_items or 0, secret))
     limits = limits_of(suite, benchmark)
@@ -462,10 +463,10 @@ def _names_a_path(name: str) -> bool:
 def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     """The suite around one benchmark. Raises ConfigError as `load_benchmark` does."""
     benchmark = load_benchmark(name)
-    is_data = isinstance(benchmark, DataBenchmark)
+    has_end = isinstance(benchmark, BringsCount)
     metric = f"{benchmark.name}_{benchmark.primary_metric}"
     sampling, emits = benchmark.sampling, emits_of(benchmark.scorer())
-    hidden = None if is_data else N_TEST
+    hidden = None if has_end else N_TEST
     labels = sorted(emits.labels) if emits is not None else []
     next_data = [f"add items like those of {benchmark.name} that were lost"]
     record: dict[str, Any] = {
@@ -486,7 +487,7 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
             }
         },
         "cadence": {
-            "dev": {"split": "dev", "n_items": None if is_data else N_DEV},
+            "dev": {"split": "dev", "n_items": None if has_end else N_DEV},
             "nightly": {"split": "test_public", "n_items": hidden},
             "candidate": {"split": "test_private", "n_items": hidden, "spot_check": True},
         },

@@ -2,7 +2,7 @@
 
 Prompt-level strict accuracy is the score; instruction-level and loose accuracy and the four classes (keyword, length,
 format, language) are views. The checkers are those for the published IFEval; the items are our own and short, so
-scores do NOT compare with published ones. `rows` reads the official file.
+scores do NOT compare with published ones.
 
 The sentences of the closed world, in three languages: "the cat is red and old".
 
@@ -13,10 +13,6 @@ narrows a text; it comes second. The wording is ours and short.
 
 Writing tasks: a scene, one hard instruction, and often a second one; each task knows a text that follows all.
 
-Reads IFEval's own `input_data.jsonl`, so that the published prompts can be played and scored.
-
-The file is not part of this project. Its rows hold `key`, `prompt`, `instruction_id_list` and `kwargs`.
-
 What a tiny base model reads of this benchmark: texts that follow their instructions, or ignore one.
 
 Each instruction is followed or ignored on its own, how often depends on its type, so that a model which imitates the
@@ -25,10 +21,8 @@ corpus lies between floor and ceiling under greedy sampling too. Only tasks of t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
 import numpy as np
 
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
@@ -36,7 +30,6 @@ from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.mini.tool_questions import right_share
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.files import numbered_lines
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.constraints.checks import count_words
 from agent2.scorers.constraints.scorer import ConstraintScorer, read_instructions
@@ -290,39 +283,6 @@ def _body(scene: Scene, by_name: Mapping[str, Arguments]) -> str:
         sentences = [scene.sentence(place) for place in range(by_name[SENTENCES]["num_sentences"])]
         return " ".join(f"{sentence}." for sentence in [sentences[0] + tail, *sentences[1:]])
     return scene.sentence(language=by_name.get(LANGUAGE, {}).get("language", "en")) + tail
-
-
-class _Row(msgspec.Struct, frozen=True):
-    key: int
-    prompt: str
-    instruction_id_list: list[str]
-    kwargs: list[dict[str, JsonValue]]
-
-
-def read_ifeval_rows(path: Path, split: Split = Split.DEV) -> list[Item]:
-    """The items of a file, in its order. Raises ConfigError, naming the line, for one that cannot be used."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give IFEval's input_data.jsonl") from error
-    return [_item(line, f"{path}:{number}", split) for number, line in numbered_lines(data)]
-
-
-def _item(line: bytes, where: str, split: Split) -> Item:
-    try:
-        row = msgspec.json.decode(line, type=_Row)
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{where}: is not a row of IFEval's input_data.jsonl ({error})") from error
-    instructions = read_instructions(row.instruction_id_list, row.kwargs, where)
-    return Item(
-        id=f"ifeval-{row.key}",
-        split=split,
-        prompt=row.prompt,
-        payload={
-            "instruction_id_list": [one.name for one in instructions],
-            "kwargs": [dict(one.arguments) for one in instructions],
-        },
-    )
 
 
 SOURCE: Source[WritingTask] = Source("mini_ifeval", draw_task, canonical, lambda task: task.prompt)

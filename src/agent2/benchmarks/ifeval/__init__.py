@@ -1,0 +1,1 @@
+"""IFEval: published prompts whose instructions a program verifies."""

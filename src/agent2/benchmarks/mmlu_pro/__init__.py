@@ -1,0 +1,1 @@
+"""MMLU-Pro: published questions with up to ten options."""

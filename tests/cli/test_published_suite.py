@@ -1,0 +1,110 @@
+"""`agent2 eval llm_core_regression_v1` on files in the published layouts, with scripted players: no model is loaded."""
+
+import json
+import sys
+
+import pytest
+
+from agent2.cli import main
+
+PLAYERS = """
+def right(messages):
+    asked = messages[-1].content
+    number = int(asked.split()[2].rstrip("?."))
+    if "options" in asked:
+        return f"The answer is ({'ABCD'[number % 3]})"
+    return f"#### {number + 7}" if "pens" in asked else "red"
+
+def wrong(messages):
+    return "It is 7, I think, or not."
+"""
+N_ITEMS = 50
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder with the three data sets of our own making, and the variables that name them."""
+    rows = {
+        ("gsm8k", "train.jsonl"): [
+            {"question": f"Ann has {k} pens and 7 more?", "answer": f"#### {k + 7}"} for k in range(500)
+        ],
+        ("gsm8k", "test.jsonl"): [
+            {"question": f"Bob has {k} pens and 7 more?", "answer": f"#### {k + 7}"} for k in range(100)
+        ],
+        ("mmlu_pro", "test.jsonl"): [
+            {
+                "question_id": k,
+                "question": f"Which is {k} of these options?",
+                "options": [str(k + place - k % 3) for place in range(4)],
+                "answer": "ABCD"[k % 3],
+                "answer_index": k % 3,
+                "category": "math",
+            }
+            for k in range(500)
+        ],
+        ("ifeval", "input_data.jsonl"): [
+            {
+                "key": k,
+                "prompt": f"Name colour {k} without commas.",
+                "instruction_id_list": ["punctuation:no_comma"],
+                "kwargs": [{}],
+            }
+            for k in range(200)
+        ],
+    }
+    for (benchmark, name), lines in rows.items():
+        folder = tmp_path / benchmark
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("\n".join(map(json.dumps, lines)))
+        monkeypatch.setenv(f"{benchmark.upper()}_DATA", str(folder))
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "players.py").write_text(PLAYERS)
+    return tmp_path
+
+
+@pytest.fixture
+def agent2(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["agent2", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return left.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def evaluate(agent2, checkpoint, baseline, role, *more):
+    sides = ("--checkpoint", f"scripted:players.py:{checkpoint}", "--baseline", f"scripted:players.py:{baseline}")
+    return agent2("eval", "llm_core_regression_v1", *sides, "--role", role, "--out", "e", *more)
+
+
+@pytest.mark.parametrize("role", ["dev", "candidate"])
+def test_the_suite_is_played_and_decided_on_the_items_of_each_role(agent2, workplace, role):
+    code, out, err = evaluate(agent2, "right", "wrong", role, "--set", f"cadence.{role}.n_items={N_ITEMS}")
+    report = json.loads((workplace / "e" / "report.json").read_text())
+    assert report["gsm8k_exact_match"] == "0.0% -> 100.0% (+100.0)", err
+    assert report["mmlu_pro_accuracy"] == "0.0% -> 100.0% (+100.0)"
+    assert report["ifeval_prompt_accuracy"] == "0.0% -> 100.0% (+100.0)"
+    assert (code, out.strip().splitlines()[-2]) == (0, "release decision: candidate")
+    code, out, _ = agent2("decide", "e", "--suite", "e/suite.json", "--json")
+    assert (code, json.loads(out)["release"]) == (0, "candidate")
+
+
+def test_a_checkpoint_that_unlearned_everything_is_blocked(agent2, workplace):
+    code, out, _ = evaluate(agent2, "wrong", "right", "dev", "--set", f"cadence.dev.n_items={N_ITEMS}")
+    assert (code, out.strip().splitlines()[-2]) == (1, "release decision: block")
+    assert {"primary_holds", "knowledge_holds", "instructions_hold", "format_failures"} <= set(out.split())
+
+
+def test_where_a_role_asks_for_all_items_all_are_played(agent2, workplace):
+    _, _, err = evaluate(agent2, "right", "wrong", "nightly")
+    assert [f"mmlu_pro {225}/225" in err, "gsm8k 50/50" in err, "ifeval 60/60" in err] == [True] * 3
+
+
+def test_a_file_that_is_not_there_is_named_before_anything_is_played(agent2, workplace):
+    (workplace / "ifeval" / "input_data.jsonl").unlink()
+    code, _, err = evaluate(agent2, "right", "wrong", "dev", "--set", f"cadence.dev.n_items={N_ITEMS}")
+    assert code == 2 and "contains no input_data.jsonl" in err and "IFEVAL_DATA" in err
+    assert not (workplace / "e").exists()
