@@ -1,8 +1,10 @@
 """How programs end: by themselves, stopped, or with the harness."""
 
 import os
+import resource
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import psutil
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.spec import Limits
+from agent2.sandbox.backends import find_sandbox
+from agent2.sandbox.spec import Limits, SandboxSpec
 
 HARNESS = """
 import sys, time
@@ -179,3 +182,36 @@ def test_a_program_whose_limits_can_no_longer_be_watched_is_stopped(default_runn
     assert end is not None
     assert end.broke == "watch"
     assert "could not be watched" in end.reason
+
+
+def test_a_start_that_fails_before_the_program_is_an_error_and_no_endless_wait(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    spec = SandboxSpec(("true",), workspace, tmp_path / "log")
+    met: list[BaseException] = []
+
+    def start():
+        try:
+            find_sandbox("none").start(spec)
+        except SandboxError as error:
+            met.append(error)
+
+    start()  # loads what has to be loaded
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    starter = threading.Thread(target=start, daemon=True)
+    held = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                held.append(os.dup(0))
+        for _ in range(3):  # its log and the two ends of its link; none is left for the file with its input
+            os.close(held.pop())
+        starter.start()
+        starter.join(60)
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not starter.is_alive()
+    assert "Too many open files" in str(met[0])

@@ -52,9 +52,9 @@ from typing import Protocol
 
 from agent2.errors import SandboxError, unknown_name
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.host import SYSTEM_PATH, toolkit_path
+from agent2.sandbox.host import FORWARDER, SYSTEM_PATH, hand_over, has_root_rights, toolkit_path, uid_for
 from agent2.sandbox.limits import Launch
-from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import (
     BASE_ENVIRONMENT,
     MIB,
@@ -115,6 +115,37 @@ class Sandbox(Protocol):
     ) -> list[Containment]:
         """What holds how strongly on this host, for the report."""
         ...
+
+
+class OwnUserSandbox:
+    """What back ends share whose programs run, where we are root, as a host user of their own: one per workspace."""
+
+    def __init__(self, as_root: bool | None, devices: Path) -> None:
+        """as_root: whether we have root's rights; None asks the kernel. devices: where GPUs' device files are."""
+        self._as_root = has_root_rights() if as_root is None else as_root
+        self._devices = devices
+
+    def visible_path(self, host: Path, inside: str) -> str:
+        """Where the program sees a workspace or mount."""
+        return inside
+
+    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
+        """Make the folder if needed and give it, with all it holds, to the sandbox's user."""
+        path.mkdir(parents=True, exist_ok=True)
+        uid = self.user_of(user_of or path)
+        if uid != os.geteuid():
+            hand_over(path, uid)
+
+    def user_of(self, workspace: Path) -> int:
+        """The host user that programs with this workspace run as."""
+        return uid_for(workspace) if self._as_root else os.geteuid()
+
+    def own_workspace(self, spec: SandboxSpec) -> int:
+        """The program's host user, after giving it the workspace where that is not its own yet."""
+        uid = self.user_of(spec.workspace)
+        if spec.workspace.stat().st_uid != uid:
+            self.prepare_workspace(spec.workspace)
+        return uid
 
 
 def find_sandbox(name: str | None = None) -> Sandbox:
@@ -324,15 +355,9 @@ class Unsandboxed:
             Launch(
                 argv=(sys.executable, "-I", "-S", str(FORWARDER)),
                 plan=plan,
-                pass_fds=(),
-                limits=spec.limits,
-                workspace=spec.workspace,
-                log=spec.log,
+                spec=spec,
                 group=None,
-                depth=0,
                 watched=False,
-                stdin=spec.stdin,
-                capture_bytes=spec.capture_bytes,
             )
         )
 

@@ -19,21 +19,19 @@ from pathlib import Path, PurePosixPath
 
 from agent2.errors import SandboxError
 from agent2.sandbox import host as toolkit
-from agent2.sandbox.forward import Plan
+from agent2.sandbox.backends import OwnUserSandbox
 from agent2.sandbox.host import (
+    FORWARDER,
     NAMESPACES,
     bwrap_version,
     gpu_devices,
-    gpu_environment,
     gpu_folders,
-    hand_over,
-    has_root_rights,
     probe,
-    uid_for,
 )
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
     Launch,
+    contained_plan,
     counts_per_namespace,
     held_by,
     in_memory,
@@ -42,10 +40,9 @@ from agent2.sandbox.limits import (
     tasks_of_user,
 )
 from agent2.sandbox.network import Way, with_network
-from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.seccomp import call_filter
 from agent2.sandbox.spec import (
-    BASE_ENVIRONMENT,
     GIB,
     HOME,
     PRIVATE,
@@ -57,7 +54,6 @@ from agent2.sandbox.spec import (
     Strength,
     check_spec,
     common_rows,
-    refuse_hidden,
 )
 
 UNPRIVILEGED_UID = 1000
@@ -66,7 +62,7 @@ MIN_VERSION = (0, 7)
 """The first one with size limits on tmpfs."""
 
 
-class Bubblewrap:
+class Bubblewrap(OwnUserSandbox):
     """Runs programs in bubblewrap."""
 
     name = "bubblewrap"
@@ -76,25 +72,14 @@ class Bubblewrap:
 
         devices: where the device files of GPUs are.
         """
+        super().__init__(as_root, devices)
         self._binary = binary
-        self._devices = devices
-        self._as_root = has_root_rights() if as_root is None else as_root
         self._version: tuple[int, ...] | None = None
 
     @property
     def drops_user(self) -> bool:
         """Whether programs run as a host user of their own; else as ours, in a user namespace."""
         return self._as_root
-
-    def visible_path(self, host: Path, inside: str) -> str:
-        """Where the program sees a workspace or mount."""
-        return inside
-
-    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
-        """Make the folder if needed and give it, with all it holds, to the sandbox's user."""
-        path.mkdir(parents=True, exist_ok=True)
-        if self._as_root:
-            hand_over(path, uid_for(user_of or path))
 
     def start(self, spec: SandboxSpec) -> SandboxProcess:
         """Run a program; returns when it is about to start.
@@ -104,15 +89,8 @@ class Bubblewrap:
         check_spec(spec)
         self.require()
         devices = gpu_devices(spec.gpus, self._devices)
-        uid = self._uid(spec)
-        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
-        for path in binds:
-            refuse_hidden(path, spec.hidden)
-        for _, system in toolkit.system_binds():
-            refuse_hidden(Path(system), spec.hidden)
-        if self._as_root:
-            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
-            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+        uid = self.own_workspace(spec) if self._as_root else UNPRIVILEGED_UID
+        binds = toolkit.visible_toolkit(spec, other_user=self._as_root)
         spec, way = with_network(spec)
         options = _Options()
         try:
@@ -167,14 +145,6 @@ class Bubblewrap:
             memory,
         ]
 
-    def _uid(self, spec: SandboxSpec) -> int:
-        if not self._as_root:
-            return UNPRIVILEGED_UID
-        uid = uid_for(spec.workspace)
-        if spec.workspace.stat().st_uid != uid:
-            self.prepare_workspace(spec.workspace)
-        return uid
-
     def _isolate(self, options: "_Options", spec: SandboxSpec) -> None:
         options.add(*NAMESPACES, "--hostname", "agent2", "--die-with-parent", "--new-session", "--clearenv")
         options.add("--cap-drop", "ALL")
@@ -191,15 +161,10 @@ class Bubblewrap:
         process_limit = spec.limits.processes + OWN_PROCESSES
         if not self._as_root and not counts_per_namespace():
             process_limit += tasks_of_user(os.getuid())
-        path = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
-        plan = Plan(
-            command=list(spec.command),
-            directory=WORKSPACE,
-            environment={**BASE_ENVIRONMENT, "PATH": path, **gpu_environment(spec.gpus), **spec.environment},
-            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+        plan = contained_plan(
+            spec,
             uid=uid if self._as_root else None,
             rlimits=rlimits(spec.limits, process_limit),
-            die_with_parent=False,
             leash=False,
             calls=None,
         )
@@ -219,15 +184,10 @@ class Bubblewrap:
         return Launch(
             argv=argv,
             plan=plan,
-            pass_fds=tuple(options.descriptors),
-            limits=spec.limits,
-            workspace=spec.workspace,
-            log=spec.log,
+            spec=spec,
             group=group,
+            pass_fds=tuple(options.descriptors),
             depth=2,
-            watched=True,
-            stdin=spec.stdin,
-            capture_bytes=spec.capture_bytes,
             on_end=() if way is None else (way.close,),
         )
 

@@ -39,15 +39,13 @@ from pathlib import Path
 
 from agent2.errors import SandboxError
 from agent2.sandbox import host
-from agent2.sandbox import host as toolkit
-from agent2.sandbox.forward import Plan
-from agent2.sandbox.host import gpu_devices, gpu_environment, hand_over, has_root_rights, uid_for
-from agent2.sandbox.limits import OWN_PROCESSES, Launch, held_by, keeper, rlimits, tasks_of_user
+from agent2.sandbox.backends import OwnUserSandbox
+from agent2.sandbox.host import FORWARDER, gpu_devices, visible_toolkit
+from agent2.sandbox.limits import OWN_PROCESSES, Launch, contained_plan, held_by, keeper, rlimits, tasks_of_user
 from agent2.sandbox.network import with_network
-from agent2.sandbox.process import FORWARDER, SandboxProcess
+from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.seccomp import filter_in_words
 from agent2.sandbox.spec import (
-    BASE_ENVIRONMENT,
     GIB,
     HOME,
     PRIVATE,
@@ -60,7 +58,6 @@ from agent2.sandbox.spec import (
     Strength,
     check_spec,
     common_rows,
-    refuse_hidden,
 )
 
 logger = logging.getLogger(__name__)
@@ -228,28 +225,20 @@ class DockerEngine:
     limits_processes: bool
 
 
-class Docker:
+class Docker(OwnUserSandbox):
     """Runs programs in Docker containers."""
 
     name = "docker"
 
     def __init__(self, binary: str = "docker", *, devices: Path = Path("/dev")) -> None:
         """binary: name or path of the docker client. devices: where the device files of GPUs are."""
+        super().__init__(None, devices)
         self._binary = binary
-        self._devices = devices
-        self._as_root = has_root_rights()
         self._engine: DockerEngine | None = None
 
-    def visible_path(self, host: Path, inside: str) -> str:
-        """Where the program sees a workspace or mount."""
-        return inside
-
-    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
-        """Make the folder if needed and give it, with all it holds, to the container's user."""
-        path.mkdir(parents=True, exist_ok=True)
-        uid = self._uid(user_of or path)
-        if uid != os.geteuid():
-            hand_over(path, uid)
+    def user_of(self, workspace: Path) -> int:
+        """The host user that programs with this workspace run as; under a rootless engine, ours."""
+        return os.geteuid() if self.require().is_rootless else super().user_of(workspace)
 
     def require(self) -> DockerEngine:
         """The engine, after asking once whether it answers.
@@ -286,17 +275,10 @@ class Docker:
         """
         check_spec(spec)
         self.require()
-        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
-        for path in [*binds, *(Path(system) for _, system in toolkit.system_binds())]:
-            refuse_hidden(path, spec.hidden)
         gpu_devices(spec.gpus, self._devices)
         image = self._image()
-        uid = self._uid(spec.workspace)
-        if spec.workspace.stat().st_uid != uid:
-            self.prepare_workspace(spec.workspace)
-        if uid != os.geteuid():
-            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
-            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+        uid = self.own_workspace(spec)
+        binds = visible_toolkit(spec, other_user=uid != os.geteuid())
 
         def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
             return self._launch(networked, room, image, uid, on_end)
@@ -305,30 +287,13 @@ class Docker:
 
     def _launch(self, spec: SandboxSpec, room: Room, image: str, uid: int, on_end: OnEnd) -> Launch:
         name = f"agent2-{os.getpid()}-{secrets.token_hex(4)}"
-        path = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
-        plan = Plan(
-            command=list(spec.command),
-            directory=WORKSPACE,
-            environment={**BASE_ENVIRONMENT, "PATH": path, **gpu_environment(spec.gpus), **spec.environment},
-            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
-            uid=None,
-            rlimits={},
-            die_with_parent=False,
-            leash=True,
-            calls=filter_in_words(memory_files=self.require().limits_memory or bool(spec.gpus)),
-        )
+        memory_files = self.require().limits_memory or bool(spec.gpus)
+        calls = filter_in_words(memory_files=memory_files)
         return Launch(
             argv=self.command(spec, room, name, image, uid),
-            plan=plan,
-            pass_fds=(),
-            limits=spec.limits,
-            workspace=spec.workspace,
-            log=spec.log,
+            plan=contained_plan(spec, uid=None, rlimits={}, leash=True, calls=calls),
+            spec=spec,
             group=Container(self._binary, name, self.require().limits_memory),
-            depth=0,
-            watched=True,
-            stdin=spec.stdin,
-            capture_bytes=spec.capture_bytes,
             listener=room.listener,
             on_end=on_end,
         )
@@ -355,11 +320,6 @@ class Docker:
             fields = ["type=bind", csv_field(f"src={bind.host}"), csv_field(f"dst={bind.inside}")]
             words += ["--mount", ",".join(fields if bind.writable else [*fields, "readonly"])]
         return (*words, "--workdir", "/", image, *COMMAND)
-
-    def _uid(self, workspace: Path) -> int:
-        if self.require().is_rootless or not self._as_root:
-            return os.geteuid()
-        return uid_for(workspace)
 
     def _ask_engine(self) -> DockerEngine:
         where = os.environ.get("DOCKER_HOST", "unix://")
@@ -468,7 +428,7 @@ APPTAINER_FILES = ("/etc/passwd", "/etc/group", "/etc/hosts", "/etc/hostname", "
 PROBE_S = 120.0
 
 
-class Apptainer:
+class Apptainer(OwnUserSandbox):
     """Runs programs in Apptainer containers."""
 
     name = "apptainer"
@@ -478,21 +438,10 @@ class Apptainer:
 
         devices: where the device files of GPUs are.
         """
+        super().__init__(as_root, devices)
         found = [name for name in BINARIES if shutil.which(name)]
         self._binary = binary or (found[0] if found else BINARIES[0])
-        self._as_root = has_root_rights() if as_root is None else as_root
-        self._devices = devices
         self._version: str | None = None
-
-    def visible_path(self, host: Path, inside: str) -> str:
-        """Where the program sees a workspace or mount."""
-        return inside
-
-    def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
-        """Make the folder if needed and give it, with all it holds, to the container's user."""
-        path.mkdir(parents=True, exist_ok=True)
-        if self._as_root:
-            hand_over(path, uid_for(user_of or path))
 
     def require(self) -> str:
         """The runtime's version, after trying it once.
@@ -535,13 +484,8 @@ class Apptainer:
         """
         check_spec(spec)
         self.require()
-        binds = toolkit.toolkit_binds() if spec.python else toolkit.interpreter_binds()
-        for path in [*binds, *(Path(system) for _, system in toolkit.system_binds())]:
-            refuse_hidden(path, spec.hidden)
-        uid = self._uid(spec)
-        if self._as_root:
-            toolkit.refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
-            toolkit.refuse_unreadable([m.host for m in spec.mounts if not m.writable], "a mount")
+        uid = self.own_workspace(spec)
+        binds = visible_toolkit(spec, other_user=self._as_root)
         devices = gpu_devices(spec.gpus, self._devices)
 
         def launch_in(networked: SandboxSpec, room: Room, on_end: OnEnd) -> Launch:
@@ -552,16 +496,11 @@ class Apptainer:
     def _launch(self, spec: SandboxSpec, room: Room, uid: int, devices: Iterable[Path], on_end: OnEnd) -> Launch:
         scratch = _make_scratch(room.folder, uid)
         make_root(room.folder / "root", [*scratch, *room.binds])
-        search = toolkit.toolkit_path() if spec.python else toolkit.SYSTEM_PATH
         count = spec.limits.processes + OWN_PROCESSES + (0 if self._as_root else tasks_of_user(os.getuid()))
-        plan = Plan(
-            command=list(spec.command),
-            directory=WORKSPACE,
-            environment={**BASE_ENVIRONMENT, "PATH": search, **gpu_environment(spec.gpus), **spec.environment},
-            ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+        plan = contained_plan(
+            spec,
             uid=uid if self._as_root else None,
             rlimits=rlimits(spec.limits, count),
-            die_with_parent=False,
             leash=True,
             calls=filter_in_words(memory_files="memory" in held_by(self._as_root) or bool(spec.gpus)),
         )
@@ -569,15 +508,8 @@ class Apptainer:
         return Launch(
             argv=before + self.command(room, scratch, devices),
             plan=plan,
-            pass_fds=(),
-            limits=spec.limits,
-            workspace=spec.workspace,
-            log=spec.log,
+            spec=spec,
             group=group,
-            depth=0,
-            watched=True,
-            stdin=spec.stdin,
-            capture_bytes=spec.capture_bytes,
             listener=room.listener,
             on_end=on_end,
             also_watched=tuple(mount.host for mount in scratch),
@@ -595,14 +527,6 @@ class Apptainer:
     def _first_words(self) -> list[str]:
         kept = ["--add-caps", ROOT_CAPABILITIES] if self._as_root else []
         return [self._binary, "exec", *CONTAIN, *kept]
-
-    def _uid(self, spec: SandboxSpec) -> int:
-        if not self._as_root:
-            return os.geteuid()
-        uid = uid_for(spec.workspace)
-        if spec.workspace.stat().st_uid != uid:
-            self.prepare_workspace(spec.workspace)
-        return uid
 
     def _probe(self) -> None:
         with tempfile.TemporaryDirectory(prefix="agent2-probe-") as place:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import agent2
 from agent2.errors import SandboxError
+from agent2.sandbox.spec import SandboxSpec, refuse_hidden
 
 CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Shared by all GPUs; the first two are needed, the others are shown where they exist."""
@@ -78,6 +79,8 @@ def gpu_environment(numbers: tuple[int, ...]) -> dict[str, str]:
     return {VARIABLE: ",".join(str(place) for place in range(len(numbers)))} if numbers else {}
 
 
+FORWARDER = Path(__file__).with_name("forward.py")
+"""Runs inside, before the program."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC_PATHS = (
     "/etc/alternatives",
@@ -165,6 +168,21 @@ def refuse_unreadable(paths: list[Path], why: str) -> None:
                     f"{place}: mode {stat.S_IMODE(mode):04o} keeps it from the sandboxed program ({why}); "
                     f"run: chmod -R o+rX {path}"
                 )
+
+
+def visible_toolkit(spec: SandboxSpec, *, other_user: bool) -> list[Path]:
+    """The toolkit's folders that a program sees.
+
+    other_user: whether it runs as a host user without rights. Raises SandboxError if what it sees would show
+    something hidden, or cannot be read by that user.
+    """
+    binds = toolkit_binds() if spec.python else interpreter_binds()
+    for path in [*binds, *(Path(system) for _, system in system_binds())]:
+        refuse_hidden(path, spec.hidden)
+    if other_user:
+        refuse_unreadable([FORWARDER, *binds], "the Python toolkit")
+        refuse_unreadable([mount.host for mount in spec.mounts if not mount.writable], "a mount")
+    return binds
 
 
 def _and_children(path: Path) -> Iterator[Path]:

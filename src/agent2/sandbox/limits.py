@@ -29,7 +29,8 @@ import psutil
 
 from agent2.errors import SandboxError
 from agent2.sandbox.forward import Plan
-from agent2.sandbox.spec import GIB, Limits
+from agent2.sandbox.host import SYSTEM_PATH, gpu_environment, toolkit_path
+from agent2.sandbox.spec import BASE_ENVIRONMENT, GIB, PRIVATE, WORKSPACE, Limits, SandboxSpec
 
 
 class Keeper(Protocol):
@@ -68,20 +69,14 @@ class Launch:
     argv: tuple[str, ...]
     """The outermost program. If `listener` is None, the number of the link's descriptor is appended."""
     plan: Plan
-    pass_fds: tuple[int, ...]
-    """Closed here once the program has them."""
-    limits: Limits
-    workspace: Path
-    log: Path
+    spec: SandboxSpec
     group: Keeper | None
-    depth: int
+    pass_fds: tuple[int, ...] = ()
+    """Closed here once the program has them."""
+    depth: int = 0
     """Generations between the outermost process and forward.py, where a name space takes all with it; else 0."""
-    watched: bool
+    watched: bool = True
     """Whether the soft limits are enforced."""
-    stdin: bytes = b""
-    """All of the program's standard input."""
-    capture_bytes: int | None = None
-    """Keep standard output apart from the log, up to so many bytes; None: it goes to the log."""
     listener: socket.socket | None = None
     """Where forward.py connects, if it cannot inherit descriptors; closed here."""
     also_watched: tuple[Path, ...] = ()
@@ -103,6 +98,24 @@ class Launch:
             self.group.remove()
         for call in self.on_end:
             call()
+
+
+def contained_plan(
+    spec: SandboxSpec, *, uid: int | None, rlimits: dict[str, int], leash: bool, calls: str | None
+) -> Plan:
+    """What forward.py does in a sandbox where namespaces end what the command leaves running; see `Plan`."""
+    path = toolkit_path() if spec.python else SYSTEM_PATH
+    return Plan(
+        command=list(spec.command),
+        directory=WORKSPACE,
+        environment={**BASE_ENVIRONMENT, "PATH": path, **gpu_environment(spec.gpus), **spec.environment},
+        ports={str(port): f"{PRIVATE}/ports/{port}" for port in spec.ports},
+        uid=uid,
+        rlimits=rlimits,
+        die_with_parent=False,
+        leash=leash,
+        calls=calls,
+    )
 
 
 def in_memory(name: str, content: bytes) -> int:

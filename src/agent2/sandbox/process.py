@@ -111,8 +111,6 @@ class KeptOutput:
 
 logger = logging.getLogger(__name__)
 
-FORWARDER = Path(__file__).with_name("forward.py")
-"""Runs inside, before the program."""
 READY_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.1
 REAP_TIMEOUT_S = 30.0
@@ -131,13 +129,13 @@ class SandboxProcess:
         """Start it. Raises SandboxError if it does not come as far as the command."""
         self._launch = launch
         try:
-            self._log = CappedLog(launch.log, int(launch.limits.log_mib * MIB))
+            self._log = CappedLog(launch.spec.log, int(launch.spec.limits.log_mib * MIB))
         except SandboxError:
             launch.abandon()
             raise
         self._first_output = b""
         self._born = threading.Event()
-        self._kept = None if launch.capture_bytes is None else KeptOutput(launch.capture_bytes)
+        self._kept = None if launch.spec.capture_bytes is None else KeptOutput(launch.spec.capture_bytes)
         self._pumps: list[threading.Thread] = []
         self._over = threading.Event()
         self._ending = threading.Lock()
@@ -146,13 +144,13 @@ class SandboxProcess:
         self._exit: SandboxExit | None = None
         self._family: list[psutil.Process] = []
         self._popen: subprocess.Popen[bytes] | None = None
-        self._start_error: OSError | None = None
+        self._start_error: Exception | None = None
         self._link: socket.socket | None = None
         self._first: psutil.Process | None = None
         self._root: psutil.Process
         memory_is_hard = launch.group is not None and "memory" in launch.group.controllers
-        folders = (launch.workspace, *launch.also_watched)
-        self._watchdog = Watchdog(launch.limits, folders, memory_is_hard=memory_is_hard)
+        folders = (launch.spec.workspace, *launch.also_watched)
+        self._watchdog = Watchdog(launch.spec.limits, folders, memory_is_hard=memory_is_hard)
         here, there = (None, None) if launch.listener is not None else socket.socketpair()
         threading.Thread(target=self._keep, args=(there,), name="sandbox-keeper", daemon=True).start()
         self._born.wait()
@@ -202,10 +200,12 @@ class SandboxProcess:
 
     def _keep(self, link: socket.socket | None) -> None:
         launch = self._launch
-        stdin_fd = in_memory("stdin", launch.stdin)
+        handed_over = list(launch.pass_fds)
         links = [] if link is None else [link.fileno()]
         try:
-            self._popen = subprocess.Popen(
+            stdin_fd = in_memory("stdin", launch.spec.stdin)
+            handed_over.append(stdin_fd)
+            popen = subprocess.Popen(
                 [*launch.argv, *map(str, links)],
                 stdin=stdin_fd,
                 stdout=subprocess.PIPE,
@@ -215,18 +215,19 @@ class SandboxProcess:
                 start_new_session=True,
                 cwd="/",
             )
-            self._root = psutil.Process(self._popen.pid)  # before anybody collects it
-        except OSError as error:
+            self._root = psutil.Process(popen.pid)  # before anybody collects it
+            self._popen = popen
+        except Exception as error:  # boundary: `__init__` waits for this thread and raises what it met
             self._start_error = error
             return
         finally:
             if link is not None:
                 link.close()
-            for descriptor in (stdin_fd, *launch.pass_fds):
+            for descriptor in handed_over:
                 os.close(descriptor)
             self._born.set()
-        self._start_pumps(self._popen)
-        self._finish(self._popen.wait())
+        self._start_pumps(popen)
+        self._finish(popen.wait())
 
     def _start_pumps(self, popen: subprocess.Popen[bytes]) -> None:
         assert popen.stdout is not None
@@ -248,9 +249,12 @@ class SandboxProcess:
         Returns the link where it has to stay open: the program ends when the harness, and with it the link, is gone.
         """
         if self._popen is None:
+            if link is not None:
+                link.close()
             self._log.close()
             self._launch.release()
-            raise SandboxError(f"{self._launch.argv[0]} cannot be started: {self._start_error}; is it installed?")
+            advice = "is it installed?" if isinstance(self._start_error, FileNotFoundError) else "fix what it names"
+            raise SandboxError(f"{self._launch.argv[0]} cannot be started: {self._start_error}; {advice}")
         try:
             link = self._accept() if link is None else link
             if link is not None and self._agree(link):
@@ -349,7 +353,7 @@ class SandboxProcess:
         for pump in self._pumps:
             pump.join(REAP_TIMEOUT_S)
             if pump.is_alive():
-                logger.warning("%s: a process outside the sandbox's reach keeps the output open", self._launch.log)
+                logger.warning("%s: a process outside the sandbox's reach keeps the output open", self._launch.spec.log)
         try:
             self._exit = self._describe(128 - code if code < 0 else code)
             if self._link is not None:
@@ -371,7 +375,7 @@ class SandboxProcess:
         return SandboxExit(code, broke, sentence)
 
     def _broken_limit(self, code: int) -> tuple[str | None, str | None]:
-        limits, group = self._launch.limits, self._launch.group
+        limits, group = self._launch.spec.limits, self._launch.group
         if self._breach is not None:
             return self._breach.limit, None
         enforced = group.broke() if group is not None else None
