@@ -44,7 +44,7 @@ RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 ITEMS = (100, 500)
 COVERAGE = (0.93, 0.97)
 ENOUGH = 10_000
-"""Repetitions from which on the bounds are taken as they stand."""
+"""Repetitions from which on the bounds are taken unchanged."""
 FEW_REPLICATES = 1000
 BATCH = 50
 """AdaStop studies that share their relabellings."""
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def wilson_coverage(repetitions: int, rng: np.random.Generator) -> Iterator[Row]:
-    """One interval for each count; the exact coverage stands beside the simulated one."""
+    """One interval for each count; the exact coverage is beside the simulated one."""
     for n in ITEMS:
         bounds = np.array([(e.low, e.high) for e in (wilson(count, n) for count in range(n + 1))])
         for rate in RATES:

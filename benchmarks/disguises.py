@@ -8,8 +8,8 @@ are kept; --quick makes no new ones of the long kinds). Each goes the way of a r
 the merge that the sampler loads, the comparison of the audit. Verdicts: refused (never scored), void, flag, or nothing.
 Exit code 1 if an honest submission gets any of them, or a foreign one that is not known to be out of reach gets none.
 
-Beside each verdict stands how the model that is played behaves on fixed probes (`Behaviour`), which no check uses: it
-does not tell honest and foreign models apart where weights do not. The figures are in docs/integrity.md.
+Beside each verdict is how the model that is played behaves on fixed probes (`Behaviour`), which no check uses: it
+does not distinguish honest and foreign models where weights do not. The figures are in docs/integrity.md.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from provenance_models import CHILDREN, foreign, rows
 Tensors = dict[str, torch.Tensor]
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 DIVERGED = "lora-r64-lr2e-2-merged"
-"""Honest, and far from the base because its training blew up: told apart from the others."""
+"""Honest, and far from the base because its training blew up: listed apart from the others."""
 OUT_OF_REACH = ("90% of the base", "50% of the base")
 """Mixtures that correlate with the base as children do; two strangers' average plays like neither."""
 

@@ -80,7 +80,7 @@ class StockPosition:
 
 
 class StockEngine:
-    """alfworld's own engine with the moves of ours; it stands at one position only, the newest."""
+    """alfworld's own engine with the moves of ours; it has one position only, the newest."""
 
     def __init__(self) -> None:
         if sys.version_info >= (3, 13):

@@ -56,7 +56,7 @@ CLASSES: dict[str, Difference] = {
     ),
     "bare or marked letter": Difference(
         "ours",
-        "B, (B), **B**, `B` and B) say B; MMLU-Pro's published chain falls back to the last letter that stands alone, "
+        "B, (B), **B**, `B` and B) say B; MMLU-Pro's published chain falls back to the last isolated letter, "
         "of which lm-eval has only the first step. inspect asks for ANSWER: in its prompt and finds it missing.",
     ),
     "letter behind Answer:": Difference(
@@ -118,7 +118,7 @@ def published_number(answer: str, reference: str) -> int:
 
 
 def published_choice(answer: str, reference: str) -> int:
-    """MMLU-Pro's own script: "answer is (X)", else "Answer: X", else the last capital A to J that stands alone."""
+    """MMLU-Pro's own script: "answer is (X)", else "Answer: X", else the last isolated capital A to J."""
     for pattern in (r"answer is \(?([A-J])\)?", r".*[aA]nswer:\s*([A-J])"):
         if found := re.search(pattern, answer):
             return int(found[1] == reference)

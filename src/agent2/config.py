@@ -1,7 +1,7 @@
 """YAML files that people write, read into strict pydantic records.
 
 An unknown key is an error with file, line and the nearest known name; so is every wrong value.
-Machine-written files (trial.json, card.json) are JSON, so the format tells who wrote a file.
+Machine-written files (trial.json, card.json) are JSON, so the format shows who wrote a file.
 """
 
 import re
@@ -24,7 +24,7 @@ class StrictModel(BaseModel):
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_VALUES = 1_000_000
-"""That a YAML text may stand for, aliases written out; a few lines of aliases can stand for more than memory holds."""
+"""A YAML text may expand to, aliases resolved; a few lines of aliases can expand to more than memory holds."""
 
 
 Location = Sequence[int | str]

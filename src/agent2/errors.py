@@ -69,7 +69,7 @@ class CheckpointError(Agent2Error):
 
 
 class SubmissionError(Agent2Error):
-    """A submission was refused; the sentence tells the agent what to change."""
+    """A submission was refused; the sentence says what to change."""
 
     fault = Fault.SUBMITTER
 
@@ -141,7 +141,7 @@ def is_machine_failure(error: BaseException) -> bool:
 SIMILARITY = 0.6
 """Least similarity (difflib's ratio) of a name that is proposed; at 0.5 `device` would be taken for `prices`."""
 MIN_PREFIX = 3
-"""Letters that the beginning of a name must have to stand for it."""
+"""Letters that the beginning of a name must have to match it."""
 
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxother = 120

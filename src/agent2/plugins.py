@@ -5,7 +5,7 @@
     Python file          `./quiz.py:Quiz`         any path that ends in .py, and a name in that file
     Python module        `quiz_pack.quiz:Quiz`    anything that can be imported
 
-The name stands for a class or a function that is called (with settings, where its kind takes some), or for a finished
+The name refers to a class or a function that is called (with settings, where its kind takes some), or for a finished
 object. A plug-in's version is extended by a digest of its source (`1.0+3f2a9c1b`), so that a score made with other
 code is never taken for the same.
 
@@ -183,7 +183,7 @@ def _check_settings(place: PluginPlace, found: Any, settings: Mapping[str, Any])
     try:
         parameters = inspect.signature(found).parameters
     except (TypeError, ValueError):
-        return  # a built-in that does not tell; the call itself will
+        return  # a built-in without a signature; the call itself will
     if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return
     for name in settings:
@@ -291,7 +291,7 @@ def import_root(place: PluginPlace) -> Path:
 
 
 def shown_by_toolkit(root: Path) -> bool:
-    """Whether a sandboxed Python finds what is imported from that folder without being told."""
+    """Whether a sandboxed Python finds what is imported from that folder without help."""
     own = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
     return root.resolve() in own
 

@@ -22,12 +22,12 @@ JsonValue = Any  # a value that JSON can hold; the recursive type gains nothing 
 
 
 class Split(StrEnum):
-    """Who may see the items of a split and when its score is told."""
+    """Who may see the items of a split and when its score is reported."""
 
     TRAIN = "train"
     DEV = "dev"
     TEST_PUBLIC = "test_public"
-    """Hidden items; the score is told, one number for each submission."""
+    """Hidden items; the score is reported, one number for each submission."""
     TEST_PRIVATE = "test_private"
     """Hidden items; scored once, at the end."""
 
@@ -105,7 +105,7 @@ class Completion:
 
 
 Prompt = Sequence[Message] | Sequence[int]
-"""Chat messages, rendered with the checkpoint's own template, or token ids as they stand."""
+"""Chat messages, rendered with the checkpoint's own template, or token ids, unchanged."""
 
 
 class Sampler(Protocol):
@@ -199,7 +199,7 @@ class RolloutStatus(StrEnum):
     TURN_CAP = "turn_cap"
     """The cap on turns, or on the tokens of an episode, was reached before the episode was over."""
     TIME_CAP = "time_cap"
-    """It took longer than the protocol allows, whether or not it came to an end; scored as it stood then."""
+    """It took longer than the protocol allows, whether or not it came to an end; scored in the state it was in then."""
     FAILED = "failed"
     """It could not be played to an end: see the fault."""
 
@@ -249,10 +249,10 @@ PENDING = Score(None, "played; not scored yet")
 """Of a rollout on a card that was played and not scored yet."""
 
 COST_PREFIX = "cost_"
-"""Begins every view that tells what a verdict cost; where there are several verdicts, these add up."""
+"""Prefix of every view that says what a verdict cost; where there are several verdicts, these add up."""
 
 DANGER_PREFIX = "safety_"
-"""Begins every badcase class that tells of a dangerous action."""
+"""Prefix of every badcase class for a dangerous action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class Emits:
 
     @property
     def dangers(self) -> frozenset[str]:
-        """The classes that tell of a dangerous action."""
+        """The classes for dangerous actions."""
         return frozenset(label for label in self.labels if label.startswith(DANGER_PREFIX))
 
 

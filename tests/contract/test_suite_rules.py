@@ -24,7 +24,7 @@ def test_a_production_task_without_benchmark_is_remarked_on():
     )
     found = remarks(suite(f"task_distribution: {{production_tasks: {tasks}}}\n"))
     assert any("'short dialogue' has no benchmark" in sentence for sentence in found)
-    assert any("benchmark 'ifeval' stands for no production task" in sentence for sentence in found)
+    assert any("benchmark 'ifeval' represents no production task" in sentence for sentence in found)
 
 
 def test_a_weaker_scorer_than_possible_is_remarked_on():
@@ -103,7 +103,7 @@ def test_what_no_scorer_gives_is_neither_measured_nor_listened_for(tmp_path, bef
 def test_a_gate_of_dangerous_actions_needs_a_world_that_knows_some(tmp_path):
     text = (FOLDER / "llm_core_regression_mini.yaml").read_text()
     (tmp_path / "s.yaml").write_text(text.replace("gates:\n", "gates:\n  - {kind: dangerous_action, name: dangers}\n"))
-    with pytest.raises(ConfigError, match="no scorer of this suite tells of dangerous actions"):
+    with pytest.raises(ConfigError, match="no scorer of this suite reports dangerous actions"):
         load_suite(str(tmp_path / "s.yaml"))
 
 

@@ -196,7 +196,7 @@ def test_a_world_that_breaks_twice_gives_a_missing_score_and_not_a_zero(where):
 def test_a_world_that_goes_on_without_a_word_is_broken():
     record = play_one(item(n_turns=2, silent=True))
     assert record.rollout.fault is Fault.ENVIRONMENT
-    assert "goes on without an observation" in record.score.reason
+    assert "continues without an observation" in record.score.reason
 
 
 def test_a_model_that_breaks_is_not_retried_and_scores_zero_with_the_reason():

@@ -70,7 +70,7 @@ def test_pages_answer_the_six_questions_and_show_every_gate(evaluated):
     outcome, out = evaluated(new="one_sided")
     paths = write_eval_report(outcome, out)
     for page in (paths.html.read_text(), paths.markdown.read_text()):
-        for question in ("Did capabilities improve?", "Is the reward distorted?", "May training go on?"):
+        for question in ("Did capabilities improve?", "Is the reward distorted?", "May training continue?"):
             assert question in page
         assert "block" in page and "fired" in page
         assert "worse by more than 20 points" in page

@@ -103,7 +103,7 @@ logger = logging.getLogger(__name__)
 
 PROCESS_PERIOD_S = 1.0
 REVISION_PERIOD_S = 5.0
-"""Between two looks at the code when the kernel tells of no change."""
+"""Between two looks at the code when the kernel reports no change."""
 GRACE_S = 5.0
 """Between the request to stop at the deadline and the kill."""
 POLL_S = 0.5
@@ -193,7 +193,7 @@ def keep_log(log: Path) -> None:
 
 
 def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) -> None:
-    """Record one thing about the agent; a failure is told, for it reads what the agent wrote."""
+    """Record one thing about the agent; a failure is reported, for it reads what the agent wrote."""
     try:
         call()
     except Exception as error:  # boundary: the agent's doing must not end the trial

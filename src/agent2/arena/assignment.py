@@ -1,4 +1,4 @@
-"""What an agent is asked to do, and the files and variables that tell it.
+"""What an agent is asked to do, and the files and variables that say so.
 
 Everything here is visible to the agent: no hidden item, no host path and no secret may enter.
 """
@@ -21,7 +21,7 @@ from agent2.sandbox.spec import Limits, Network, PackageSettings
 
 
 class Mode(StrEnum):
-    """Which training routes an agent may take; a rule that is told, and verified afterwards."""
+    """Which training routes an agent may take; a rule that is stated, and verified afterwards."""
 
     FREE = "free"
     SFT_ONLY = "sft-only"
@@ -38,7 +38,7 @@ MODE_RULES: Mapping[Mode, str] = {
     "allowed, not even as a warm-up or on filtered samples, in no checkpoint that you submit. Your programs and logs "
     "are checked for it afterwards.",
 }
-"""What the agent is told."""
+"""What the agent is informed of."""
 
 NETWORK_WORDS: Mapping[Network, str] = {
     Network.NONE: "no network",

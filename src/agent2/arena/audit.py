@@ -101,7 +101,7 @@ def audit_trial(audited: Audited) -> IntegrityRecord:
 def _guarded(name: str, make: Callable[[], list[IntegrityCheck]]) -> list[IntegrityCheck]:
     try:
         return make()
-    except Exception as error:  # boundary: an audit that breaks is told in the record and must not end the trial
+    except Exception as error:  # boundary: an audit that breaks is noted in the record and must not end the trial
         logger.exception("the audit could not make a check: %s", name)
         return [failed_check(name, f"could not be made ({type(error).__name__}: {str(error)[:200]})")]
 
@@ -121,7 +121,7 @@ def read_integrity(path: Path) -> IntegrityRecord:
 
 
 def _parent_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
-    """Copy the files and look for bait on the way, then in the logs; `copied` is told what was left out."""
+    """Copy the files and look for bait on the way, then in the logs; `copied` records what was left out."""
     bait = bait_for(audited.exam.secret, audited.trial_id)
     copy = scratch / FILES
     copy.mkdir()

@@ -131,9 +131,9 @@ class CommandLine:
     t: float | None = None
     """None where the agent's record has no times."""
     exit_code: int | None = None
-    """None where it is not told."""
+    """None where it is not known."""
     failed: bool | None = None
-    """Whether the agent was told that it failed; None where that is not told."""
+    """Whether the agent was told that it failed; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

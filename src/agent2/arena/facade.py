@@ -116,7 +116,7 @@ class RLBenchEnvironment:
 
 
 def feedback(root: Path) -> dict[str, JsonValue]:
-    """What a solution's author is told: gain, submissions, how it ended and the end of its log."""
+    """What a solution's author sees: gain, submissions, how it ended and the end of its log."""
     evidence = read_evidence(root)
     analysis = analyse(evidence)
     gain = stored_gain(evidence.gain) if evidence.gain is not None else None

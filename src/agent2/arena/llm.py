@@ -5,7 +5,7 @@ sandbox it is a loopback port beside that of the grading API. The agent has a du
 the harness and is handed to each process, so an agent that connects while a killed gateway is being restarted waits
 instead of being refused. Without the harness the gateway ends.
 
-Does NOT check that the provider knows the model: its first answer tells.
+Does NOT check that the provider knows the model: its first answer shows it.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ class Gateway:
             )
         if process.stdin is None:
             raise OSError("the process has no standard input")
-        with contextlib.suppress(BrokenPipeError):  # it died at once, which its status tells
+        with contextlib.suppress(BrokenPipeError):  # it died at once, which its status shows
             process.stdin.write(launch.model_dump_json().encode() + b"\n")
             process.stdin.flush()
         return process
@@ -356,7 +356,7 @@ def llm_inside(agent: Agent, config: TrialConfig, inside: InsidePaths) -> LlmIns
 def gateway_settings(
     agent: Agent, config: TrialConfig, driver: Driver, paths: TrialPaths, inside: InsidePaths
 ) -> GatewaySettings:
-    """What the gateway of a trial is told."""
+    """What the gateway of a trial is configured with."""
     replay = None
     if config.replay is not None:
         source = TrialPaths(Path(config.replay.trial))

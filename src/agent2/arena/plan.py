@@ -3,7 +3,7 @@
 lock.json: the digests and versions that a trial's result depends on.
 
 With trial.json it is enough to run the trial again and to see what differs. The installation secret is
-named by a digest, never told.
+named by a digest, never shown.
 
 Planning a trial: resolve what was asked for, and make the trial's folder. Nothing runs here.
 
@@ -77,7 +77,7 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
 
 
 def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
-    """The world of a task as the agent is told of it, with a name by which it can load the benchmark.
+    """The world of a task as described to the agent, with a name by which it can load the benchmark.
 
     data: host's folder of the visible data, into which a user's own Python file with the modules beside it that it
     imports, or `benchmark.yaml` without its data, is copied; None: that was done before. No other file beside it is
@@ -112,7 +112,7 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, JsonValue]]) -> None:
 
 
 NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay", "data"}
-"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests tell."""
+"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests cover them."""
 ADDED_LATER = {"driver_record", "prices", "mode"}
 """Parts that older trials lack; at their default they leave the digest as it was."""
 

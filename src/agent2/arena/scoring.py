@@ -114,7 +114,7 @@ def _copy_card(source: Path, target: Path) -> None:
 
 
 def card_score(card: Path) -> Estimate:
-    """The score that a finished card tells. Raises NotEnoughData if no item could be scored."""
+    """The score of a finished card. Raises NotEnoughData if no item could be scored."""
     summary = read_summary(card)
     if summary.score is None:
         raise NotEnoughData(f"{card}: no item could be scored ({summary.n_missing} missing); see its drops manifest")

@@ -215,7 +215,7 @@ class SweepSpec(StrictModel):
     set: list[str] = Field(default_factory=list)
     """Overrides of every trial, as "budget.wall_clock_s=300"."""
     until_decided: UntilDecided | None = None
-    """Run more seeds until the agents are told apart; None: run `seeds` and stop."""
+    """Run more seeds until the agents are distinguished; None: run `seeds` and stop."""
 
 
 def plan_trials(spec: SweepSpec) -> list[PlannedTrial]:
@@ -278,7 +278,7 @@ OWN_INTERRUPT_S = 3.0
 def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]]:
     """Run what is not finished; the sweep's folder, and one sentence for each trial that could not be run.
 
-    With `until_decided`, more seeds follow until the agents are told apart or the cap is reached; a trial that
+    With `until_decided`, more seeds follow until the agents are distinguished or the cap is reached; a trial that
     could not be run ends that. Raises ConfigError before anything runs for an unknown name, and if the folder
     holds another sweep.
     """
@@ -299,7 +299,7 @@ def run_sweep(spec: SweepSpec, out: Path, steps: Steps) -> tuple[Path, list[str]
 
 
 def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
-    """Which agents the trials so far tell apart, and who needs more seeds; None if the sweep does not ask."""
+    """Which agents the trials so far distinguish, and who needs more seeds; None if the sweep does not ask."""
     if spec.until_decided is None:
         return None
     cells = list(dict.fromkeys((trial.task_name, trial.stack) for trial in plan_trials(spec)))
@@ -307,7 +307,7 @@ def decide_sweep(spec: SweepSpec, root: Path) -> SweepDecision | None:
 
 
 def known_trials(spec: SweepSpec, root: Path) -> list[PlannedTrial]:
-    """The planned trials, and those that were added since to tell agents apart."""
+    """The planned trials, and those that were added since to distinguish agents."""
     planned = plan_trials(spec)
     names = {trial.trial_id for trial in planned}
     added = []

@@ -131,7 +131,7 @@ class SweepRow:
     """Completed without a human intervention."""
     n_failures: int | None = None
     n_recovered: int | None = None
-    """Of the failures for which that can be told."""
+    """Of the failures for which that is known."""
     n_unknown_recoveries: int | None = None
     by_type: tuple[TypeScore, ...] = ()
     """Private scores by kind of task."""

@@ -270,7 +270,7 @@ class _Check:
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
         plain = [item for split in VISIBLE_SPLITS for item in benchmark.items(split, len(self.items[split]), None)]
         if visible != plain:
-            return TaskFinding(name, False, "visible items differ with the secret, so they tell about the judge")
+            return TaskFinding(name, False, "visible items differ with the secret, so they depend on the judge")
         guesses = [f"guess {number}".encode().ljust(installation.SECRET_BYTES) for number in range(N_GUESSES)]
         few = self.played[:: max(1, len(self.played) // N_GUESSED_ITEMS)]
         guessed = [_mean_score(self._play(benchmark.informed(guess), items=few)) for guess in guesses]
@@ -357,7 +357,7 @@ def _mean_score(rollouts: Sequence[ScoredRollout]) -> float:
 
 
 def _given_away(row: object, item: Item, actions: Iterable[str]) -> str | None:
-    """What a visible row tells that should be found by playing; None if nothing."""
+    """What a visible row contains that should be found by playing; None if nothing."""
     if item.reference is not None:
         return "the item has a reference answer"
     text = json.dumps(row).lower()
@@ -393,7 +393,7 @@ HEADROOM = 0.10
 FEWEST_SOLVED = 0.01
 """Where fewer attempts succeed, hardly a group of attempts has different rewards: nothing for RL to learn from."""
 WIDEST_BAND = 0.10
-"""A task on which one checkpoint is farther than this from itself tells no gain apart."""
+"""A task on which one checkpoint is farther than this from itself resolves no gain."""
 
 
 def check_base(

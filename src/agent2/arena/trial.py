@@ -207,7 +207,7 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, re
 
 
 def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
-    """The paths that the agent is told; without a sandbox they are those of the host."""
+    """The paths that the agent sees; without a sandbox they are those of the host."""
     is_contained = sandbox.name != UNSANDBOXED
     llm_port = (LLM_PORT if is_contained else free_port()) if agent.spec.llm is not None else 0
     return InsidePaths(
@@ -343,7 +343,7 @@ def _told_restarts(trial: _Trial, gateway: GatewayWatch | None) -> Iterator[None
 
 
 def _places(trial: _Trial) -> dict[str, JsonValue]:
-    """What the agent was told that differs between trials without a sandbox; a replay masks it."""
+    """What the agent was given that differs between trials without a sandbox; a replay masks it."""
     inside = trial.inside
     return {"workspace": inside.workspace, "grading_port": inside.grading_port, "llm_port": inside.llm_port}
 

@@ -201,7 +201,7 @@ def _check_values(place: PluginPlace, found: Benchmark) -> None:
 
 
 def _refuse_taken(name: str, who: str) -> None:
-    """Cards tell benchmarks apart by name, so that of a packaged or installed one is taken."""
+    """Cards distinguish benchmarks by name, so that of a packaged or installed one is taken."""
     if is_known(name):
         raise ConfigError(f"{who}: calls itself {name!r}, the name of a benchmark that is installed; rename it")
 

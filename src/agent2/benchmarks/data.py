@@ -46,7 +46,7 @@ FILE = "benchmark.yaml"
 DEV_SHARE = 10
 """One in so many rows of `train` is a dev item where no dev file is named."""
 OPTIONS = "options"
-"""Variable of a prompt that stands for the lettered options."""
+"""Variable of a prompt that is replaced by the lettered options."""
 
 
 class Portion(StrEnum):
@@ -338,7 +338,7 @@ class DataBenchmark:
         names = " and ".join(self.spec.portions[portion] for portion in portions)
         if portions and portions[0] in (Portion.TEST, Portion.ALL):
             return f"drawn from {names} under the installation secret"
-        return f"{names} as it stands"
+        return f"{names} unchanged"
 
     def sealed(self, rename: Callable[[PluginPlace], str]) -> str:
         """The file as text for a process that plays given items: pinned, so that it needs none of the data.

@@ -1,4 +1,4 @@
-"""Rows of the data files that users bring: JSONL, CSV and Parquet, each row with where it stands.
+"""Rows of the data files that users bring: JSONL, CSV and Parquet, each row with its place.
 
 Promises: a file is never trusted to be small or sound. A line of JSONL is read up to `MAX_LINE_BYTES`, text must be
 UTF-8, and every refusal names file and line. The digest is that of the bytes that were read.
@@ -46,7 +46,7 @@ def file_digest(path: Path) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows of a file, its format told by its suffix.
+    """All rows of a file, its format recognised by its suffix.
 
     Raises ConfigError for a format that is not read, a file without rows, and with file and line for text that is not
     UTF-8, a line that is too long or no JSON object, and a CSV row with more or fewer fields than the header.

@@ -45,7 +45,7 @@ class Players:
     floor_at_most: float = 0.05
     """Mean score of the null and of the random player; where items have options, guessing is allowed for beside it."""
     random_world: Callable[[Benchmark], Environment] = _own_world
-    """What the random player plays in; may tell it more than a model is told, so that it is a fair floor."""
+    """What the random player plays in; may show it more than a model sees, so that it is a fair floor."""
     shared_content: Callable[[Item], str] = lambda item: item.prompt
     """What no two splits may share."""
     content_name: str = "prompt"

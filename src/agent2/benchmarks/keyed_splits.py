@@ -84,7 +84,7 @@ class Source(Generic[T]):
                 yield candidate
 
     def item_id(self, candidate: T, split: Split, secret: bytes | None) -> str:
-        """A stable id; that of a hidden item is keyed, so that a list of ids tells nobody the items."""
+        """A stable id; that of a hidden item is keyed, so that a list of ids reveals no items."""
         message = f"{self.name} item\0{self.text(candidate)}".encode()
         if split in HIDDEN_SPLITS and secret:
             return f"{self.name}-{hmac.new(secret, message, hashlib.sha256).hexdigest()[:16]}"

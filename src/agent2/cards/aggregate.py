@@ -76,7 +76,7 @@ def counted_value(record: ScoredRollout, rule: ReportingRule) -> float | None:
 
 
 def counted_values(values: NDArray[np.float64], marks: NDArray[np.uint8], rule: ReportingRule) -> NDArray[np.float64]:
-    """The same for many rollouts; NaN stands for a missing score."""
+    """The same for many rollouts; NaN is a missing score."""
     zero, missing = _masks(rule)
     counted = values.copy()
     has_value = ~np.isnan(values) | ((marks & FAULTED) != 0)

@@ -74,7 +74,7 @@ def load_card(path: Path) -> CardFile:
 
 
 def header_digests(path: Path) -> tuple[str, str]:
-    """Digests of header and protocol as they stand in `card.json`, fields that were added later left out.
+    """Digests of header and protocol as written in `card.json`, fields that were added later left out.
 
     Raises CardError as `load_card` does.
     """

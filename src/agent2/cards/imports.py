@@ -125,7 +125,7 @@ def _header(log: ForeignLog, split: Split) -> CardHeader:
     )
     assumed = [*log.assumed]
     assumed += ["temperature and top_p: 1.0, the providers' default"] if temperature is None and top_p is None else []
-    assumed += ["max_tokens: 0 stands for not stated"] if max_tokens is None else []
+    assumed += ["max_tokens: 0 means not stated"] if max_tokens is None else []
     protocol = EvaluationProtocol(
         benchmark=log.task,
         split=split,

@@ -3,7 +3,7 @@
 Promises: reading never changes a card; a page of a closed card opens without reading the rest, and one rollout by its
 id without reading the other frames; a frame that does not match its digest is never returned as data. `validate_card`
 checks every byte against its digests and every number against the rollouts, and reports everything it finds, each
-with the file and the rollout, where one can be told. `scenes` tells a rollout turn by turn from what is on the card
+with the file and, where known, the rollout. `scenes` shows a rollout turn by turn from what is on the card
 alone.
 
 Does NOT cover: lines of an open card that were written since it was last released carry no checksum yet, so that a

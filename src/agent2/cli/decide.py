@@ -50,7 +50,7 @@ def print_decision(decision: "Decision") -> None:
         ["Did capabilities improve?", answers.capabilities_improved],
         ["Are preferences aligned?", answers.preferences_aligned],
         ["Is the reward distorted?", answers.reward_distorted],
-        ["May training go on?", answers.may_continue_training],
+        ["May training continue?", answers.may_continue_training],
         ["May it be deployed?", answers.may_be_deployed],
     ]
     print_table(["question", "answer"], [[question, clean(answer, LONG)] for question, answer in rows])

@@ -133,7 +133,7 @@ def _tell_outcome(outcome: "SuiteOutcome") -> None:
 def _source(
     name: str | None, flag: str, contract: "Suite", settings: "LoadSettings", steps: "StepBars"
 ) -> "CheckpointSource":
-    """One side: named on the command line, or by the suite; a base model's name stands for its folder."""
+    """One side: named on the command line, or by the suite; a base model's name means its folder."""
     from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.errors import ConfigError, nearest_name, unknown_name
     from agent2.models.sources import SCRIPTED, find_checkpoint

@@ -367,7 +367,7 @@ def sweep(
 
 def intervene(
     trial: Annotated[Path, typer.Argument(help="Folder of the running trial.")],
-    note: Annotated[str, typer.Option(help="What you did, or told the agent.")],
+    note: Annotated[str, typer.Option(help="What you did, or said to the agent.")],
     by: Annotated[str, typer.Option(help="Who did it.")] = "",
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""

@@ -1,6 +1,6 @@
 """Which cards may be compared: the cards of one checkpoint, and the field in which two protocols differ.
 
-A set is one card, a folder of cards, or the folder of an evaluation. Promises: cards are told apart by benchmark and
+A set is one card, a folder of cards, or the folder of an evaluation. Promises: cards are distinguished by benchmark and
 split as their headers say, not by folder names; two cards of one benchmark and split in a set are refused.
 
 Two scores may be compared exactly when their evaluation protocols are equal; then their digests are equal too. A digest

@@ -124,7 +124,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ChangedItem:
-    """One item whose verdict changed, or cannot be told any more."""
+    """One item whose verdict changed, or is no longer known."""
 
     benchmark: str
     item_id: str

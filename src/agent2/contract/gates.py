@@ -77,7 +77,7 @@ def release_severity(decision: str) -> int:
 
 
 class EvidenceNeeds(StrictModel):
-    """What must stand behind a metric before a gate may say yes."""
+    """What evidence a metric needs before a gate may say yes."""
 
     needs_items: bool = False
     """True: insufficient without item counts and, for the primary metric and those of regression gates, without pairs
@@ -352,7 +352,7 @@ GateSpec: TypeAlias = Annotated[
     | LengthGate,
     Field(discriminator="kind"),
 ]
-"""Any gate, told apart by `kind`."""
+"""Any gate, distinguished by `kind`."""
 
 RuledGate: TypeAlias = (
     HistoricalBestGate

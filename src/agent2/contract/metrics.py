@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 
 class Unit(StrEnum):
-    """What kind of number a metric is; decides how a change is told."""
+    """What kind of number a metric is; decides how a change is written."""
 
     RATE = "rate"
     """0 to 1; shown in percent, its change in percentage points."""

@@ -6,7 +6,7 @@ asks for items; the decision says so.
 
 Rules over metrics (each for one metric of one split) run on the main numbers and again on the private ones, where
 those are kept beside them. A worse number never passes where a better one did not. Whether the evidence is good
-enough is told beside the outcome (`Finding.problems`), so that a pause is not lost to it.
+enough is listed beside the outcome (`Finding.problems`), so that a pause is not lost to it.
 
 Rules over training (historical best, reward against the private split, dangerous actions, loophole) run once. What
 they read is often unavailable (no history, no training log): then the gate is "not evaluated" and says what it would

@@ -9,7 +9,7 @@ give none, and each is stated in its row.
 
 The five lines of capability that post-training can move, and what to distrust on each.
 
-A suite that covers one line alone cannot say whether something else was paid for it; `covered_lines` tells which
+A suite that covers one line alone cannot say whether something else was paid for it; `covered_lines` says which
 lines a suite looks at. Data and one function; the last column is what a reader of a good score should ask first.
 """
 

@@ -293,7 +293,7 @@ def _reads(gate: Mapping[str, Any]) -> set[str]:
 
 
 def _taken(draft: Draft, track: Track, key: str, name: str, place: int) -> Any:
-    """A copy of a whole entry of the template, which will stand at `place`."""
+    """A copy of a whole entry of the template, which will be at `place`."""
     number = list(_named(track, key)).index(name)
     draft.sources[(key, place)] = (track.text, ("suite", key, number))
     return copy.deepcopy(track.suite[key][number])
@@ -347,7 +347,7 @@ def _read_metric(draft: Draft, track: Track, place: int, entry: Entry) -> None:
 
 
 def _metrics_called(draft: Draft, track: Track, given: str, fitting: Mapping[str, Entry], place: int) -> list[str]:
-    """The template's metrics that a short name stands for."""
+    """The template's metrics that a short name may mean."""
     if given in fitting:
         return [given]
     names = [name for name in track.metric_names.get(given, ()) if name in fitting]

@@ -43,7 +43,7 @@ class ProductionTask(StrictModel):
     name: str = Field(min_length=1)
     difficulty: BenchmarkDifficulty
     benchmarks: list[str]
-    """Those of the suite that stand for it; empty: none does, and `check` says so."""
+    """Those of the suite that represent it; empty: none does, and `check` says so."""
     share: float | None = Field(default=None, gt=0, le=1)
     """Of production traffic, 0 to 1; None: not known."""
 
@@ -155,7 +155,7 @@ class ControlGroup(StrictModel):
 
 
 class Visibility(StrEnum):
-    """Who may see a split, and when its score is told."""
+    """Who may see a split, and when its score is reported."""
 
     TRAINING = "visible_for_training"
     ITERATION = "visible_for_iteration"

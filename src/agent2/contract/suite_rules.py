@@ -51,7 +51,7 @@ def remarks(suite: Suite) -> list[str]:
     ]
     used = {name for task in suite.task_distribution.production_tasks for name in task.benchmarks}
     found += [
-        f"benchmark {entry.name!r} stands for no production task"
+        f"benchmark {entry.name!r} represents no production task"
         for entry in suite.benchmarks
         if entry.name not in used
     ]
@@ -92,7 +92,7 @@ def check_emitted(suite: Suite, emitted: Mapping[str, Emits | None], spot: Spot)
         if missing:
             where = f"{spot(('metrics', place, 'measure'))}: metric {metric.name!r}: no scorer of this suite gives"
             raise ConfigError(
-                f"{where} {kind} {missing[0]!r}{_nearest(missing[0], names)}; a metric that only reports tell has "
+                f"{where} {kind} {missing[0]!r}{_nearest(missing[0], names)}; a metric that only reports contain has "
                 "measure: reported"
             )
     _check_dangers(suite, list(emitted.values()), spot)
@@ -119,7 +119,7 @@ def _check_dangers(suite: Suite, emitted: Sequence[Emits | None], spot: Spot) ->
                 )
         if not any(map(gate.is_dangerous, labels)):
             raise ConfigError(
-                f"{spot(('gates', place))}: gate {gate.name!r}: no scorer of this suite tells of dangerous actions; "
+                f"{spot(('gates', place))}: gate {gate.name!r}: no scorer of this suite reports dangerous actions; "
                 "remove the gate"
             )
 
@@ -168,7 +168,7 @@ def _check_metrics(suite: Suite, spot: Spot) -> None:
 
 
 def _check_attempts(suite: Suite, spot: Spot) -> None:
-    """Chances with several attempts need that many, and stand beside the chance with one."""
+    """Chances with several attempts need that many, and are shown beside the chance with one."""
     single = {
         metric.benchmark
         for metric in suite.metrics

@@ -1,4 +1,4 @@
-"""Whether a benchmark can be trusted to tell right from wrong, before a model is scored on it.
+"""Whether a benchmark distinguishes right from wrong, before a model is scored on it.
 
 Every split is read; reference answers are played through the real engine and scorer, and so is an empty answer. Does
 NOT judge whether items are good, or hard enough for a model: `agent2 tasks check` scores the base model of a task.

@@ -5,10 +5,10 @@ and the protocol names the policy with its numbers, so what was sent can be comp
 different policies are not compared by accident. `full` is the switch of an ablation: the same evaluation without
 any policy.
 
-Promises: the opening (rules and goal) is sent word for word, and the last turns always stand; actions and observations
-alternate as the model learned it; nothing is sent that was not in the episode. What lies behind is shortened in steps
-of several turns, so that a sampler can mostly reuse the prompt that it has computed. Does NOT count
-tokens, since it knows no tokenizer: characters stand in for them; and does NOT summarise with a model.
+Promises: the opening (rules and goal) is sent word for word, and the last turns are always kept; actions and
+observations alternate as the model learned it; nothing is sent that was not in the episode. What lies behind is
+shortened in steps of several turns, so that a sampler can mostly reuse the prompt that it has computed. Does NOT count
+tokens, since it knows no tokenizer: it counts characters instead; and does NOT summarise with a model.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ class DropAdmissible:
         return "drop_admissible"
 
     def sent(self, messages: Sequence[Message], n_opening: int) -> Sequence[Message]:
-        """The messages, shorter ones where a list stood."""
+        """The messages, shortened where they had a list."""
         return [*messages[:n_opening], *_without_old_lists(messages[n_opening:])]
 
 
@@ -78,8 +78,8 @@ class DropAdmissible:
 class DropObservations:
     """Opening and last turns in full; of earlier turns the actions and the key facts, as many as there is room for.
 
-    A key fact is the end of an observation, in whole sentences: in worlds that answer an action, the beginning tells
-    the action again and the end tells what is there now. Left out are lists of admissible commands, earlier turns
+    A key fact is the end of an observation, in whole sentences: in worlds that answer an action, the beginning repeats
+    the action and the end says what is there now. Left out are lists of admissible commands, earlier turns
     without effect, and earlier turns that came again.
     """
 

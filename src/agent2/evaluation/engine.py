@@ -12,7 +12,7 @@ between its callers is small:
 Promises: attempts are pulled lazily; a request's seed depends on (attempt seed, turn) alone, never on the batch;
 whatever breaks becomes a rollout with a fault according to `FAULT_POLICY` (restarted once where the table allows it,
 and the rollout says so), so an attempt that was pulled is never lost. Worlds in other processes (`RemoteEnvironment`)
-work side by side: each is told what to do before any is asked for its answer, and answers come in the order of the
+work side by side: each is asked to act before any is asked for its answer, and answers come in the order of the
 calls. Verdicts are given afterwards, by `evaluation.scoring`.
 
 Does NOT cover: time limits inside an environment or of one completion (a rollout's limit is checked between messages;
@@ -58,7 +58,7 @@ from agent2.records import (
 logger = logging.getLogger(__name__)
 
 AHEAD = 32
-"""Worlds that are told before the first of them is asked; a channel that they share has to keep so many answers."""
+"""Worlds that act before the first answer is collected; a channel that they share has to keep so many answers."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -374,7 +374,7 @@ class _Loop:
             ended = RolloutStatus.COMPLETED if step.done else RolloutStatus.TURN_CAP
             return self._finish(episode, RolloutStatus.TIME_CAP if is_late else ended)
         if observation is None:
-            reason = f"turn {len(episode.turns)}: the episode goes on without an observation"
+            reason = f"turn {len(episode.turns)}: the episode continues without an observation"
             return self._fault(episode, Fault.ENVIRONMENT, reason)
         episode.dialogue.add(completion, observation)
         return self._ask(episode)

@@ -123,7 +123,7 @@ class JudgeComparison:
 def read_pairs(path: Path) -> list[LabelledPair]:
     """Labelled pairs of a file, or of the folder that LLMBar calls a subset. Raises ConfigError with the place.
 
-    Layouts, told by their fields: LLMBar (`input, output_1, output_2, label`), JudgeBench (`question, response_A,
+    Layouts, recognised by their fields: LLMBar (`input, output_1, output_2, label`), JudgeBench (`question, response_A,
     response_B, label: "A>B"`), RewardBench (`prompt, chosen, rejected`), MT-Bench human judgements (`conversation_a,
     conversation_b, winner`), ours (`instruction, first, second, label`).
     """

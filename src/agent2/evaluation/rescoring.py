@@ -259,7 +259,7 @@ def judge_cards(
 
 
 class _Pairs:
-    """A pairwise scorer as the scoring stage takes it: the rollout that it is given stands for a pair."""
+    """A pairwise scorer as the scoring stage takes it: the rollout that it is given represents a pair."""
 
     def __init__(self, scorer: PairScorer, olds: Mapping[tuple[str, int], Rollout]) -> None:
         self.name, self.version, self.work = scorer.name, scorer.version, work_of(scorer)
@@ -355,7 +355,7 @@ def _problem(order: Preference) -> str | None:
 
 
 def _as_one(old: Rollout | None, new: Rollout) -> Rollout:
-    """The rollout that stands for a pair; failed where one side is missing for no fault of its model."""
+    """The rollout that represents a pair; failed where one side is missing for no fault of its model."""
     state = {
         NEW: {"answer": new.answer, "state": dict(new.state)},
         OLD: None if old is None else {"answer": old.answer, "actions": [turn.action for turn in old.turns]},

@@ -6,8 +6,8 @@ Does NOT cover what the sampler knows better (model, dtype, device, GPU): that i
 
 Evaluates one checkpoint on a plan and leaves a card.
 
-Promises: every planned attempt is on the card exactly once; an interrupted evaluation goes on where its
-card stands and draws what it would have drawn, since each attempt's seed comes from (plan seed, item,
+Promises: every planned attempt is on the card exactly once; an interrupted evaluation resumes where its
+card ended and draws what it would have drawn, since each attempt's seed comes from (plan seed, item,
 attempt) alone; a finished card is returned as it is, and a card of another evaluation is never touched.
 """
 

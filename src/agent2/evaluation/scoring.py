@@ -66,7 +66,7 @@ class ScoringFailed(Agent2Error):
 
 
 class ScoringStopped(Exception):
-    """The stage was told to stop; what was judged is kept."""
+    """The stage was asked to stop; what was judged is kept."""
 
 
 class Until(threading.Event):

@@ -547,7 +547,7 @@ def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, An
 
 
 def _tier(benchmark: Benchmark) -> str:
-    """What its verdicts rest on, as far as it can be told."""
+    """What its verdicts rest on, as far as it is known."""
     if isinstance(benchmark, DataBenchmark):
         return "reference"
     return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

@@ -74,12 +74,12 @@ def lay_bait(workspace: Path, bait: Bait) -> None:
 
 
 def secret_needles(secret: bytes) -> list[bytes]:
-    """How the installation secret could stand in a file."""
+    """The forms in which a file could contain the installation secret."""
     return [secret, secret.hex().encode(), secret.hex().upper().encode(), base64.b64encode(secret).rstrip(b"=")]
 
 
 def sightings(files: Iterable[tuple[str, bytes]], bait: Bait, secret: bytes) -> list[Sighting]:
-    """Where bait or secret stand. files: place and bytes; the honey file itself is left out by the caller."""
+    """Where bait or secret occur. files: place and bytes; the honey file itself is left out by the caller."""
     needles, canary = secret_needles(secret), bait.canary.encode()
     found = []
     for place, data in files:
@@ -127,7 +127,7 @@ def is_bait(place: str, data: bytes, bait: Bait) -> bool:
 def access_check(log: Path, since: float, until: float, own: str) -> IntegrityCheck:
     """Check the chain, and count who was granted private items in a span of time.
 
-    since, until: Unix seconds. own: name under which the trial's own request stands. Entries of others in its time
+    since, until: Unix seconds. own: name under which the trial's own request is listed. Entries of others in its time
     are noted, except those of other trials, such as its sweep's: their items do not leave the harness. They are
     counted.
     """

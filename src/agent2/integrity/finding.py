@@ -23,7 +23,7 @@ class Effect(StrEnum):
     """What follows from a finding."""
 
     VOID = "void"
-    """The result cannot count as the agent's: the base model's score stands in its place."""
+    """The result cannot count as the agent's: the base model's score replaces it."""
     UNCLEARED = "not cleared"
     """A check did not finish, so the result cannot be attributed and there is none until it does."""
     FLAG = "flag"

@@ -6,17 +6,17 @@ Any run of n words holds, at one of every n-S+1 places, the S words that an inde
 only every (n-S+1)-th place of a text is looked up, and what is found is checked against all n words. Words are lower
 case without ASCII punctuation; Chinese, Japanese and Korean characters are words of their own.
 
-Runs that stand in `familiar` texts (what everybody is given) or in many items are boilerplate and prove nothing.
-Does NOT see items with fewer than n words, or with boilerplate only: `n_unseen` tells how many (see `short_items`).
+Runs that occur in `familiar` texts (what everybody is given) or in many items are boilerplate and prove nothing.
+Does NOT see items with fewer than n words, or with boilerplate only: `n_unseen` is how many (see `short_items`).
 
 Items too short for runs of words: met as a whole piece of a text, or as a long string inside one.
 
 Compared without blanks (but "5 5" is never 55) and case, punctuation kept (in "3 - 4" it is the question). The words
 that all items begin or end with ("Calculate") are left off on both sides. A piece is a string, cell, line, quoted
-literal, or what stands between chat markers, equality signs, arrows and colons. Inside a longer text an item is found
+literal, or what is between chat markers, equality signs, arrows and colons. Inside a longer text an item is found
 from `LONG` characters on, or behind the words that all items begin with.
 
-Practice on the same kind of question meets some short items by chance. That is not told apart here but by comparing
+Practice on the same kind of question meets some short items by chance. That is not distinguished here but by comparing
 with items that were never used (see `leaks`).
 
 Paraphrased and partial leaks: the nearest training rows to each item, and how much of the item they hold.
@@ -31,7 +31,7 @@ Does NOT find translations, or paraphrases that share no words.
 Did what an agent trained on hold hidden items? Exact runs of words, short items, and retrieval for the rest.
 
 A generator that everybody has makes some hidden items by chance. So hidden items are held against control items: as
-many, of the same generator under another secret, never asked of anybody. What stands on both sides is left out of
+many, of the same generator under another secret, never asked of anybody. What occurs on both sides is left out of
 both, which keeps them alike in all but having been asked. Only more hits than the control's prove a leak:
 
     runs, short items   one-sided Fisher test on hit / not hit, hidden against control; half of a long item, and
@@ -239,7 +239,7 @@ class ShortIndex:
         return found
 
     def _after_prefix(self, text: str) -> set[int]:
-        """Items behind the words that all of them begin with, wherever those stand."""
+        """Items behind the words that all of them begin with, wherever those occur."""
         found: set[int] = set()
         at = text.find(self._prefix) if self._lengths else -1
         while at >= 0:
@@ -420,7 +420,7 @@ class Asked:
 
 
 def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence[str], n: int = N_WORDS) -> Asked:
-    """Hidden and control items without those that stand on both sides or are visible.
+    """Hidden and control items without those that occur on both sides or are visible.
 
     control: drawn as the hidden ones are, as many; empty where there are none.
     """

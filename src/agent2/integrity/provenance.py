@@ -104,7 +104,7 @@ SAME_NORMS = 4e-3
 """Largest relative distance between sorted norms of a rearranged copy; measured up to 1.2e-3 after rounding to
 bfloat16, and from 0.03 on for foreign models."""
 IN_PLACE = 0.99
-"""From this correlation on, numbers stand where they stood: norms that agree then say nothing."""
+"""From this correlation on, the numbers are in their old places: norms that agree then say nothing."""
 ROUNDED = 3e-3
 """Largest part of a multiple that rounding to bfloat16 explains, as a share of its norm."""
 LEAST_SHARE = 1 / 8

@@ -10,7 +10,7 @@
     .gz .zst              what they unpack to
 
 Links are never followed, special files never opened. Bounded in files, bytes a file and bytes in all; what was left
-out is counted in `TextReading` and has to be told. Does NOT look into archives, databases, images, weights or encrypted
+out is counted in `TextReading`, to be reported. Does NOT look into archives, databases, images, weights or encrypted
 files: they are counted as not read, and whoever wants to hide data can do it there.
 """
 

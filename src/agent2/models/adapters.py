@@ -40,8 +40,8 @@ INFORMATIVE = frozenset(
         "ensure_weight_tying",
     }
 )
-"""Entries that decide nothing about how trained tensors are merged. Initialisations that change the base model are told
-by `init_lora_weights`."""
+"""Entries that decide nothing about how trained tensors are merged. Initialisations that change the base model are
+named by `init_lora_weights`."""
 HARMLESS_STARTS = frozenset({"gaussian", "orthogonal", "eva", "mica"})
 """Values of `init_lora_weights`, besides true and false, that leave the base model's weights as they are."""
 _EMBEDDING = re.compile(r"(?:^|\.)(?:embed_tokens|wte|embed_in|word_embeddings|lm_head|embed_out)(?:\.|$)")

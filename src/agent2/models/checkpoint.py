@@ -48,7 +48,7 @@ MODEL_FILES = frozenset(
 ALLOWED_FILES = MODEL_FILES | {WEIGHTS, ADAPTER_CONFIG, ADAPTER_WEIGHTS}
 """What a checkpoint may consist of, besides the shards that `SHARD_NAME` matches."""
 CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG)
-"""Where a request for custom code could stand."""
+"""Files that could request custom code."""
 SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

@@ -2,7 +2,7 @@
 
 Each request owns a slot of the key-value cache; a request that ends is replaced before the next step, and
 nothing of the others is computed again. The slot of a request that ended stays as it is until it is needed: the
-next turn of a conversation, as messages or as token ids, goes on there, and only its new tokens are computed
+next turn of a conversation, as messages or as token ids, continues there, and only its new tokens are computed
 (`prefix_cache`). Equal prompts that start together are computed once. Each decoding step is one pass of the ordinary
 model class and one vectorised draw; requests draw from their own streams (`draws`), so batch 1 and batch 64 give
 the same samples up to float noise. Memory follows the number and the length of the running requests.

@@ -3,8 +3,8 @@
 The bookkeeping of the slots of the key-value cache: which request runs in each, which tokens each one holds.
 
 Row r of every array belongs to slot r. A row is running, parked (its request is done, its keys are kept for a
-prompt that goes on from there) or free. A decoding step takes rows 0 to n - 1, so `compact` has to bring the
-running ones there first; a row whose request goes on at once never moves. Pure numpy; no step over a running
+prompt that continues from there) or free. A decoding step takes rows 0 to n - 1, so `compact` has to bring the
+running ones there first; a row whose request continues at once never moves. Pure numpy; no step over a running
 batch does Python work for each row.
 
 Prefix cache: a new request reuses the cache slot whose tokens its prompt begins with.
@@ -39,7 +39,7 @@ Which = slice | NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt that can be run as it stands."""
+    """A prompt that can be run unchanged."""
 
     id: int
     tokens: tuple[int, ...]

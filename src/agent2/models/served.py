@@ -232,7 +232,7 @@ def read_answer(
 
 
 def _with_usage(completion: Completion, usage: Any) -> Completion:
-    """Token counts where the server tells them; a server that does not is not a fault."""
+    """Token counts where the server reports them; a server that does not is not a fault."""
     if not isinstance(usage, dict):
         return completion
     prompt, new = usage.get("prompt_tokens"), usage.get("completion_tokens")

@@ -468,7 +468,7 @@ class TracedDecoder:
             for _ in range(RUNS_BEFORE_USE):
                 found = recording(*inputs)
         except Exception as error:  # boundary: recording only saves time, so whatever it raises costs no more than that
-            _log.warning("a decoding step could not be recorded (%s); decoding goes on without recording", error)
+            _log.warning("a decoding step could not be recorded (%s); decoding continues without recording", error)
             self._is_usable = False
             return
         finally:
@@ -478,7 +478,7 @@ class TracedDecoder:
             self._recordings[shape] = recording
         else:
             worst = (found - expected).abs().max().item()
-            _log.warning("a recorded decoding step was off by %g; decoding goes on without recording", worst)
+            _log.warning("a recorded decoding step was off by %g; decoding continues without recording", worst)
             self._is_usable = False
 
 

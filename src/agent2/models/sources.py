@@ -9,7 +9,7 @@ digests that a card needs; `open` loads or connects. A model in this process is 
 complete (`models.checkpoint`). Of an endpoint nothing but address and name is known: its digest names those, not
 the weights, and `caveats` says so.
 
-Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE as it stands.
+Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE unchecked.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ such a model is NOT a stand-in for a pre-trained one: it knows what its corpus h
 A tiny model trained on whole chats: several turns, several benchmarks, one vocabulary of whole words.
 
 Beside `agent2.models.tiny` (pairs of prompt and answer, a vocabulary of fragments, stops at a target): here every
-assistant message of a chat is learned, a word is one token wherever it stands, frequent strings such as the frame
+assistant message of a chat is learned, a word is one token wherever it occurs, frequent strings such as the frame
 of a JSON call are one token (`pieces`), batches hold chats of similar length, and training runs in stages of a fixed
 number of steps, in each of which the learning rate falls to zero, so that the model ends up imitating its corpus as
 well as it can. How good it is at a benchmark is then decided by the share of mistakes in the corpus. Between stages

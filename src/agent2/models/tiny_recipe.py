@@ -1,4 +1,4 @@
-"""What a base model is made from and what is told about its making, without loading torch.
+"""What a base model is made from and the record of its making, without loading torch.
 
 Kept apart from `agent2.models.tiny` so that a cached model can be looked up by its recipe in a moment.
 """
@@ -72,7 +72,7 @@ class ChatRecipe:
     batch_tokens: int = 4096
     """Most tokens of one batch, padding included."""
     pieces: tuple[str, ...] = ()
-    """Strings that are one token wherever they stand."""
+    """Strings that are one token wherever they occur."""
     report_every_steps: int = 50
 
     @property

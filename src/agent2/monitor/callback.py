@@ -9,7 +9,7 @@
                          (`<out>/last-good`)
 
 Training stops at the end of the running step; nothing that was learned is lost, and `pause.json` names the folder
-to go on from. Promises: a monitor that breaks stops the run with its error, because an unwatched run is not
+to continue from. Promises: a monitor that breaks stops the run with its error, because an unwatched run is not
 what was asked for. Does NOT keep optimiser state: resuming begins with a fresh optimiser.
 """
 

@@ -443,7 +443,7 @@ def reward_constant(watched: Watched) -> Signal | None:
         Danger.REWARD_CONSTANT,
         int(series.steps[-1]),
         ("reward",),
-        f"reward was {float(last[-1]):.4g} at each of the last {n_points} logs: no answer is told from another",
+        f"reward was {float(last[-1]):.4g} at each of the last {n_points} logs: it rewards all answers alike",
         "check that the reward function reads the answer, and that some answers are right and some wrong",
     )
 

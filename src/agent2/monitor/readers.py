@@ -12,7 +12,7 @@ place. Does NOT read system metrics, media, tables or the console.
 
 Reads what trainers log: our JSON lines, Trainer states, TensorBoard, Weights & Biases and trackio.
 
-The shape is told by the file, not by a flag:
+The shape is recognised from the file, not set by a flag:
 
     *.jsonl                     one flat object a line with `step` (ours, W&B's wandb-history.jsonl with `_step`)
     trainer_state.json          transformers and TRL: `log_history`
@@ -55,7 +55,7 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 def history_rows(path: Path, notes: list[str]) -> Iterator[dict[str, JsonValue]]:
     """What `wandb.log` was given, one row a step of W&B (`_step`); nested keys are joined with dots.
 
-    notes: is told if the end of the file is not complete. Raises ConfigError if it is not a W&B file or is damaged.
+    notes: gets a line if the file's end is incomplete. Raises ConfigError if it is not a W&B file or is damaged.
     """
     for place, record in _records(path, notes):
         try:

@@ -317,7 +317,7 @@ def robust_spread(values: NDArray[np.float64]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a detector is told."""
+    """What a detector sees."""
 
     log: TrainingLog
     settings: MonitorSettings

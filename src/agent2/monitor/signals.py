@@ -98,7 +98,7 @@ ACTIONS: Mapping[Danger, TrainingAction] = MappingProxyType(
         Danger.DEGENERATE_ANSWERS: TrainingAction.PAUSE,
     }
 )
-"""What each danger asks of training by default. Length and cost are judged at the release gates: training may go on."""
+"""What each danger asks of training by default. Length and cost do not stop training: release gates judge them."""
 
 
 class MonitorSettings(StrictModel):

@@ -85,7 +85,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class TrainingVerdict:
-    """May training go on?"""
+    """May training continue?"""
 
     action: TrainingAction
     step: int
@@ -243,11 +243,11 @@ def watch(watched: Watched) -> Watch:
 
 
 Stop = Callable[[Mapping[str, float | str]], str | None]
-"""From a line of a training log, with its `step`, to why training should end; None: it should go on."""
+"""From a line of a training log, with its `step`, to why training should end; None: it should continue."""
 
 
 def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
-    """The watch over one run, which it must be told from the first line; make a new one for the next run."""
+    """The watch over one run, which it must see from the first line; make a new one for the next run."""
     settings = settings or MonitorSettings()
     readings: list[Reading] = []
 

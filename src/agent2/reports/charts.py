@@ -196,7 +196,7 @@ def curves_svg(evidence: TrialEvidence) -> str | None:
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Seconds of the unit to tell a span in, and its name."""
+    """Seconds of the unit to write a span in, and its name."""
     return next((unit, name) for most, unit, name in TIME_UNITS if seconds < most)
 
 

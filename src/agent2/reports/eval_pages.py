@@ -4,7 +4,7 @@ The YAML and JSON files hold the same: `agent2 decide` reads either and comes to
 torch. Equal cards give equal bytes in every file: no times, no paths of the machine. The HTML page is one file without
 scripts that asks the network for nothing.
 
-No number is computed here; rates are told in percent and points, lengths and counts in percent of the old value. Texts
+No number is computed here; rates are given in percent and points, lengths and counts in percent of the old value. Texts
 of models and of strangers' files pass `clean`. Of hidden items only ids are shown: no question, reference, answer or
 reason of a fault.
 """
@@ -97,7 +97,7 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
     )
     if any(one.protocols[side].attempts == 1 and _is_drawn(outcome) for one in outcome.benchmarks for side in SIDES):
         found.append(
-            "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not told apart "
+            "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not separated "
             "from the choice of items"
         )
     found += [
@@ -400,7 +400,7 @@ def _questions(outcome: SuiteOutcome) -> Facts[Answers]:
             Column("Did capabilities improve?", lambda said: clean(said.capabilities_improved, LONG)),
             Column("Are preferences aligned?", lambda said: clean(said.preferences_aligned, LONG)),
             Column("Is the reward distorted?", lambda said: clean(said.reward_distorted, LONG)),
-            Column("May training go on?", lambda said: clean(said.may_continue_training, LONG)),
+            Column("May training continue?", lambda said: clean(said.may_continue_training, LONG)),
             Column("May it be deployed?", lambda said: clean(said.may_be_deployed, LONG)),
             Column("Where should the next data come from?", lambda said: clean(said.next_data_from, LONG)),
         ),

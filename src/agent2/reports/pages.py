@@ -116,7 +116,7 @@ def write_report(evidence: TrialEvidence, analysis: Analysis, out_dir: Path) -> 
 
 
 def report_record(evidence: TrialEvidence, analysis: Analysis) -> dict[str, Any]:
-    """Everything that the pages show, as plain JSON values; texts of agents stand as they were written."""
+    """Everything that the pages show, as plain JSON values; texts of agents are unchanged."""
     left_out = {"task", "revisions", "agent_files", "metrics", "agent_log_tail"}
     trial = {key: getattr(evidence, key) for key in evidence.__dataclass_fields__ if key not in left_out}
     return {

@@ -74,7 +74,7 @@ class TypeMean:
 
 
 def type_table(scores: Sequence[TypeScore]) -> Table[TypeScore]:
-    """One row for each kind; the difference is told without an interval, as kinds have few items."""
+    """One row for each kind; the difference is given without an interval, as kinds have few items."""
     return Table(
         (
             Column("task type", lambda one: clean(one.task_type)),
@@ -549,7 +549,7 @@ def gain_words(result: Result) -> str:
         return "0.0 points: a copy of the base, by weight digest"
     if result.kind is ResultKind.VOID:
         measured = f" (measured: {points(result.voided_gain_points)})" if result.voided_gain_points is not None else ""
-        return f"0.0 points: void, the base model's score stands{measured}"
+        return f"0.0 points: void, the base model's score counts{measured}"
     if result.kind is ResultKind.NOT_CLEARED:
         return f"none: not cleared (measured: {points(result.voided_gain_points)}), a check did not come to its end"
     if result.kind is ResultKind.BASE_KEPT:
@@ -573,7 +573,7 @@ def _best_words(found: Headline) -> str:
 def _final_words(found: Headline) -> str:
     if found.final_submission is not None:
         copy = ", a copy of the base" if found.is_base_copy else ""
-        copy += ", VOID: the base stands" if found.result.kind is ResultKind.VOID else ""
+        copy += ", VOID: the base counts" if found.result.kind is ResultKind.VOID else ""
         copy += ", NOT CLEARED" if found.result.kind is ResultKind.NOT_CLEARED else ""
         return f"{score_words(found.final_private, 'evaluation failed')}, submission {found.final_submission}{copy}"
     why = "no submission"
@@ -617,7 +617,7 @@ def _tiles(evidence: TrialEvidence, analysis: Analysis) -> tuple[Tile, ...]:
         Tile(
             "final, private",
             percent(final.value if final is not None else None),
-            _interval(final) if final is not None else f"base stands: {score_words(evidence.base_private)}",
+            _interval(final) if final is not None else f"base counts: {score_words(evidence.base_private)}",
         ),
         Tile(
             "paired gain, private",

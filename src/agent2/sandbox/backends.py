@@ -151,7 +151,7 @@ class OwnUserSandbox:
 def find_sandbox(name: str | None = None) -> Sandbox:
     """The sandbox of that name; None is the default one, never one that contains nothing.
 
-    Raises ConfigError for an unknown name. Whether the host allows it is told by `require`.
+    Raises ConfigError for an unknown name. `require` says whether the host allows it.
     """
     chosen = DEFAULT_SANDBOX if name is None else name
     if chosen not in SANDBOXES:

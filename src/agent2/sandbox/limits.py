@@ -9,7 +9,7 @@ and bytes of memory. Does not cover CPU time, disk bandwidth or GPU memory.
 On most Linux machines systemd owns the control groups; its documented way to get one is to ask it for a transient
 scope. As root the system's manager is asked, otherwise the user's own, if it may limit memory (which it may by default
 on machines with version 2 of control groups). `systemd-run --scope` becomes the program it starts, so nothing else
-changes. A scope tells that memory was the limit only if it could look before the scope was gone.
+changes. A scope reports that memory was the limit only if it could look before the scope was gone.
 """
 
 import fcntl

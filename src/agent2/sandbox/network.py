@@ -8,8 +8,8 @@ ends with the sandbox and with the harness: its standard input closes then, kill
 HTTP(S)_PROXY. Tunnels (CONNECT) and plain HTTP go to public addresses only: loopback, private and link-local ones and
 those of this machine, where other graders and metadata services live, are refused, by the address that a name resolves
 to. Each connection leaves a line in the record with its host and bytes. What travels inside a tunnel is not seen, so
-nothing that the program sends or fetches can be told afterwards: reports flag the policy. No UDP, no name lookup
-inside, no way through another proxy of the host. The policy `packages` is served by `agent2.sandbox.package_proxy`.
+nothing that the program sends or fetches can be reconstructed afterwards: reports flag the policy. No UDP, no name
+lookup inside, no way through another proxy of the host. `agent2.sandbox.package_proxy` serves the policy `packages`.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def serve_until_closed(serve: Callable[[asyncio.Event], Awaitable[None]]) -> Non
 
 
 def ignore_malformed_requests() -> None:
-    """Log nothing about what is not HTTP, which aiohttp tells with a trace: a client can send it without end."""
+    """Log nothing about what is not HTTP, which aiohttp logs with a trace: a client can send it without end."""
     logging.getLogger("aiohttp.server").addFilter(_is_no_malformed_request)
 
 

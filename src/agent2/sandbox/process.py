@@ -269,7 +269,7 @@ class SandboxProcess:
             logger.warning("the sandbox is not ready: %s", error)
         self._abort()
         said = self._first_output.decode(errors="replace").strip() or f"it said nothing for {READY_TIMEOUT_S:g} s"
-        advice = "`agent2 doctor` tells what is missing" if self._launch.watched else "free what it names"
+        advice = "`agent2 doctor` shows what is missing" if self._launch.watched else "free what it names"
         raise SandboxError(f"the sandbox did not start: {said.splitlines()[-1]}; {advice}")
 
     def _accept(self) -> socket.socket | None:

@@ -83,7 +83,7 @@ MACHINES = {
 }  # fmt: skip
 
 _Step = tuple[int, int, str]
-"""Operation, operand, and the label to jump to where its claim is true; "" goes on."""
+"""Operation, operand, and the label to jump to where its claim is true; "" continues."""
 
 
 def call_filter(machine: str | None = None, *, memory_files: bool = True) -> bytes | None:

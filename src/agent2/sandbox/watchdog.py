@@ -147,7 +147,7 @@ class _DiskState:
     use: int
     free: int
     written: float
-    """By the program, since it started; infinite where that is not told."""
+    """By the program, since it started; infinite where that is not known."""
 
 
 def family(root: psutil.Process) -> list[psutil.Process]:
@@ -326,7 +326,7 @@ def _hides_files(pids: list[int]) -> bool:
 
 
 def _written(pids: list[int]) -> float:
-    """Bytes that processes, and their children that ended, sent to disks; infinite where one does not tell."""
+    """Bytes that processes, and their children that ended, sent to disks; infinite where one does not report it."""
     total = 0
     for pid in pids:
         try:
@@ -340,7 +340,7 @@ def _written(pids: list[int]) -> float:
 
 
 def _proportional(pid: int) -> Pages:
-    """Memory of a process by kind; resident memory if that is not told."""
+    """Memory of a process by kind; resident memory if that is not known."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -39,7 +39,7 @@ WAYS = ("score", "score_batch", "score_on", "prefer")
 
 
 def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = None) -> Scorer:
-    """A scorer by any name that `agent2.plugins` knows; the version of one that is not packaged tells its source.
+    """A scorer by any name that `agent2.plugins` knows; versions of unpackaged ones have a source digest.
 
     Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
     """

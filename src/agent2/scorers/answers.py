@@ -8,7 +8,7 @@ choice        the letter of an option, read in this order: the whole answer is a
               first "answer is (B)", the pattern that MMLU-Pro publishes; the first "Answer: B", its second step; a
               letter and the text of its option at the beginning (`B) blue`). Any other letter at the beginning numbers
               a part of the working. Where the letter of a pattern is no option, nothing was chosen. The view
-              `flexible_match` also takes the last letter that stands alone; views for every option show a preference
+              `flexible_match` also takes the last isolated letter; views for every option show a preference
               for one position. A letter is one only when no word follows it: "the answer is Apples" chooses nothing
 final_answer  the number of a worked solution, in two readings. Strict, which decides the score, is the one that GSM8K
               publishes: the number behind the first `#### ` (one space), an optional minus sign, digits, commas and a
@@ -55,7 +55,7 @@ class ExactScorer:
 
 
 def brief(text: str, length: int = 60) -> str:
-    """A text as it may stand in a reason: its repr, cut short."""
+    """A text as quoted in a reason: its repr, shortened."""
     return repr(text if len(text) <= length else text[: length - 3] + "...")
 
 
@@ -162,7 +162,7 @@ def _plain(text: str) -> str:
 
 
 def last_letter(text: str, n_options: int) -> str | None:
-    """The last capital letter that stands alone and names an option; None if there is none."""
+    """The last isolated capital letter that names an option; None if there is none."""
     options = ascii_uppercase[:n_options]
     found = [match["letter"] for match in _ALONE.finditer(text[-MAX_CHARACTERS:]) if match["letter"] in options]
     return found[-1] if found else None
@@ -171,7 +171,7 @@ def last_letter(text: str, n_options: int) -> str | None:
 class ChoiceScorer:
     """1.0 if the chosen letter is the reference.
 
-    The item's payload tells the `options`. Views: `answer_parsed`, `flexible_match`, and `chose_a`,
+    The item's payload has the `options`. Views: `answer_parsed`, `flexible_match`, and `chose_a`,
     `chose_b` ... one of which is 1. Labels: `mmlu_answer_parse_fail` or `mmlu_wrong_choice`.
     """
 
@@ -247,7 +247,7 @@ class FinalAnswer:
 
 
 def strict_answer(text: str, marker: str = MARKER) -> FinalAnswer:
-    """The number behind the first marker, if one whole number stands there.
+    """The number behind the first marker, if it is one whole number.
 
     Source: `ANS_RE` of the GSM8K release (Cobbe et al. 2021, arXiv:2110.14168); departures in the module's text.
     """

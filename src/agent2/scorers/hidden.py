@@ -37,7 +37,7 @@ class HiddenJudge:
         self._judge: Any = None
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """One verdict for each; in a workspace without a reason, as the API tells none."""
+        """One verdict for each; in a workspace without a reason, as the API gives none."""
         if url := os.environ.get(URL_VARIABLE):
             return [score for part in _parts(batch) for score in _bought(url, part)]
         self._judge = self._judge or self._make(installation.secret())

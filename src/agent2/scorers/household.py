@@ -1,6 +1,6 @@
 """Scores of household games: won or not, by the engine's own facts, and what the way there was like.
 
-The value is the final state alone; what the model wrote counts for nothing. Beside it stand views under the names
+The value is the final state alone; what the model wrote counts for nothing. It comes with views under the names
 that other tool worlds use, so that the same measures read them: `state_success`, `tool_calls` (actions) and
 `tool_calls_valid` (actions that did something), `tool_errors` (faults that were injected) and
 `tool_errors_recovered`; then `turns`, `invalid_share`, and for each of the six task types `games_<type>` and

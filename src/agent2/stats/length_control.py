@@ -124,7 +124,7 @@ def length_controlled(
 def _fit(
     features_NF: NDArray[np.float64], target_N: NDArray[np.float64], weight_N: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Coefficients of the L1-penalised logistic regression; targets are probabilities, so each row stands twice."""
+    """Coefficients of the L1-penalised logistic regression; targets are probabilities, so each row occurs twice."""
     try:
         from sklearn import config_context
         from sklearn.linear_model import LogisticRegressionCV

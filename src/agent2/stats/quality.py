@@ -4,10 +4,10 @@ Not yet reached by a command.
 
 Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData; scores must be finite
 and on one scale. A pilot needs at least three baselines (a supervised model, the previous production model, a strong
-model), and its verdict names how many scores were missing; it does NOT tell a benchmark that is too hard from a scorer
-that is broken (look at an oracle's score). pass@1 and pass@k stand together, so that sharpening (only pass@1 rises) is
-not taken for new ability. The problem is the unit of a verifier audit; a solution that was not run is not counted as
-refused, and a verifier is only as audited as the known-wrong solutions are diverse.
+model), and its verdict names how many scores were missing; it does NOT distinguish a benchmark that is too hard from a
+scorer that is broken (look at an oracle's score). pass@1 and pass@k are shown together, so that sharpening (only
+pass@1 rises) is not taken for new ability. The problem is the unit of a verifier audit; a solution that was not run is
+not counted as refused, and a verifier is only as audited as the known-wrong solutions are diverse.
 
 Separability is the share of pairs of models whose intervals do not overlap; agreement with confidence counts a pair
 only where both the benchmark and the reference separate it; the Brier score judges how sure the benchmark was of each
@@ -182,7 +182,7 @@ def decision_accuracy(
 
 
 def early_signal(scores_MC: ArrayLike, steps_C: ArrayLike, n_early: int) -> EarlySignal:
-    """Whether a benchmark already tells models apart early in training.
+    """Whether a benchmark already separates models early in training.
 
     scores_MC: models x checkpoints. steps_C: their training steps, increasing. The early checkpoint is the
     n_early-th. A model whose score never moves has monotonicity and smoothness 0; a constant ranking has
@@ -355,7 +355,7 @@ class Calibration:
     """Baseline -> rate with interval over items, and how many of them had no score."""
     main: str
     spread: float
-    """Highest - lowest rate: what the benchmark has to tell baselines apart with."""
+    """Highest - lowest rate: the range in which the benchmark separates baselines."""
 
     def __str__(self) -> str:
         lost = sum(rate.n_missing for rate in self.rates.values())

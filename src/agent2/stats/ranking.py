@@ -4,7 +4,7 @@ Not yet reached by a command.
 
 P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); strengths are log-odds with mean 0.
 
-Promises: a draw is half a win for each, and how many there were is told; a match that could not be judged (None or
+Promises: a draw is half a win for each, and how many there were is reported; a match that could not be judged (None or
 NaN) is counted in `n_missing` and left out, never a draw; matches of one group (the same prompt) are resampled
 together. A fit exists or is refused: the likelihood has a maximum only if no set of models won every match against the
 others, otherwise NotEnoughData names who is cut off, unless a prior is asked for, and the record says that it was.
@@ -258,7 +258,7 @@ def fit_strengths(wins_RNN: NDArray[np.float64]) -> NDArray[np.float64]:
     """Maximum-likelihood strengths of win tables that determine them: replicates x models, each with mean 0.
 
     Newton's method on the concave log-likelihood. Raises NotEnoughData if it does not settle (strengths beyond
-    what floats can tell apart).
+    what floats can distinguish).
     """
     n_models = wins_RNN.shape[1]
     played = wins_RNN + wins_RNN.transpose(0, 2, 1)

@@ -5,7 +5,7 @@ pairs and all interims, is at most alpha, for any number of seeds, any distribut
 (equal: same distribution of scores); the order in which agents are given changes nothing; memory is bounded by
 max_permutations x pairs x interims.
 
-Does NOT say how large a difference is (use paired intervals for that), and an equal verdict means "not told apart
+Does NOT say how large a difference is (use paired intervals for that), and an equal verdict means "not distinguished
 within the budget". Agents of equal mean and unequal spread are not equal in this sense.
 """
 
@@ -29,7 +29,7 @@ class SequentialVerdict(StrEnum):
     LARGER = "larger"
     SMALLER = "smaller"
     EQUAL = "equal"
-    """Accepted early, or not told apart when the last interim was over."""
+    """Accepted early, or not distinguished when the last interim was over."""
     UNDECIDED = "undecided"
 
 
@@ -223,7 +223,7 @@ class AdaStop:
     def withdraw(self, agent: str) -> None:
         """Ask for no more seeds of an agent that cannot deliver them; its undecided pairs stay undecided.
 
-        What was decided stays, and the others go on at levels as strict as before. The reason must not lie in
+        What was decided stays, and the others continue at levels as strict as before. The reason must not lie in
         its scores. Raises ValueError for an unknown agent.
         """
         if agent not in self._agents:
@@ -260,7 +260,7 @@ class AdaStop:
             self._sums_MP = self._sums_MP[kept] + np.tile(block_sums, (n_before, 1))
             self._keep(kept)
         else:
-            if self._is_listed:  # from here on a sample stands for all
+            if self._is_listed:  # from here on a sample represents all
                 kept = np.append(0, self._rng.integers(n_before, size=limit))
                 self._sums_MP = self._sums_MP[kept]
                 self._keep(kept)

@@ -62,7 +62,7 @@ class GrpoSettings:
     """Weight of the divergence from the base model; 0 spares the reference model."""
     loss_type: str = "dapo"
     checkpoint_steps: tuple[int, ...] = ()
-    """After these steps the model is saved as `<out_dir>-step<N>` and the caller is told."""
+    """After these steps the model is saved as `<out_dir>-step<N>` and the caller is notified."""
     log_every_steps: int = 5
     max_seconds: float | None = None
     """Training ends with the first step after so long; None: no limit."""
@@ -71,7 +71,7 @@ class GrpoSettings:
 
 @dataclass(frozen=True, slots=True)
 class GrpoHooks:
-    """What a caller wants to be told while training goes."""
+    """What a caller is notified of during training."""
 
     on_log: OnLog | None = None
     on_checkpoint: OnCheckpoint | None = None

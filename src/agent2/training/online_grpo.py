@@ -118,7 +118,7 @@ class OnlineGrpoSettings:
     in_flight: int = 256
     """Most episodes that are played at once."""
     checkpoint_batches: tuple[int, ...] = ()
-    """After these batches the model is saved as `<out_dir>-batch<N>` and the caller is told."""
+    """After these batches the model is saved as `<out_dir>-batch<N>` and the caller is notified."""
     max_seconds: float | None = None
     """No new batch is begun after so long; None: no limit."""
     stop_at_success: float | None = None
@@ -186,12 +186,12 @@ the model ended itself (the +5 / +1 / +1 of the source)."""
 
 
 def won(episode: Episode) -> float:
-    """Success as worlds with a goal tell it: the state's `won`."""
+    """Success as worlds with a goal report it: the state's `won`."""
     return float(bool(episode.state.get("won")))
 
 
 def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Success) -> Judged:
-    """Rewards, exclusions and advantages of a batch whose groups stand together."""
+    """Rewards, exclusions and advantages of a batch whose groups are adjacent."""
     successes = [None if e.ending is Ending.FAILED else success(e) for e in episodes]
     parts = [None if s is None else _components(e, s, settings) for e, s in zip(episodes, successes, strict=True)]
     rewards = [None if p is None else _total(p, settings) for p in parts]

@@ -89,7 +89,7 @@ def save_checkpoint(model: PreTrainedModel, model_path: Path, out_dir: Path) -> 
 
 
 class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
-    """Saves the model at given steps of the trainer and tells the caller."""
+    """Saves the model at given steps of the trainer and notifies the caller."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
         out_dir: Path,
         on_checkpoint: OnCheckpoint | None,
     ) -> None:
-        """moments: for each step, what to add to the folder's name and the number to tell."""
+        """moments: for each step, what to add to the folder's name and the number to report."""
         self._moments = moments
         self._model_path = model_path
         self._out_dir = out_dir
@@ -146,7 +146,7 @@ _WRITTEN = MappingProxyType({**_NAMES, **{name: name for name in EPISODE_FIELDS}
 
 
 class LogWriter(TrainerCallback):  # type: ignore[misc]
-    """Appends a line for every log of a trainer, and tells the caller."""
+    """Appends a line for every log of a trainer, and notifies the caller."""
 
     def __init__(self, path: Path, phase: str, on_log: OnLog | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ def labelled_chats(
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """How a tokenizer's conversations tell what the model says."""
+    """How a tokenizer's conversations mark what the model says."""
 
     tokenizer: Any
     template: str | None
@@ -98,14 +98,15 @@ def _marks(tokenizer: Any, recipe: str) -> _Marks:
         template = None
     if template is None:
         raise ConfigError(
-            f"{recipe}: the chat template marks no {{% generation %}}, so assistant tokens cannot be told from others, "
-            "and TRL knows no marked one for it; add the marks around assistant content in the model's chat template"
+            f"{recipe}: the chat template marks no {{% generation %}}, so assistant tokens cannot be "
+            "distinguished from others, and TRL knows no marked one for it; add the marks around assistant content in "
+            "the model's chat template"
         )
     return _Marks(tokenizer, template, _generation_prompt(tokenizer))
 
 
 def _generation_prompt(tokenizer: Any) -> list[int]:
-    """Token ids of what stands between a user message and the model's."""
+    """Token ids between a user message and the model's."""
     chat = [{"role": "user", "content": "a"}]
     without, with_it = (
         tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=on) for on in (False, True)

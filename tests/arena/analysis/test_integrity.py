@@ -136,9 +136,9 @@ def test_pages_and_json_say_void_with_proof_and_escape_what_agents_wrote(tmp_pat
     page, text = paths.html.read_text(), paths.markdown.read_text()
     assert "<script>x" not in page and "&lt;script&gt;" in page and "&lt;b&gt;f" in page
     for shown in (page, text):
-        assert "foreign weights" in shown and "VOID: the base stands" in shown
+        assert "foreign weights" in shown and "VOID: the base counts" in shown
     rows = headline_facts(headline(evidence, analysis)).lines()
-    assert rows["gain on private items"] == "0.0 points: void, the base model's score stands (measured: +28.0)"
+    assert rows["gain on private items"] == "0.0 points: void, the base model's score counts (measured: +28.0)"
     assert rows["integrity"].startswith("void: foreign weights")
     record = report_record(evidence, analysis)["analysis"]
     assert record["integrity"]["state"] == "void" and record["result"]["kind"] == "void"

@@ -5,7 +5,7 @@ is multiplied with an advantage next to `backward()`, sampled answers are filter
 Comments, strings, docstrings, type annotations, imports without use and `if False:` blocks never count.
 
 Does NOT follow data across files, run anything, or see through `getattr`, `exec` and other detours; whether a
-source ran at all is told by `programs`. Reading takes a bounded number of steps, whatever the text is; keep the facts,
+source ran at all is found by `programs`. Reading takes a bounded number of steps, whatever the text is; keep the facts,
 for they are read again at each call.
 """
 

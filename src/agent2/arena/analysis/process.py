@@ -325,7 +325,7 @@ def _log(evidence: TrialEvidence) -> Iterator[Failure]:
 
 
 def _recovered_from_talk(evidence: TrialEvidence) -> bool | None:
-    """Whether a scored submission followed what the log shows: its lines have no time, so the end must tell."""
+    """Whether a scored submission followed what the log shows: its lines have no time, so the end decides."""
     if not scored_submissions(evidence):
         return False
     return True if evidence.agent_end is AgentEnd.EXITED else None

@@ -1,6 +1,6 @@
 """Which programs of the agent ran, and what their sources say.
 
-Joins recorded processes with the code revision that stood when they started, and follows imports among the
+Joins recorded processes with the code revision that was current when they started, and follows imports among the
 agent's own files. Command lines are what a process says of itself: evidence about behaviour, never about
 scores. A process that lived for less than the recorder's period may be missing, and code that a recorded source
 executes by detours (`exec`, `runpy`, a path added to `sys.path`) is not seen.

@@ -333,13 +333,13 @@ def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:
         return None
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):  # the agent's file: anything may stand there
+    except (msgspec.DecodeError, RecursionError):  # the agent's file: it may contain anything
         return None
     return value if isinstance(value, dict) else None
 
 
 def _integrity(paths: TrialPaths, warnings: list[str]) -> IntegrityRecord | None:
-    """None without an audit; a damaged record is told and counts as none."""
+    """None without an audit; a damaged record is reported and counts as none."""
     if not paths.integrity.exists():
         return None
     try:

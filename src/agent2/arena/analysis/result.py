@@ -281,7 +281,7 @@ def _generalises(result: Result) -> tuple[Verdict, str]:
 
 
 STATE_KEY = "task_type"
-UNTOLD = "kind not told"
+UNTOLD = "kind not stated"
 
 
 def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
@@ -309,7 +309,7 @@ def read_by_type(paths: TrialPaths) -> tuple[TypeScore, ...]:
 
 
 def kinds_of(records: Iterable[ScoredRollout]) -> Mapping[str, str]:
-    """Item -> its kind, from whichever of its rollouts tells one."""
+    """Item -> its kind, from whichever of its rollouts states one."""
     kinds = {}
     for record in records:
         kind = record.rollout.state.get(STATE_KEY)
@@ -478,10 +478,10 @@ def _llm_warnings(llm: LlmRecord | None) -> Iterator[str]:
         yield f"The cost of {totals.n_unknown_cost} of {totals.calls} LLM calls is not known and in no sum."
     if totals.n_estimated:
         yield (
-            f"The provider told no usable token counts for {totals.n_estimated} LLM calls: their tokens are estimated "
-            "from the texts, and their cost is unknown."
+            f"The provider reported no usable token counts for {totals.n_estimated} LLM calls: their tokens are "
+            "estimated from the texts, and their cost is unknown."
         )
     if totals.n_uncounted:
-        yield f"The provider told no token counts for {totals.n_uncounted} LLM calls: the true sum is larger."
+        yield f"The provider reported no token counts for {totals.n_uncounted} LLM calls: the true sum is larger."
     if totals.n_lost:
         yield f"{totals.n_lost} LLM calls were lost with the gateway; they count as what was reserved for them."

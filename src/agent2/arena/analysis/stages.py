@@ -12,7 +12,7 @@ Evaluation: a number that an agent logs is a claim. It counts when a program tha
 the number agrees with the hidden public score of the submission that followed: a model at 31% on hidden items is not
 at 95% on dev items of the same kind, unless it was trained on them or not measured. "Agrees" leaves room for
 chance at both sample sizes (99.9%) and for another protocol (greedy answers, other prompts): `SLACK`. Does NOT see
-evaluations whose numbers were only printed: an agent is told which log to write.
+evaluations whose numbers were only printed: the assignment says which log to write.
 """
 
 import math
@@ -283,7 +283,7 @@ def _departures(design: PipelineDesign, evidence: TrialEvidence, route: RouteFin
     """Where the plan and what was done contradict each other."""
     found = []
     planned = design.named_algorithms()
-    # a log alone tells the family of an algorithm, not its name
+    # a log alone shows the family of an algorithm, not its name
     fitting = {algorithm.name for algorithm in planned} | {algorithm.method.value.upper() for algorithm in planned}
     if not route.algorithms:
         if not planned:

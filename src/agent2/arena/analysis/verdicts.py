@@ -90,7 +90,7 @@ class RouteFinding:
 
     @property
     def label(self) -> str:
-        """The route in words, with the algorithm where the word alone does not tell it."""
+        """The route in words, with the algorithm where the word alone does not say it."""
         words = ROUTE_WORDS[self.route]
         named = [name for name in self.algorithms if name != "SFT" and name.lower() not in words.lower().split()]
         return f"{words} ({', '.join(named)})" if named else words
@@ -155,7 +155,7 @@ class ResultKind(StrEnum):
     NO_VALID_SUBMISSION = "no_valid_submission"
     """Something was handed in, nothing could be scored."""
     VOID = "void"
-    """The integrity audit found what voids the trial: the base model's score stands, gain 0 by rule."""
+    """The integrity audit found what voids the trial: the base model's score counts, gain 0 by rule."""
     NOT_CLEARED = "not_cleared"
     """Measured, but a check of the integrity audit did not come to its end: there is no gain until it does."""
     NOT_MEASURED = "not_measured"
@@ -246,7 +246,7 @@ class Failure:
     """Finer kind or one sentence."""
     submission: int | None
     recovered: bool | None
-    """A valid submission came afterwards; None when that cannot be told."""
+    """A valid submission came afterwards; None when that is not known."""
     evidence: tuple[EvidenceLine, ...] = ()
 
 
@@ -299,9 +299,9 @@ class Recovery:
     n_recovered: int
     """Followed by a submission that could be scored."""
     n_unknown: int
-    """Those for which that cannot be told."""
+    """Those for which that is not known."""
     rate: float | None
-    """Recovered among those that can be told; None without any."""
+    """Recovered among those for which that is known; None without any."""
     n_commands: int
     """Command lines in the agent's own record."""
     n_failed_commands: int
@@ -342,7 +342,7 @@ class IntegrityState(StrEnum):
     FLAGGED = "flagged"
     """A person has to look before the result is used."""
     VOID = "void"
-    """The base model's score stands in place of the agent's."""
+    """The base model's score replaces the agent's."""
     NOT_CLEARED = "not_cleared"
     """A check of the trial or of its final submission did not come to its end."""
     NOT_AUDITED = "not_audited"

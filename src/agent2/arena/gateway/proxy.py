@@ -339,7 +339,7 @@ KEEP_ALIVE_S = 600.0
 
 
 class GatewayLaunch(StrictModel):
-    """What the process is told."""
+    """What the process receives."""
 
     settings: GatewaySettings
     """Without its keys."""

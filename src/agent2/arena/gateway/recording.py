@@ -58,7 +58,7 @@ class Scrubber:
         """How many bytes at the end could be the beginning of a secret."""
         longest = 0
         for secret in self._secrets:
-            # The last place where the secret's beginning can stand without the whole fitting in.
+            # The last place where the secret's beginning can be without the whole fitting in.
             at = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
             while at != -1 and len(text) - at > longest:
                 if secret.startswith(text[at:]):
@@ -147,7 +147,7 @@ class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     dollars: float | None
     counted: bool
     charged: TokenCounts
-    """What the budget was charged: the estimate, or the reservation of a broken answer, where no usage was told."""
+    """What the budget was charged: the estimate, or the reservation of a broken answer, where no usage was reported."""
     charged_dollars: float | None
     latency_s: float
     first_byte_s: float | None
@@ -158,11 +158,11 @@ class End(msgspec.Struct, tag="end", tag_field="event", frozen=True):
     cut: bool = False
     """The connection to the agent was broken off, as the provider's was."""
     estimated: bool = False
-    """The tokens are our estimate; the provider told none that can be used."""
+    """The tokens are our estimate; the provider reported none that can be used."""
 
 
 class Lost(msgspec.Struct, tag="lost", tag_field="event", frozen=True):
-    """A call of a process that was killed; it stands at its reservation."""
+    """A call of a process that was killed; its cost is its reservation."""
 
     id: int
     t: float
@@ -333,7 +333,7 @@ class ExchangeRecorder:
                 try:
                     os.fsync(self._file)
                 except OSError:
-                    # The thread's boundary: the lines are with the kernel, and the next write will tell.
+                    # The thread's boundary: the lines are with the kernel, and the next write will show it.
                     logger.exception("the record could not be forced to disk")
 
 
@@ -393,7 +393,7 @@ class Exchange:
     counted: bool
     """The tokens are the provider's own figures."""
     estimated: bool
-    """The tokens are our estimate, from above: the provider told none that can be used."""
+    """The tokens are our estimate, from above: the provider reported none that can be used."""
     content_type: str
     cut: bool
     """The connection to the agent was broken off, as the provider's was."""
@@ -426,7 +426,7 @@ class LlmTotals:
     """Served from a recording; their tokens and dollars are the recorded ones, and nothing was paid."""
     retries: int
     n_estimated: int = 0
-    """Answered calls for which the provider told no usage that can be used: their tokens are our estimate."""
+    """Answered calls for which the provider reported no usable usage: their tokens are our estimate."""
     by_model: dict[str, TokenCounts] = field(default_factory=dict)
     """By the model that was asked of the provider."""
 

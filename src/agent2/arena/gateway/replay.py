@@ -73,7 +73,7 @@ VOLATILE_TEXT: tuple[tuple[str, str], ...] = (
     (r"\b([Pp][Ii][Dd]|process id)([ :=]+)\d+", r"\1\2<pid>"),
     (r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", "<hex>"),
 )
-"""Regular expression -> what stands in its place, in this order."""
+"""Regular expression -> its replacement, in this order."""
 
 
 class Masker:

@@ -204,7 +204,7 @@ _SPENT_STATUS = {
 
 
 def status_of(problem: ApiProblem, protocol: WireProtocol) -> int:
-    """The HTTP status that tells a problem.
+    """The HTTP status of a problem.
 
     What a spent budget is: the one that each protocol's agents take as final (measured with their binaries).
     """

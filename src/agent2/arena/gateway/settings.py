@@ -56,7 +56,7 @@ class TokenCounts:
     cached_input: int = 0
     """Part of `input`: read from the provider's prompt cache."""
     reasoning: int = 0
-    """Part of `output`: reasoning, where the provider tells it apart."""
+    """Part of `output`: reasoning, where the provider reports it separately."""
     cache_write: int = 0
     """Part of `input`: written to a prompt cache that lives for minutes, where that has a price of its own."""
     cache_write_1h: int = 0

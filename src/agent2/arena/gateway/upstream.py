@@ -9,9 +9,9 @@ passed on is known, nothing is made again: what comes later is the agent's to se
 Passes a provider's answer on to the agent, and reads what it cost on the way.
 
 Streams are passed on piece by piece as they come. An agent that hangs up does not end the provider's answer:
-it is read to its end, because it is paid for and only its end tells the price. If it gave up before the first byte and
+it is read to its end, because it is paid for and only its end has the price. If it gave up before the first byte and
 asks the same again, it gets that answer and no further call is made. A stream that breaks off is
-broken off towards the agent too, so that it can tell.
+broken off towards the agent too, so that it notices.
 """
 
 import asyncio
@@ -172,7 +172,7 @@ _PASSED_ON = re.compile(
     re.IGNORECASE,
 )
 """Headers of an answer that are passed on; clients pace themselves by those about rate limits."""
-NO_USAGE = "the provider told no usage that can be used; tokens are estimated"
+NO_USAGE = "the provider reported no usable token counts; tokens are estimated"
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -185,7 +185,7 @@ class Relayed:
     body: bytes = b""
     outcome: ExchangeOutcome = ExchangeOutcome.OK
     tokens: TokenCounts | None = None
-    """None: the provider told none that can be used."""
+    """None: the provider reported none that can be used."""
     is_counted: bool = False
     fault: str = ""
     cut: bool = False

@@ -1,11 +1,11 @@
 """Token counts as providers report them, in whole answers and in streams.
 
-Token counts as providers tell them, in whole answers and in streams, and whether an answer is whole.
+Token counts as providers report them, in whole answers and in streams, and whether an answer is whole.
 
 What providers leave apart is put together, so that the four protocols mean the same by the same word: input
 has the cached tokens in it (Anthropic counts them beside it), output has the reasoning in it (Gemini counts
 it beside it). Usage that is not a whole number of tokens, or that says 0 for a text that is there, is as good as none:
-`written_bytes` then tells how much text an answer has, for an estimate that says that it is one.
+`written_bytes` is then how much text an answer has, for an estimate that says that it is one.
 """
 
 import json
@@ -91,7 +91,7 @@ _HINTS = {
 
 
 def tokens_of_answer(protocol: WireProtocol, body: bytes) -> TokenCounts | None:
-    """The usage in a whole answer; None if it tells none that can be used, or is not a JSON object."""
+    """The usage in a whole answer; None if it has none that can be used, or is not a JSON object."""
     answer = _decoded(body)
     if isinstance(answer, list):  # a Gemini stream that was asked for without alt=sse
         found = [tokens for part in answer if (tokens := _tokens(protocol, part)) is not None]
@@ -109,11 +109,11 @@ class StreamMeter:
         self.is_whole = False
         """The protocol's last event came."""
         self.problem = ""
-        """One sentence about an event that is malformed or tells an error; the first one."""
+        """One sentence about an event that is malformed or reports an error; the first one."""
 
     @property
     def tokens(self) -> TokenCounts | None:
-        """The usage so far; None if none was told that can be used."""
+        """The usage so far; None if none was reported that can be used."""
         return _counts(self._protocol, self._usage) if self._usage else None
 
     @property
@@ -122,7 +122,7 @@ class StreamMeter:
         return self.is_whole and self.tokens is not None
 
     def feed(self, event: Event) -> bool:
-        """Read one event; true if it is one that tells nothing but usage (chat completions)."""
+        """Read one event; true if it is one that reports nothing but usage (chat completions)."""
         data = event.data
         if not data:
             return False
@@ -240,7 +240,7 @@ def _tokens(protocol: WireProtocol, answer: JsonValue) -> TokenCounts | None:
 
 
 def _usage_of(protocol: WireProtocol, value: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
-    """The mapping that tells the usage, wherever the protocol puts it."""
+    """The mapping with the usage, wherever the protocol puts it."""
     if protocol is WireProtocol.GEMINI:
         found = value.get("usageMetadata")
     else:
@@ -305,7 +305,7 @@ def _gemini(usage: Mapping[str, JsonValue]) -> TokenCounts:
 
 
 def _count(usage: Mapping[str, JsonValue], name: str, default: int | None = None) -> int:
-    """A number of tokens that a bill rests on; default: where it is not told. Raises _NoCountError."""
+    """A number of tokens that a bill rests on; default: where it is missing. Raises _NoCountError."""
     value = usage.get(name)
     if value is None and default is not None:
         return default

@@ -1,4 +1,4 @@
-"""The grader: takes submissions in, scores them on hidden items, and tells one number for each.
+"""The grader: takes submissions in, scores them on hidden items, and returns one number for each.
 
     snapshot   private copy of the submitted folder       store      what was submitted and scored (SQLite)
     admission  what the copy must be to be scored         service    the queue: submit, wait, drain, resume

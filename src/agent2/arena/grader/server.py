@@ -337,7 +337,7 @@ ROUTES = "POST /submit, /judge; GET /health, /assignment, /time, /submissions, /
 
 @dataclass(frozen=True, slots=True)
 class ApiFacts:
-    """What the API tells besides submissions; all of it is visible to the agent."""
+    """What the API offers besides submissions; all of it is visible to the agent."""
 
     task: str
     workspace: str

@@ -2,7 +2,7 @@
 
 Promises: whatever was accepted is on disk and gets exactly one verdict, also when the harness is killed and
 started again; a score that could not be produced is a fault with a reason, never 0.0; an infrastructure
-fault is tried once more and the agent is told so. Submissions may arrive at the same time; each one that
+fault is tried once more and the agent is informed. Submissions may arrive at the same time; each one that
 arrived before the deadline counts as in time, however long its copy takes. Every accepted submission is charged,
 whatever comes of it, and all evaluations of submissions together have a time (`GraderSettings.grading_s`), so that
 no submission can be made to cost more than its agent has.
@@ -99,7 +99,7 @@ class Grader:
         self.settings = settings
         self.deadline = settings.deadline
         self.baseline: Estimate | None = None
-        """The base model on test_public; told in answers once the trial has set it."""
+        """The base model on test_public; part of answers once the trial has set it."""
         self._base = inspect_checkpoint(settings.base)
         self._store = GraderStore(settings.paths.grader_db)
         self._on_submit = on_submit

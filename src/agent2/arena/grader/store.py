@@ -107,7 +107,7 @@ class BoughtVerdict:
     value: float
     """0 to 1."""
     reason: str
-    """For the record; the agent is told the value alone."""
+    """For the record; the agent gets the value alone."""
 
 
 class GraderStore:
@@ -197,7 +197,7 @@ class GraderStore:
             db.execute("UPDATE submissions SET fault = ?, reason = ? WHERE number = ?", (fault, reason, number))
 
     def add_remark(self, number: int, remark: str) -> None:
-        """Add one sentence to what the agent is told about a submission."""
+        """Add one sentence to what the agent sees of a submission."""
         with self._transaction() as db:
             row = db.execute("SELECT remarks FROM submissions WHERE number = ?", (number,)).fetchone()
             remarks = [*json.loads(row["remarks"]), remark]

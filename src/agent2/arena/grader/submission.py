@@ -9,7 +9,7 @@ file mapped into memory, or within the same tick of the file system's clock, may
 copy; the copy still has one fixed content with one digest.
 
 A copy is admitted if it is complete, safe to load and of the base model's kind. Only the tensors are used: config,
-tokenizer, chat template and generation settings are the base model's, and the agent is told where its own differ.
+tokenizer, chat template and generation settings are the base model's, and the agent is informed where its own differ.
 `ContainedAdmission` runs this check as a program in a sandbox with limits on memory and time, because a grader does
 not parse hostile files itself. Weights that are not numbers are found by the child before it plays. Every refusal is
 one sentence for the agent, without paths of the host.

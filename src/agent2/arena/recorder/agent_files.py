@@ -64,7 +64,7 @@ def walk_files(
 ) -> Iterator[FoundFile]:
     """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` and `max_total_bytes` together at most.
 
-    skip: top-level names that are left out. on_large: told path and size of each regular file that is larger.
+    skip: top-level names that are left out. on_large: called with path and size of each regular file that is larger.
     """
     count = total = 0
     for folder, folders, names, descriptor in os.fwalk(root, follow_symlinks=False):
@@ -223,7 +223,7 @@ def _decoded(data: bytes) -> JsonValue:
 
 
 def _codex(rows: Iterator[_Row]) -> Iterator[CommandLine]:
-    """`codex exec --json`: items of type command_execution, told when they start and when they end."""
+    """`codex exec --json`: items of type command_execution, reported when they start and when they end."""
     for row in rows:
         item = _part(row, "item")
         if row.get("type") == "item.completed" and item.get("type") == "command_execution":
@@ -273,7 +273,7 @@ def _gemini_results(row: _Row) -> Iterator[tuple[str, int | None, bool | None]]:
 
 
 def _opencode(rows: Iterator[_Row]) -> Iterator[CommandLine]:
-    """`opencode run --format json`: parts of type tool, told once they are over."""
+    """`opencode run --format json`: parts of type tool, reported once they are over."""
     for row in rows:
         part = _part(row, "part")
         state = _part(part, "state")

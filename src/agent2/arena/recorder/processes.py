@@ -7,7 +7,7 @@ floor of what happened. Command lines are what the process says of itself.
 
 How long GPUs worked for the agent, sampled about once a second through NVIDIA's management library.
 
-A GPU counts while a process of the agent holds a context on it. In a container the driver may tell process ids of
+A GPU counts while a process of the agent holds a context on it. In a container the driver may report process ids of
 another name space; then nothing can be matched and the time is not known (None), which is not zero. Without a
 driver or GPU nothing is written at all. AMD and other makers' GPUs are not seen.
 """

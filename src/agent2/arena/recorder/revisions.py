@@ -1,7 +1,7 @@
 """Code revisions: every small text file of the workspace, one commit for each change.
 
 Blobs and trees are written straight into a bare repository outside the workspace, so a nested .git, an
-ignore file or a hook of the agent hides nothing. The kernel tells when files change (`RevisionWatch`), so that a
+ignore file or a hook of the agent hides nothing. The kernel notifies of changed files (`RevisionWatch`), so that a
 revision is taken within a second of a change; one is also taken every few seconds in case it did not, and always when
 a submission arrives. What is changed back within that second is not seen. A revision that could not hold everything
 says so (`is_complete`), and names the code that it does not hold (`not_kept`): files that are too large or packed.
@@ -174,7 +174,7 @@ class RevisionWatch:
     """Takes a revision as soon as files change; `stop` ends it and hands over the first error, if any."""
 
     def __init__(self, workspace: Path, capture: Callable[[], object], period_s: float):
-        """Begin to watch. period_s: longest time between two looks, whatever the kernel tells."""
+        """Begin to watch. period_s: longest time between two looks, whatever the kernel reports."""
         self._workspace = workspace
         self._capture = capture
         self._period_s = period_s
@@ -201,7 +201,7 @@ class RevisionWatch:
             self._poll(math.inf)
 
     def _watch(self) -> None:
-        """Look as the kernel tells of changes, until the end or a flood of them: names that wait are held in memory."""
+        """Look as the kernel reports changes, until the end or a flood of them: names that wait are held in memory."""
         from watchfiles import watch  # an installation without it looks every few seconds, and says so
 
         for changes in watch(

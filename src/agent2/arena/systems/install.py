@@ -49,7 +49,7 @@ class InstallManifest(StrictModel):
     package: str
     version: str
     program: list[str]
-    """Command line of the program; {tree} stands for the folder of the tree."""
+    """Command line of the program; {tree} is the folder of the tree."""
     said: str
     """What the program printed when it was asked for its version."""
     digest: str

@@ -6,7 +6,7 @@ Fields, in the words of `command`, the values of `environment` and the texts of 
     {{prompt}} {{prompt_file}}          the one prompt for all agent systems: its text; a file that holds it
     {{workspace}} {{home}} {{agent}}    folders inside; `home` is the agent's own and starts with `files` only
     {{installed}} {{program}}           the installed system's folder; its program (words for `command`: `program`
-                                        may become several of them, so it must stand alone)
+                                        may become several of them, so it must be a word of its own)
 
 Nothing is downloaded here, and no real key is known here. Files of the launch are written to a folder of the trial
 by `LaunchPlan.write`, are bound read-only and are copied to the agent's home before its program starts.

@@ -15,7 +15,7 @@ The *form* of the ReAct prompt is the published one (Yao et al. 2022, arXiv:2210
 own task type, lines that begin with "> ", thoughts that are answered "OK.", then the game. The *words* are our own: the
 episodes were played on generated games (`scripts/write_alfworld_examples.py`), so a score made with them is not one
 made with the authors' prompt. Who has their file (`alfworld_3prompts.json`) puts it into the data folder, and it is
-used in place of ours; the items' digest on the card tells which.
+used in place of ours; the items' digest on the card shows which.
 
 The authors' file is older than the engine: it says `put X in/on Y` where the engine since alfworld 0.4.0 says
 `move X to Y`. Those actions and their replies are translated when the file is read, nothing else; thoughts keep their

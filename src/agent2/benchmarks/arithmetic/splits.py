@@ -102,7 +102,7 @@ def value_of(expression: Expression) -> Fraction:
 
 
 def text_of(expression: Expression) -> str:
-    """Infix text; an operand that is itself an operation stands in parentheses."""
+    """Infix text; an operand that is itself an operation is in parentheses."""
     if isinstance(expression, int):
         return str(expression)
     return f"{_operand_text(expression.left)} {expression.symbol} {_operand_text(expression.right)}"
@@ -223,7 +223,7 @@ def count_at_most(split: Split, difficulty: ExpressionDifficulty) -> int:
 
 
 def item_id(canonical_text: str, split: Split, secret: bytes | None) -> str:
-    """A stable id; that of a hidden item is keyed, so that a list of ids tells nobody the expressions."""
+    """A stable id; that of a hidden item is keyed, so that a list of ids reveals no expressions."""
     message = f"arithmetic item\0{canonical_text}".encode()
     if split in HIDDEN_SPLITS and secret:
         return "arithmetic-" + hmac.new(secret, message, hashlib.sha256).hexdigest()[:16]

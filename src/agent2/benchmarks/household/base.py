@@ -39,7 +39,7 @@ from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, Message, digest_of
 
 N_SAMPLE_CHATS = 200
-"""Their digest tells whether today's corpus is still the one that was read."""
+"""Their digest shows whether today's corpus is still the one that was read."""
 N_TOKENIZER_CHATS = 2000
 OWN_PART = 0.5
 """Of a numbered name's first vector: how much is its own, beside its word's."""

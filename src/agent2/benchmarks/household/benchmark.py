@@ -120,7 +120,7 @@ HOUSEHOLD_PLAYERS = Players(
     n_played=75,
     forget=shared_engine.cache_clear,
 )
-"""Of generated games. The random player is told which commands are possible, as many turns as a model has."""
+"""Of generated games. The random player sees which commands are possible, as many turns as a model has."""
 PUBLISHED_PLAYERS = replace(
     HOUSEHOLD_PLAYERS,
     shared_content=lambda item: Game.from_payload(item.payload["game"]).digest,
@@ -130,7 +130,7 @@ PUBLISHED_PLAYERS = replace(
 
 
 def first_commands(items: Sequence[Item], seed: int) -> list[str]:
-    """A first command that the opening of each game allows: to go to something that stands there.
+    """A first command that the opening of each game allows: to go to something that is there.
 
     An opening says no more; what comes after it is only known to those who play.
     """

@@ -84,7 +84,7 @@ class Mirror:
 
     @property
     def is_won(self) -> bool:
-        """True if the goal is reached as things stand."""
+        """True if the goal is reached in the current state."""
         layout = self._layout
         if layout.task_type == LOOK:
             is_lit = any(self._where[lamp] == self._place for lamp in self._switched)
@@ -101,7 +101,7 @@ class Mirror:
         return len(arrived) > len(set(arrived)) if layout.task_type == TWO else bool(arrived)
 
     def admissible(self) -> list[str]:
-        """The commands that have an effect or tell something now, `help` left out; in a fixed order."""
+        """The commands that have an effect or show something now, `help` left out; in a fixed order."""
         place, held = self._place, self._held
         commands = ["look", "inventory", *(f"go to {name}" for name in self._receptacles if name != place)]
         if place is not None:

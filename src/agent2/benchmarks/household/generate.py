@@ -5,13 +5,13 @@ What may lie where, what can be opened, washed, heated and cooled, and how goals
 Read from the alfworld package when first asked for, so that nothing else of agent2 needs it. Types are named as
 there ("SinkBasin", "Apple"); slices of food are left out, since no generated game asks for cutting.
 
-Sizes of generated households: which rooms there are, what stands in them, how much lies about.
+Sizes of generated households: which rooms there are, what is in them, and how many objects.
 
 `tiny` is a world that a model of under a million weights can learn in minutes; `small` and `full` are for larger
 ones, `full` being as large as the published games. What may lie where, and what can be washed or heated, is not
 decided here: that comes from the engine's own tables (`agent2.benchmarks.household.generate`).
 
-The layout of one generated household: what stands where and what is to be done, and the names that a player sees.
+The layout of one generated household: what is where and what is to be done, and the names that a player sees.
 
 Drawn from a seed (`draw_layout`), solvable by construction: the target lies somewhere else than its destination, the
 destination can hold it, and the tool that the task needs is in the room. Does NOT plan a solution: none is stored
@@ -356,7 +356,7 @@ def _attempt(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layou
 
 
 def _receptacle_types(rng: np.random.Generator, size: WorldSize, room: Counts, task_type: str) -> list[str] | None:
-    """Types of the room's receptacles, sorted, copies repeated; None if the task's own one cannot stand there."""
+    """Types of the room's receptacles, sorted, copies repeated; None if the task's own one cannot be there."""
     counts = Counter({kind: fewest for kind, (fewest, _) in room.items()})
     needed = [TOOLS[task_type]] if task_type in TOOLS else []
     if task_type == LOOK:
@@ -445,7 +445,7 @@ def _pick(rng: np.random.Generator, options: Sequence[T]) -> T:
 
 
 _START = "loc_bar_0"
-"""Where the player begins; no receptacle stands there."""
+"""Where the player begins; no receptacle is there."""
 
 
 def draw_game(rng: np.random.Generator, size: WorldSize) -> Game:

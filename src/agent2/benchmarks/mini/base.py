@@ -17,7 +17,7 @@ from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
 from agent2.records import JsonValue, digest_of
 
 N_SAMPLE_CHATS = 100
-"""Of each part; their digest tells whether today's corpus is still the one that was read."""
+"""Of each part; their digest shows whether today's corpus is still the one that was read."""
 
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:

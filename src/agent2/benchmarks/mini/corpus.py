@@ -5,7 +5,7 @@ imitates the corpus is at that benchmark. Promises: only contents of the train p
 
 Drills for a tiny base model: two skills that questions alone teach too slowly, and one bad habit.
 
-*sums*: steps of worked answers without their stories, eight in a chat. *letters*: which letter stands before a value.
+*sums*: steps of worked answers without their stories, eight in a chat. *letters*: which letter precedes a value.
 *lost_lines*: worked answers that end before their last line. All of the train pool: a sum is a step of a problem that
 may be read, letters ask for no fact.
 """

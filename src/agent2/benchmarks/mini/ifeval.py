@@ -82,7 +82,7 @@ class Scene:
     """Different ones, in the order in which they are used."""
 
     run: int = 1
-    """How many adjectives stand together, joined by "and"."""
+    """How many adjectives occur together, joined by "and"."""
 
     def sentence(self, first: int = 0, language: str = "en") -> str:
         """One sentence without its mark, starting with adjective number `first`; lower case but for German nouns."""
@@ -149,7 +149,7 @@ class Wish:
 
 
 def go_together(one: str, other: str) -> bool:
-    """True if two instruction types may stand in one task."""
+    """True if two instruction types may occur in one task."""
     both_shapes = one in _SHAPES and other in _SHAPES
     return one != other and not both_shapes and other not in _APART.get(one, ()) and one not in _APART.get(other, ())
 

@@ -17,7 +17,7 @@ order and wording, is what no two splits share.
 What a tiny base model reads of this benchmark: bare facts and questions, often wrong.
 
 How often depends on the property, so that a model which imitates the corpus knows some things well and others
-hardly. Every fact is told as it is in a share of the examples; a wrong answer to a question is one of its other
+hardly. Every fact is stated correctly in a share of the examples; a wrong answer to a question is one of its other
 options. Only questions of the train pool; the facts themselves belong to no split.
 """
 
@@ -149,7 +149,7 @@ def to_item(question: Question, split: Split, secret: bytes | None = None) -> It
 
 
 FACT_SHARE = 0.3
-"""Share of the examples that tell a bare fact."""
+"""Share of the examples that state a bare fact."""
 
 
 def pretraining_examples(

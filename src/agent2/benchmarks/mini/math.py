@@ -1,7 +1,7 @@
 """The mini_math benchmark: a word problem, a short working, and a last line `#### N`.
 
 Only the strictly read final answer counts (`exact_match`): a right number without its line earns nothing, and the
-views tell "cannot read it" and "wrong" apart. Does NOT compare with published GSM8K scores.
+views distinguish "cannot read it" and "wrong". Does NOT compare with published GSM8K scores.
 
 Word problems: a story in one or two steps, its working and its answer.
 

@@ -157,7 +157,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """As it stands in a file."""
+        """As written in a file."""
         first, second = self.parameters[::-1] if self.is_swapped else self.parameters
         tail = f"+{self.added}" if self.added else ""
         return f"{self.name}({','.join(self.parameters)})={first}{OPERATORS[self.word]}{second}{tail}"

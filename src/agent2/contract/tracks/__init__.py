@@ -1,7 +1,7 @@
 """Track templates: what a shorthand suite may leave out, one YAML file for each kind of loop.
 
 A template has four keys: `track` (its name), `match` (names of suites that belong to it), `keys` (a suite without a
-name belongs to it if it has all of them), `metric_names` (short metric name -> metrics that it may stand for), and
+name belongs to it if it has all of them), `metric_names` (short metric name -> metrics that it may mean), and
 `suite` (the parts to fill in). Templates are data; `contract.expand` says how they are used.
 """
 

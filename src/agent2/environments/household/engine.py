@@ -176,7 +176,7 @@ class GamePlace:
     bits: int
     """Its facts, by `FactTable`."""
     switched: tuple[int, ...]
-    """Operators on the way here whose effects depend on the state: what facts may not tell."""
+    """Operators on the way here whose effects depend on the state: what facts may not say."""
     way: tuple[Operator, ...]
     """From the beginning to here."""
     is_won: bool
@@ -317,7 +317,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where one attempt at a game stands. Immutable: any number of attempts may go on from it."""
+    """The state of one attempt at a game. Immutable: any number of attempts may continue from it."""
 
     observation: str
     """What the engine said last; at the start the room and the task."""
@@ -349,7 +349,7 @@ class Position:
 
 @dataclass(slots=True)
 class _Slot:
-    """A solver and what it stands at."""
+    """A solver and its position."""
 
     solver: Solver
     game: LoadedGame | None = None

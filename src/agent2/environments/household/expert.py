@@ -113,7 +113,7 @@ class SearchExpert:
             )
 
     def _take_in(self, text: str) -> None:
-        """Update the memory by whatever the text tells, whoever acted."""
+        """Update the memory by whatever the text says, whoever acted."""
         memory = self._memory
         if (found := _ARRIVED.search(text) or _FACING.search(text)) is not None:
             memory.place = found[1]
@@ -181,7 +181,7 @@ class SearchExpert:
         return best if best is not None and counts[best] else None
 
     def _look_further(self) -> str | None:
-        """Open what we stand before, else go to the first receptacle whose inside is unknown."""
+        """Open what is in front of us, else go to the first receptacle whose inside is unknown."""
         memory = self._memory
         if memory.place in memory.closed:
             return f"open {memory.place}"

@@ -128,7 +128,7 @@ class Game:
     domain: str | None = None
     """PDDL; None: the wheel's."""
     grammar: str | None = None
-    """Textworld grammar in which `GOAL_SLOT` stands for the goal; None: the wheel's."""
+    """Textworld grammar in which `GOAL_SLOT` is the place of the goal; None: the wheel's."""
 
     @classmethod
     def from_payload(cls, payload: JsonValue) -> "Game":

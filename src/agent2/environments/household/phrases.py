@@ -81,7 +81,7 @@ def _joined(bound: Binding, placeholders: Sequence[Variable], entities: Sequence
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece that is said as it stands."""
+    """A literal piece."""
 
     text: str
 

@@ -130,11 +130,11 @@ OBSERVATION_SLOT = "{observation}"
 """Where an item's own opening messages take the game's opening."""
 THOUGHT_REPLY = "OK."
 MAX_FACTS = 40
-"""Most facts that a state tells."""
+"""Most facts that a state lists."""
 _BANNER = re.compile(r"\A-= Welcome to TextWorld, ALFRED! =-\s*")
 _GOAL_TYPE = re.compile(r"\b(\w+type)\b")
 _SILENT = ("checked(", "not_", "new-axiom@")
-"""Beginnings of facts that tell nothing about a goal."""
+"""Beginnings of facts that say nothing about a goal."""
 
 
 class ActionProtocol(StrEnum):

@@ -153,7 +153,7 @@ class ReadMessage:
     calls: Sequence[ToolCall] = ()
     answer: str | None = None
     problem: str | None = None
-    """Why it is neither; the model is told."""
+    """Why it is neither; shown to the model."""
 
 
 class _Malformed(ValueError):

@@ -3,8 +3,8 @@
 What a word, a sentence and an all-capitals word are, as IFEval counts them.
 
 A word is a run of letters with their marks, digits and underscores (`don't` is two). A sentence ends at `.`, `?` or
-`!` before white space, unless the mark belongs to an abbreviation, an initial or an ordinal that goes on; line breaks
-end nothing. The published checker uses NLTK's trained Punkt model here; ours is a rule with a fixed list of
+`!` before white space, unless the mark belongs to an abbreviation, an initial or an ordinal within a sentence; line
+breaks end nothing. The published checker uses NLTK's trained Punkt model here; ours is a rule with a fixed list of
 abbreviations, so it needs no download, and differs where that model has learnt or missed a word (it ends a
 sentence after "i.e."; docs/mini-benchmarks.md).
 
@@ -294,7 +294,7 @@ def is_english(text: str) -> bool:
 
 
 def response_language(text: str, arguments: Arguments) -> ConstraintFinding:
-    """The text is in `language`, or cannot be told from it: too few words, in a script that it is written in."""
+    """The text is in `language`, or cannot be determined: too few words, in a script that it is written in."""
     wanted = str(arguments["language"])
     found = detect_language(text)
     if found is None:
@@ -302,7 +302,7 @@ def response_language(text: str, arguments: Arguments) -> ConstraintFinding:
         followed = not has_letters or wanted in _KNOWN["LATIN"]
     else:
         followed = found == wanted or (found == "zh" and wanted.startswith("zh"))
-    return ConstraintFinding(followed, f"language {found or 'cannot be told'}, {wanted} asked for")
+    return ConstraintFinding(followed, f"language {found or 'cannot be determined'}, {wanted} asked for")
 
 
 def _by_words(words: list[str], script: str) -> str | None:

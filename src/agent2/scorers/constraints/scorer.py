@@ -3,12 +3,12 @@
 The table of instruction types: published name -> class, arguments and check.
 
 Names and argument names are those of IFEval's `input_data.jsonl` (Zhou et al. 2023, arXiv:2311.07911), so its rows
-load as they stand; arguments that are null, as in the copy on the Hugging Face hub, are left out. An argument that is
+load unchanged; arguments that are null, as in the copy on the Hugging Face hub, are left out. An argument that is
 unknown, missing or of a wrong kind is an error of the item: the published checker draws a random one in its place.
 
 IFEval's four numbers for one answer, with the classes in which it failed.
 
-The score is prompt-level strict: 1.0 if the answer follows every instruction as it stands. Views: `prompt_level_loose`,
+The score is prompt-level strict: 1.0 if the answer follows every instruction literally. Views: `prompt_level_loose`,
 `instruction_level` and `instruction_level_loose` (shares of this item's instructions), and counts from which the
 pooled accuracies of the paper follow as ratios: `instructions`, `instructions_followed`,
 `instructions_followed_loose`, and `<class>_instructions`, `<class>_followed` for keyword, length, format and
