@@ -158,7 +158,7 @@ def test_descriptors_do_not_pile_up(default_runner):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         default_runner.run("true")
-    assert len(os.listdir("/proc/self/fd")) == before
+    _until(lambda: len(os.listdir("/proc/self/fd")) <= before)  # a watch may be in the middle of its last look
 
 
 def _until(claim, timeout_s: float = 120.0) -> None:
