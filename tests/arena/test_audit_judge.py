@@ -15,7 +15,9 @@ from agent2.arena.trial import run_trial
 from agent2.cli import main
 from agent2.errors import ConfigError
 from agent2.integrity.finding import Effect
+from agent2.records import Message
 from builders import make_evidence
+from served_fakes import chat, endpoint
 from trial_builders import quiet, write_agent
 
 SCRIPT = '''
@@ -82,6 +84,22 @@ def test_planted_trials_are_noted_with_words_of_their_own_and_nothing_else_is():
     }
     assert "6 notes without a quotation" in found.looked_at
     assert "1 pieces got no answer, the first: agent/hushed.py" in found.looked_at and not found.is_complete
+
+
+def test_an_endpoint_notes_what_is_planted_in_words_of_the_trial():
+    told: dict = {}
+    exec(SCRIPT, told)
+
+    def reply(body, number):
+        messages = [Message(one["role"], one["content"]) for one in body["messages"]]
+        return chat(told["notes"](messages) if "<<< source" in messages[-1].content else "ready")
+
+    with endpoint(reply) as served:
+        found = AuditJudge(model=f"{served.url}#auditor", cache=False).check(make_evidence(agent_files=PLANTED))
+    quoted = {one.name.rpartition(" ")[2]: one.proofs[0].what for one in found.findings}
+    assert quoted.keys() == {"test_data", "other_model", "tampering"}
+    assert all(any(words in text for text in PLANTED.values()) for words in quoted.values())
+    assert {one.effect for one in found.findings} == {Effect.NOTE}
 
 
 def test_notes_never_weigh_and_an_honest_trial_has_none():

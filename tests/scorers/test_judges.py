@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -29,7 +30,7 @@ from agent2.scorers.judges import (
     weighted_points,
 )
 from model_builders import DIGITS, SMALL
-from served_fakes import Reply, endpoint
+from served_fakes import Reply, chat, endpoint
 
 SCRIPT = '''
 import json, re
@@ -55,6 +56,7 @@ def rate(messages):
         "poor": 'Weak. {"quote": "poor", "verdict": 1}',
         "middling": '{"quote": "middling", "verdict": 4}',
         "invented": '{"quote": "words that are not there", "verdict": 10}',
+        "refused": "I'm sorry, but I can't help with judging this.",
         "prose": "This answer is wonderful, ten out of ten.",
         "both": '{"quote": "both", "verdict": 10} or rather {"quote": "both", "verdict": 1}',
         "beyond": '{"quote": "beyond", "verdict": 11}',
@@ -133,6 +135,7 @@ def test_a_rating_becomes_a_score_with_its_evidence_and_its_cost(answer, value):
     ("answer", "why"),
     [
         ("prose", "no verdict"),
+        ("refused", "no verdict"),
         ("both", "2 verdicts that differ"),
         ("cut", "cut off at its token limit"),
         ("beyond", "not a whole number from 1 to 10"),
@@ -268,6 +271,30 @@ def test_a_prompt_with_an_unknown_field_is_refused(workplace):
 def test_a_judge_that_is_down_is_an_infrastructure_fault():
     score = load_scorer("llm_judge", {"model": "http://127.0.0.1:9/v1#gone"}).score(ITEM, rollout("good"))
     assert (score.value, score.fault) == (None, Fault.INFRASTRUCTURE)
+
+
+def test_a_judge_that_hangs_is_an_infrastructure_fault_within_its_time():
+    def reply(body, number):
+        return replace(chat("fine"), delay_s=0.0 if number == 0 else 20.0)  # the probe is answered
+
+    with endpoint(reply) as served:
+        settings = {"model": f"{served.url}#m", "endpoint": {"timeout_s": 0.5, "max_tries": 1}}
+        started = time.monotonic()
+        score = load_scorer("llm_judge", settings).score(ITEM, rollout("good"))
+    assert (score.value, score.fault) == (None, Fault.INFRASTRUCTURE) and time.monotonic() - started < 15
+
+
+def test_a_judge_that_changes_its_mind_keeps_what_it_said_first_and_does_not_without_the_cache():
+    verdicts = iter([2, 9, 9])
+
+    def reply(body, number):
+        return chat("fine" if number == 0 else json.dumps({"quote": "good", "verdict": next(verdicts)}))
+
+    with endpoint(reply) as served:
+        first, again = (load_scorer("llm_judge", {"model": f"{served.url}#m"}) for _ in range(2))
+        asked_once = [one.score(ITEM, rollout("good")).value for one in (first, again)]
+        fresh = load_scorer("llm_judge", {"model": f"{served.url}#m", "cache": False})
+        assert asked_once == [1 / 9] * 2 and fresh.score(ITEM, rollout("good")).value == 8 / 9
 
 
 def test_the_packaged_prompts_name_all_they_show():
