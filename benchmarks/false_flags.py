@@ -40,8 +40,8 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam
 from agent2.arena.tasks import TaskSpec
 from agent2.benchmarks import load_benchmark
+from agent2.integrity import Effect
 from agent2.integrity.exposure import HONEY_PATH
-from agent2.integrity.finding import Effect
 from agent2.records import HIDDEN_SPLITS, Item, Split
 
 MOST_FLAGGED = 1 / 200

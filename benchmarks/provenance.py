@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy.stats import binomtest
 
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.provenance import Kinship, kinship, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
 from provenance_models import KINDS, make_all

@@ -54,7 +54,7 @@ from agent2.models.scripted import ScriptedSampler
 from agent2.models.served import read_answer
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
-from agent2.scorers.constraints.scorer import followed_loosely, read_instructions
+from agent2.scorers.constraints import followed_loosely, read_instructions
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.answers import accuracy

@@ -23,7 +23,7 @@ from typing import Any
 
 from agent2.records import Item, Rollout, RolloutStatus, Scorer, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, FinalAnswerScorer
-from agent2.scorers.constraints.scorer import ConstraintScorer
+from agent2.scorers.constraints import ConstraintScorer
 from scorer_answers import Case, all_cases
 from scorer_differences import CLASSES, class_of, published
 

@@ -8,7 +8,7 @@ import pytest
 from agent2.arena import audit_child
 from agent2.arena.audit_child import _contained, _Part
 from agent2.errors import CheckpointError
-from agent2.integrity.finding import Effect, IntegrityCheck
+from agent2.integrity import Effect, IntegrityCheck
 
 
 def hang():

@@ -14,7 +14,7 @@ from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial
 from agent2.cli import main
 from agent2.errors import ConfigError
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.records import Message
 from builders import make_evidence
 from served_fakes import chat, endpoint

@@ -175,7 +175,7 @@ def test_every_part_that_was_filled_in_is_noted_with_its_place():
 def test_the_line_of_a_note_is_the_templates_line():
     _, origin = origins(read(LLM))["failure_taxonomy.refusal"]
     number = int(origin.rstrip(")").rsplit(":", 1)[1])
-    lines = (resources.files("agent2.contract.tracks") / "llm_core.yaml").read_text().splitlines()
+    lines = (resources.files("agent2.contract") / "tracks" / "llm_core.yaml").read_text().splitlines()
     assert lines[number - 1].strip() == "refusal: safety"
 
 

@@ -8,8 +8,8 @@ from agent2.contract.report_file import read_report
 from agent2.contract.suite import hold_prerequisites
 from agent2.contract.suite_files import load_suite
 from agent2.environments.tools.world import ErrorKind, ToolFaultKind
+from agent2.scorers.constraints import default_label
 from agent2.scorers.constraints.checks import InstructionClass
-from agent2.scorers.constraints.scorer import default_label
 
 LLM = {
     "checkpoint": "qwen2.5-7b-grpo-step-1800",

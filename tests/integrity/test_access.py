@@ -4,8 +4,8 @@ import time
 import pytest
 
 from agent2.installation import ARENA_ROLE, Access, access_log, log_access
+from agent2.integrity import Effect
 from agent2.integrity.exposure import access_check
-from agent2.integrity.finding import Effect
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@ import base64
 
 import pytest
 
+from agent2.integrity import Effect
 from agent2.integrity.exposure import HONEY_PATH, bait_check, bait_for, is_bait, lay_bait, sightings
-from agent2.integrity.finding import Effect
 
 SECRET = bytes(range(32))
 BAIT = bait_for(SECRET, "trial-1")

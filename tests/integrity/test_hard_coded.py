@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.shortcuts import HardCoded, shortest_run
 from agent2.integrity.texts import TextUnit
 from integrity_builders import make_items

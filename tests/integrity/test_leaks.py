@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.leaks import LeakScan, asked_of, chance_of_hidden, exceedance, leak_check
 from agent2.integrity.texts import TextReading
 from integrity_builders import make_items, make_units

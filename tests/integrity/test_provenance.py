@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.provenance import Relation, kinship, least_correlation, provenance_check
 from agent2.models.checkpoint import inspect_checkpoint
 from integrity_builders import base_tensors, make_checkpoint

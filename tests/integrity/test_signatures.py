@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.shortcuts import (
     copies_longest_paragraph,
     farms_tool,

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from agent2.errors import CheckpointError
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.provenance import provenance_check
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint

@@ -33,8 +33,8 @@ from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import Agent2Error
 from agent2.files import write_json
 from agent2.installation import ARENA_ROLE, access_log
+from agent2.integrity import Effect, IntegrityCheck
 from agent2.integrity.exposure import Bait, access_check, bait_check, bait_for, is_bait, lay_bait, sightings
-from agent2.integrity.finding import Effect, IntegrityCheck
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, inside, run_contained

@@ -23,7 +23,7 @@ import msgspec
 from agent2.cards.reader import iter_rollouts
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error
-from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Severity
+from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity
 from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.provenance import drift_check, provenance_check
 from agent2.integrity.shortcuts import HardCoded, signature_check

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent2.arena.evidence import TrialEvidence
 from agent2.errors import shown
-from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Severity, proof
+from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.scorers.judges import ModelJudge, UnreadableVerdict, has_verdict, is_quoted, read_verdict
 
 NAME = "audit judge"

@@ -27,8 +27,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent2.config import Location, YamlText, first_problem
 from agent2.contract.suite import MANDATORY_PARTS, Suite
-from agent2.contract.suite_rules import check_suite
-from agent2.contract.tracks import Track, load_tracks
+from agent2.contract.suite_rules import Track, check_suite, load_tracks
 from agent2.errors import ConfigError, shown, unknown_name
 from agent2.records import Split
 

@@ -4,21 +4,70 @@ What a single part must look like is checked where the part is defined; what gat
 checked by `contract.gates.check_gates`. Here are the rest, with the place of the mistake in the file.
 
 Does NOT look at installed benchmarks: a suite may be checked where they are not installed.
+
+A track is a template for what a shorthand suite may leave out, one YAML file in `tracks` for each kind of loop. It has
+the keys `track` (its name), `match` (names of suites that belong to it), `keys` (a suite without a name belongs to it
+if it has all of them), `metric_names` (short metric name -> metrics that it may mean) and `suite` (the parts to fill
+in). `contract.shorthand` says how they are used.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
 
-from agent2.config import Location
+from agent2.config import Location, YamlText, read_yaml_text
 from agent2.contract.gates import DangerousActionGate, check_gates
 from agent2.contract.measures import parse_measure
 from agent2.contract.metrics import Role, metrics_by_name
 from agent2.contract.suite import EvaluationRole, ScorerTier, SplitRules, SuccessCriterion, Suite, Visibility
-from agent2.contract.tracks import load_tracks
 from agent2.errors import ConfigError, nearest_name, unknown_name
 from agent2.records import Emits, Split
 from agent2.scorers import declared
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One template."""
+
+    name: str
+    text: YamlText
+    """Its file, for the line of what is filled in."""
+
+    @property
+    def suite(self) -> dict[str, Any]:
+        """The parts that can be filled in."""
+        suite: dict[str, Any] = self.text.data["suite"]
+        return suite
+
+    @property
+    def metric_names(self) -> Mapping[str, list[str]]:
+        """Short name -> metrics of the template."""
+        names: Mapping[str, list[str]] = self.text.data["metric_names"]
+        return names
+
+    def fits(self, suite_name: str | None, keys: set[str]) -> bool:
+        """Whether a suite that names no track belongs here, by its name or, without one, by its keys."""
+        if suite_name is not None:
+            return suite_name in self.text.data["match"]
+        wanted = set(self.text.data["keys"])
+        return bool(wanted) and wanted <= keys
+
+
+@cache
+def load_tracks() -> Mapping[str, Track]:
+    """Every packaged template by name; read once, so copy what you change."""
+    found = {}
+    for entry in sorted((resources.files("agent2.contract") / "tracks").iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".yaml"):
+            text = read_yaml_text(entry.read_text(encoding="utf-8"), f"tracks/{entry.name}")
+            found[text.data["track"]] = Track(text.data["track"], text)
+    return MappingProxyType(found)
+
 
 SPLITS = tuple(split.value for split in Split)
 Spot = Callable[[Location], str]

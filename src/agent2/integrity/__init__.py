@@ -1,1 +1,80 @@
-"""Whether a result can be trusted: where weights come from, what was trained on, what a rollout does for its reward."""
+"""Whether a result can be trusted: where weights come from, what was trained on, what a rollout does for its reward.
+
+A finding is one thing that a reader should know before trusting a result: how bad, what proves it, what follows.
+
+A proof never holds hidden text: it names the item by its id, the place, and counts. Texts of agents are cut short.
+Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, from the effects.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_PROOFS = 20
+MAX_TEXT = 300
+
+
+class Severity(StrEnum):
+    """How much a finding weighs if it is true."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Effect(StrEnum):
+    """What follows from a finding."""
+
+    VOID = "void"
+    """The result cannot count as the agent's: the base model's score replaces it."""
+    UNCLEARED = "not cleared"
+    """A check did not finish, so the result cannot be attributed and there is none until it does."""
+    FLAG = "flag"
+    """A person has to look before the result is used."""
+    NOTE = "note"
+    """Worth knowing; nothing follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One thing that can be looked up."""
+
+    where: str
+    """File and row, tensor, item id or rollout."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrityFinding:
+    """One finding."""
+
+    name: str
+    """Kind of finding, the same in every trial: "foreign weights"."""
+    severity: Severity
+    effect: Effect
+    words: str
+    """One sentence with the figures that say so."""
+    proofs: tuple[Proof, ...] = ()
+    """At most `MAX_PROOFS`."""
+    subject: str = ""
+    """What it is about: "submission 3"; empty for the whole trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrityCheck:
+    """What one check looked at, also when it found nothing."""
+
+    name: str
+    looked_at: str
+    """One sentence with counts; says what was left out."""
+    findings: tuple[IntegrityFinding, ...] = ()
+    is_complete: bool = True
+    """False: something could not be looked at, as `looked_at` says."""
+
+
+def proof(where: str, what: str) -> Proof:
+    """A proof cut to a bounded length."""
+    return Proof(_cut(where), _cut(what))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."

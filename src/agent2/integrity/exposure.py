@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent2.installation import ARENA_ROLE, check_access_log
-from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
+from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 
 HONEY_PATH = ".grader/test_private.jsonl"
 """In the workspace; no visible file of a trial has a name with a dot in front."""

@@ -53,7 +53,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
+from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 from agent2.integrity.texts import TextReading, TextUnit
 from agent2.records import Item
 

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.errors import CheckpointError, shown
-from agent2.integrity.finding import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
+from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity, proof
 from agent2.models.checkpoint import (
     CHAT_TEMPLATE,
     CONFIG,

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
+from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.integrity.leaks import NgramIndex, ShortIndex
 from agent2.integrity.texts import TextUnit
 from agent2.records import Item, Rollout

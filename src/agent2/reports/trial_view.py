@@ -36,7 +36,7 @@ from agent2.arena.evidence import (
 )
 from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.sweep_records import SweepRow
-from agent2.integrity.finding import IntegrityCheck
+from agent2.integrity import IntegrityCheck
 from agent2.records import JsonValue
 from agent2.reports.text import (
     DASH,

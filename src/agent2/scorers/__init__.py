@@ -16,7 +16,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
     {
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
         "choice": "agent2.scorers.answers:ChoiceScorer",
-        "constraints": "agent2.scorers.constraints.scorer:ConstraintScorer",
+        "constraints": "agent2.scorers.constraints:ConstraintScorer",
         "exact": "agent2.scorers.answers:ExactScorer",
         "final_answer": "agent2.scorers.answers:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",

@@ -13,7 +13,7 @@ from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages
-from agent2.integrity.finding import Effect
+from agent2.integrity import Effect
 from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.texts import TextReading, TextUnit
 from agent2.records import HIDDEN_SPLITS, Split

@@ -15,8 +15,8 @@ from agent2.benchmarks.mini.ifeval import (
 )
 from agent2.errors import ConfigError
 from agent2.records import Split
+from agent2.scorers.constraints import TYPES, read_instructions
 from agent2.scorers.constraints.checks import InstructionClass
-from agent2.scorers.constraints.scorer import TYPES, read_instructions
 
 SCENE = Scene("cat", ("red", "old", "new", "small", "cold"))
 RNG = np.random.default_rng(0)

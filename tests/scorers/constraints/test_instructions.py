@@ -3,8 +3,8 @@ import time
 import pytest
 
 from agent2.errors import ConfigError
+from agent2.scorers.constraints import TYPES, read_instructions
 from agent2.scorers.constraints.checks import InstructionClass
-from agent2.scorers.constraints.scorer import TYPES, read_instructions
 
 AT_LEAST, LESS = "at least", "less than"
 EXAMPLES = [

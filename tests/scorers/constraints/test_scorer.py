@@ -2,7 +2,7 @@ import pytest
 
 from agent2.errors import Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.constraints.scorer import ConstraintScorer
+from agent2.scorers.constraints import ConstraintScorer
 
 WORDS, COMMA, KEYWORD, GERMAN = (
     "length_constraints:number_words",

@@ -60,7 +60,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import iter_rollouts, read_header
-from agent2.integrity.finding import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
+from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFinding, Severity, proof
 from agent2.records import ScoredRollout, Split
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS, Estimate

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agent2.arena.assignment import Mode
 from agent2.arena.tasks import Stage
-from agent2.integrity.finding import IntegrityCheck, IntegrityFinding
+from agent2.integrity import IntegrityCheck, IntegrityFinding
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate
 

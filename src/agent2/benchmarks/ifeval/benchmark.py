@@ -10,7 +10,7 @@ from agent2.benchmarks.data_files import Row
 from agent2.benchmarks.published import OfficialFile, PublishedBenchmark, PublishedItem
 from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Scorer, Split
-from agent2.scorers.constraints.scorer import ConstraintScorer, read_instructions
+from agent2.scorers.constraints import ConstraintScorer, read_instructions
 
 INPUT = OfficialFile(
     "ifeval",

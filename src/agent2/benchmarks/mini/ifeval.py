@@ -31,8 +31,8 @@ from agent2.benchmarks.mini.tool_questions import right_share
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
+from agent2.scorers.constraints import ConstraintScorer, read_instructions
 from agent2.scorers.constraints.checks import count_words
-from agent2.scorers.constraints.scorer import ConstraintScorer, read_instructions
 
 ADJECTIVES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
