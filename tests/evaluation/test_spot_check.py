@@ -19,7 +19,7 @@ from agent2.evaluation.rescoring import judge_cards
 from agent2.evaluation.spot_check import agreement, draw_sample, form_text, people_say, record_form
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.sources import find_checkpoint
-from agent2.reports.eval_pages import spot_check_page
+from agent2.reports.pages import spot_check_page
 from agent2.scorers import load_scorer
 from card_builders import make_header, make_record
 from spot_check_builders import fill_forms, filled, truth

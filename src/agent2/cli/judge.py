@@ -1,17 +1,22 @@
-"""`agent2 judge` and `spotcheck`: how far a judge, or any scorer, can be trusted."""
+"""`agent2 judge` and `spotcheck`: how far a judge, or any scorer, can be trusted; and judging kept cards again."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agent2.cli.show import AsJson
+from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent2.evaluation.judge_check import JudgeComparison, JudgeReport
     from agent2.evaluation.spot_check import RaterAgreement, SpotCheckReport
     from agent2.stats.estimates import Estimate
 
+Settings = Annotated[
+    list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
+]
 app = typer.Typer(help="Judges: how far their verdicts can be trusted.", no_args_is_help=True)
 
 
@@ -26,9 +31,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     scorer: Annotated[
         str | None, typer.Option(help="Pairwise scorer to ask; without it, --verdicts are checked.")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
-    ] = None,
+    settings: Settings = None,
     verdicts: Annotated[
         list[Path] | None, typer.Option(help="Kept verdicts to check, or to compare with; may be given again.")
     ] = None,
@@ -44,9 +47,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict
 
-    from agent2.cli.cards import read_settings
     from agent2.cli.show import print_json, print_path, print_table, progress_bar
-    from agent2.errors import ConfigError
     from agent2.evaluation.judge_check import (
         ask,
         check,
@@ -119,7 +120,6 @@ def audit(
     """
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.audit_judge import AuditJudge
-    from agent2.cli.cards import read_settings
     from agent2.cli.show import print_json, print_path, print_table
     from agent2.files import write_json
     from agent2.reports.text import clean
@@ -141,7 +141,6 @@ def audit(
 def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: bool) -> None:
     """Ask a scorer of single answers about contrast pairs."""
     from agent2.cli.show import print_json, print_table
-    from agent2.errors import ConfigError
     from agent2.evaluation.judge_check import contrast, read_contrasts
 
     if not hasattr(scorer, "score"):
@@ -217,10 +216,9 @@ def draw(
 ) -> None:
     """Draw rollouts, stratified by card and verdict, and write the form that each rater fills in."""
     from agent2.cli.show import print_path
-    from agent2.errors import ConfigError
     from agent2.evaluation.spot_check import draw_sample, form_text
     from agent2.files import write_text
-    from agent2.reports.eval_pages import spot_check_page
+    from agent2.reports.pages import spot_check_page
 
     if out.suffix not in (".yaml", ".html"):
         raise ConfigError(f"--out {out}: name a .yaml or .html file")
@@ -259,7 +257,6 @@ def show_agreement(
     import json
 
     from agent2.cli.show import print_json, print_path, print_table
-    from agent2.errors import ConfigError
     from agent2.evaluation.spot_check import agreement, labelled_pairs
     from agent2.files import write_text
 
@@ -298,3 +295,176 @@ def _agreement_rows(found: "SpotCheckReport") -> list[list[str]]:
     rows.append(row("the first two raters with each other", found.between))
     rows.append(["all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "-"), "", ""])
     return [*rows, row("all raters together with the scorer", found.people)]
+
+
+def rescore(
+    card: Annotated[Path, typer.Argument(help="Folder of a finished card; it is not changed.")],
+    scorer: Annotated[str | None, typer.Option(help="Name of the scorer; default: the benchmark's own.")] = None,
+    settings: Settings = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="Benchmark that the card was played on; default: the one it names."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the new card; default: below rescored/.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a card's rollouts again with another scorer; writes a new card, and no model is needed.
+
+    What is counted of the same verdicts, and how, is `agent2 cards regrade`.
+    """
+    from agent2.benchmarks import load_benchmark
+    from agent2.cards.reader import read_summary
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.evaluation.rescoring import benchmark_of, finished_header
+    from agent2.evaluation.rescoring import rescore as rescore_card
+    from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
+
+    given = read_settings(settings)
+    if given and scorer is None:
+        raise ConfigError("--settings: are those of a scorer; name it with --scorer")
+    header = finished_header(card)
+    source = load_benchmark(benchmark) if benchmark is not None else benchmark_of(card, header)
+    judge = load_scorer(scorer, given) if scorer is not None else source.scorer()
+    name = f"{judge.name}-v{judge.version}"
+    target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, given)
+    with progress_bar() as steps, resumed_by_repeating():
+        new = rescore_card(
+            card, target, judge, given, source, on_progress=lambda done, total: steps(f"scoring by {name}", done, total)
+        )
+    old = read_summary(card)
+    moved = sum(old.item_scores[item] != value for item, value in new.item_scores.items())
+    if as_json:
+        print_json(
+            {
+                "card": str(target),
+                "from": str(card),
+                "scorer": name,
+                "settings": given,
+                "old": old.score,
+                "new": new.score,
+                "n_items_moved": moved,
+            }
+        )
+        return
+    rows = [
+        ["scorer", header.protocol.scorer, name],
+        ["score [95%]", RAW.estimate(old.score), RAW.estimate(new.score)],
+        ["rollouts without a score", str(old.n_missing), str(new.n_missing)],
+        ["items moved", "", f"{moved} of {len(new.item_scores)}"],
+    ]
+    print_table(["", "before", "now"], rows)
+    print_path("card", target)
+
+
+def judge(
+    old: Annotated[Path, typer.Argument(help="Folder of the baseline's card.")],
+    new: Annotated[Path, typer.Argument(help="Folder of the card whose win rate is wanted.")],
+    scorer: Annotated[str, typer.Option(help="Name of a pairwise scorer.")],
+    settings: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the judgement card; default: below judged/.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two cards item by item with a pairwise scorer, in both orders; writes a judgement card."""
+    from agent2.cards.judgement import BASELINE, read_judgement
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.evaluation.rescoring import judge_cards
+    from agent2.scorers import load_scorer
+    from agent2.stats.estimates import RAW
+
+    given = read_settings(settings)
+    referee: Any = load_scorer(scorer, given)
+    name = f"{referee.name}-v{referee.version}"
+    both = f"{new.resolve().name}-against-{old.resolve().name}-{name}"
+    target = out or _default_card("judged", both, [old, new], name, given)
+    with progress_bar() as steps, resumed_by_repeating():
+        judge_cards(
+            old,
+            new,
+            target,
+            referee,
+            given,
+            on_progress=lambda done, total: steps(f"judging by {name}", done, total),
+        )
+    found = read_judgement(target)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json({"card": str(target), "baseline": BASELINE, **asdict(found)})
+        return
+    rate = RAW.estimate(found.win_rate)
+    shown = "" if found.first_shown is None else f"{found.first_shown:.4f}"
+    rows = [
+        ["scorer", found.scorer],
+        ["win rate of the new side [95%]", f"{rate}; {BASELINE} by definition if there is no difference"],
+        ["wins, ties, losses", f"{found.n_wins}, {found.n_ties}, {found.n_losses}"],
+        ["without a verdict", str(found.n_missing)],
+        ["verdicts that turn with the order", str(found.n_flips)],
+        ["points of the answer shown first", f"{shown}; 0.5 without position bias"],
+    ]
+    print_table(["", ""], rows)
+    print_path("card", target)
+
+
+def length_control(
+    cards: Annotated[
+        list[Path], typer.Argument(help="Judgement cards, or cards whose scorer compares with a reference answer.")
+    ],
+    difficulty: Annotated[
+        Path | None, typer.Option(help="JSON object: item id -> difficulty; default: estimated from three cards on.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Length-controlled win rates: what would be preferred if both answers were equally long."""
+    import json
+
+    from agent2.cards.judgement import FEWEST_FOR_DIFFICULTY, length_controlled_of
+    from agent2.cli.show import print_json, print_table
+    from agent2.stats.estimates import RAW
+
+    known = None
+    if difficulty is not None:
+        try:
+            known = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"--difficulty {difficulty}: {error}; give a JSON object of item ids and numbers"
+            ) from error
+    found = length_controlled_of(cards, known)
+    if as_json:
+        print_json([{"card": str(card), "length_controlled": one} for card, one in zip(cards, found, strict=True)])
+        return
+    rows = [
+        [str(card), f"{one.raw:.4f}", RAW.estimate(one.rate), f"{one.length:+.3f}", f"{one.n_missing}"]
+        for card, one in zip(cards, found, strict=True)
+    ]
+    print_table(["card", "win rate", "length-controlled [95%]", "pull of length", "missing"], rows)
+    if known is None and len(cards) < FEWEST_FOR_DIFFICULTY:
+        typer.echo(
+            f"the difficulty of the items is not in the model: give {FEWEST_FOR_DIFFICULTY} cards or --difficulty"
+        )
+
+
+def read_settings(given: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=VALUE pairs; values as YAML reads them. Raises ConfigError for another form, and for a name given twice."""
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier() or name in settings:
+            raise ConfigError(f"--settings {text!r}: write NAME=VALUE, each name once")
+        try:
+            settings[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--settings {text!r}: the value cannot be read; quote it") from error
+    return settings
+
+
+def _default_card(below: str, name: str, cards: Sequence[Path], scorer: str, settings: Mapping[str, Any]) -> Path:
+    """The same for the same cards, scorer and settings, so that the same command resumes."""
+    from agent2.cards.folder import CARD_JSON, file_digest
+    from agent2.records import digest_of
+
+    parts = [[file_digest(card / CARD_JSON) if (card / CARD_JSON).exists() else "" for card in cards], scorer]
+    return Path(below) / f"{name}-{digest_of([*parts, dict(settings)])[:8]}"

@@ -9,8 +9,6 @@ of models and of strangers' files pass `clean`. Of hidden items only ids are sho
 reason of a fault.
 """
 
-import base64
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +28,6 @@ from agent2.evaluation.outcome import (
     SuiteOutcome,
     evaluation_section,
 )
-from agent2.evaluation.spot_check import Sample, form_rows
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
@@ -38,47 +35,6 @@ from agent2.reports.charts import change_kind, change_svg, standalone
 from agent2.reports.pages import render
 from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
-
-_FORM_SCRIPT = """
-const rows = [...document.querySelectorAll('fieldset')], about = document.querySelector('footer').dataset;
-const verdict = row => row.querySelector('input:checked')?.value ?? null;
-const count = () => {
-  document.getElementById('left').textContent = rows.filter(row => !verdict(row)).length + ' left';
-};
-const form = () => JSON.stringify({
-  sample: about.sample, n: Number(about.n), seed: Number(about.seed), rater: document.getElementById('rater').value,
-  rollouts: rows.map(row => ({
-    number: Number(row.dataset.number), verdict: verdict(row), note: row.querySelector('input[type=text]').value,
-  })),
-}, null, 1);
-document.addEventListener('change', count);
-document.getElementById('save').addEventListener('click', () => {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([form()], {type: 'application/json'}));
-  link.download = 'spotcheck-' + (document.getElementById('rater').value || 'rater') + '.json';
-  link.click();
-});
-count();
-"""
-
-
-def spot_check_page(sample: Sample) -> str:
-    """The form of a spot check as one HTML file, which needs no network and sends nothing.
-
-    Its content security policy allows this one script by its digest, so that no judged text can bring another.
-    """
-    digest = base64.b64encode(hashlib.sha256(_FORM_SCRIPT.encode()).digest()).decode()
-    fields = {
-        "sample": sample,
-        "rows": [{key: clean_lines(value) if isinstance(value, str) else value for key, value in row.items()}
-                 for row in form_rows(sample)],
-        "shown": ("question", "reference", "answer", "first", "second"),
-        "words": sample.words,
-        "asked": "which answer is better" if sample.is_pairwise else "whether the answer is right",
-        "script": _FORM_SCRIPT,
-        "script_digest": digest,
-    }  # fmt: skip
-    return render("spot_check.html.j2", fields)
 
 
 def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:

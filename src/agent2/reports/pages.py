@@ -1,10 +1,13 @@
-"""The reports of one trial and of a monitored run: JSON for programs, Markdown and HTML for people.
+"""The reports of one trial and of a monitored run, and the form of a spot check: JSON, Markdown and HTML.
 
-A page is one HTML file without scripts that loads nothing from the network; its content security policy forbids both,
-in case hostile text ever gets past the escaping. The JSON contains every number of the pages.
+A page is one HTML file that loads nothing from the network and, but for the form, has no script; its content security
+policy forbids both, in case hostile text ever gets past the escaping. The JSON contains every number of the pages.
 """
 
+import base64
+import hashlib
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
 from agent2.contract.gates import Finding
 from agent2.contract.report_file import finding_dict
+from agent2.evaluation.spot_check import Sample, form_rows
 from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
@@ -141,6 +145,26 @@ def render(template: str, fields: dict[str, Any]) -> str:
     engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable}
     engine.globals["symbols"] = SYMBOLS
     return engine.get_template(template).render(fields)
+
+
+def spot_check_page(sample: Sample) -> str:
+    """The form of a spot check as one HTML file, which needs no network and sends nothing.
+
+    Its content security policy allows this one script by its digest, so that no judged text can bring another.
+    """
+    script = (resources.files("agent2.reports") / "templates" / "spot_check.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    fields = {
+        "sample": sample,
+        "rows": [{key: clean_lines(value) if isinstance(value, str) else value for key, value in row.items()}
+                 for row in form_rows(sample)],
+        "shown": ("question", "reference", "answer", "first", "second"),
+        "words": sample.words,
+        "asked": "which answer is better" if sample.is_pairwise else "whether the answer is right",
+        "script": script,
+        "script_digest": digest,
+    }  # fmt: skip
+    return render("spot_check.html.j2", fields)
 
 
 def _training_logs(evidence: TrialEvidence) -> list[dict[str, Any]]:
