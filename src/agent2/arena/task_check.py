@@ -182,7 +182,7 @@ class _Check:
         recorded = {
             (scored.rollout.item_id, *_said(scored, n)): action
             for scored in self.solved
-            for n, action in _actions(scored)
+            for n, action in enumerate(turn.action for turn in scored.rollout.turns)
         }
         before = _verdicts(self.solved)
         for number in range(1, N_REPLAYS + 1):
@@ -363,10 +363,6 @@ def _given_away(row: object, item: Item, actions: Iterable[str]) -> str | None:
     text = json.dumps(row).lower()
     told = next((action for action in actions if action.lower() in text), None)
     return f"the row holds the winning action {told!r}" if told is not None else None
-
-
-def _actions(scored: ScoredRollout) -> Iterator[tuple[int, str]]:
-    return ((number, turn.action) for number, turn in enumerate(scored.rollout.turns))
 
 
 def _said(scored: ScoredRollout, n_turns: int) -> Iterator[str]:

@@ -42,7 +42,7 @@ from agent2.cards.folder import (
     sum_of,
 )
 from agent2.errors import CardError
-from agent2.records import JsonValue, ScoredRollout, StopReason, canonical_json
+from agent2.records import ScoredRollout, StopReason, canonical_json
 
 TOLERANCE = 1e-9
 COLUMNS_FROM = 50_000
@@ -336,7 +336,9 @@ def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
         if turn.observation is not None:
             yield ReplayScene(f"turn {number} of {n_turns}: environment", turn.observation)
     if rollout.state:
-        yield ReplayScene("final state", _told(rollout.state))
+        yield ReplayScene(
+            "final state", "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
+        )
     yield ReplayScene("verdict", "\n".join(_verdict(record, rule)))
 
 
@@ -362,10 +364,6 @@ def _verdict(record: ScoredRollout, rule: ReportingRule) -> Iterator[str]:
 
 def _number(value: float | None) -> str:
     return "not known" if value is None else f"{value:g}"
-
-
-def _told(state: Mapping[str, JsonValue]) -> str:
-    return "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in state.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,9 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
             _print_regrade(found[-1])
         elif changes and not found[-1].changes:
             typer.echo(f"{path}: its own rule already counts that way: {RAW.estimate(found[-1].old.score)}")
-    wrong = [line for regraded in found for line in _rule_differences(regraded)]
+    wrong = [
+        f"{one.card}: summary.{name} is not what the rollouts give" for one in found for name in one.differs_from_stored
+    ]
     if not changes and is_evaluation(card):
         wrong += _report_differences(card)
     if out is not None:
@@ -254,10 +256,6 @@ def _print_regrade(found: "Regrade") -> None:
 
 def _moved(found: "Regrade") -> str:
     return ", ".join(f"{count} {why}" for why, count in found.moved.items()) or "none"
-
-
-def _rule_differences(found: "Regrade") -> list[str]:
-    return [f"{found.card}: summary.{name} is not what the rollouts give" for name in found.differs_from_stored]
 
 
 def _report_differences(folder: Path) -> list[str]:

@@ -271,7 +271,9 @@ def _play_on(
         )
         records = score_played(rollouts, scorer) if scorer is not None else _pending(rollouts)
         if give_up_after is not None:
-            records = unless_all_are_lost(records, give_up_after, _is_lost, _given_up)
+            records = unless_all_are_lost(
+                records, give_up_after, lambda record: record.rollout.fault is Fault.INFRASTRUCTURE, _given_up
+            )
         for record in records:
             writer.append(record)
             if on_progress is not None:
@@ -282,10 +284,6 @@ def _play_on(
 def _pending(played: Iterable[Played]) -> Iterator[ScoredRollout]:
     for _, rollout in played:
         yield ScoredRollout(rollout, score_of_failed(rollout) or PENDING)
-
-
-def _is_lost(record: ScoredRollout) -> bool:
-    return record.rollout.fault is Fault.INFRASTRUCTURE
 
 
 def _given_up(lost: Sequence[ScoredRollout]) -> SamplerFailed:

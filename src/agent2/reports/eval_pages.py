@@ -51,7 +51,8 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
     found.append(
         "one checkpoint of one training run: how far another seed of the same training would land is not measured"
     )
-    if any(one.protocols[side].attempts == 1 and _is_drawn(outcome) for one in outcome.benchmarks for side in SIDES):
+    is_drawn = outcome.suite.protocol.sampling.temperature > 0
+    if is_drawn and any(one.protocols[side].attempts == 1 for one in outcome.benchmarks for side in SIDES):
         found.append(
             "one attempt an item, drawn at a temperature: the luck of the draw is in the intervals, and not separated "
             "from the choice of items"
@@ -78,10 +79,6 @@ def _split_words(split: str) -> str:
     if split == Split.TEST_PUBLIC:
         return "public test items: good for trends; a release rests on private ones"
     return "dev items, which everybody may see and train towards: no ground for a release"
-
-
-def _is_drawn(outcome: SuiteOutcome) -> bool:
-    return outcome.suite.protocol.sampling.temperature > 0
 
 
 def _why(metric: MetricSpec) -> str:

@@ -37,7 +37,7 @@ def replay_table(report: ReplayReport) -> Table[SubmissionReplay]:
     return Table(
         (
             Column("submission", lambda one: str(one.number)),
-            Column("code", _code_words),
+            Column("code", lambda one: "same" if one.is_same_tree else _words(one.recorded_tree, one.replayed_tree)),
             Column("checkpoint", lambda one: _words(one.recorded_weights, one.replayed_weights)),
             Column("files that differ", lambda one: clean(", ".join(one.changed_files)) or DASH),
         ),
@@ -68,10 +68,6 @@ def call_words(report: ReplayReport) -> list[str]:
         words.append(clean(report.cut))
     words.append("replay: the same" if report.is_same else "replay: NOT the same as the recording")
     return words
-
-
-def _code_words(one: SubmissionReplay) -> str:
-    return "same" if one.is_same_tree else _words(one.recorded_tree, one.replayed_tree)
 
 
 def _words(recorded: str | None, replayed: str | None) -> str:

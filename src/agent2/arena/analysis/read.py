@@ -111,7 +111,7 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     config = _json_object(paths.trial_json)
     lock = _json_object(paths.lock_json)
     events = read_events(paths.trial_log)
-    warnings = _damage({"events/trial.jsonl": events})
+    warnings = [f"events/trial.jsonl: {events.n_torn} damaged line(s) left out."] if events.n_torn else []
     warnings += [str(row.get("reason", "")) for row in events.rows if row.get("event") == "recording_failed"]
     started, ended = _needed(events, "agent_started", paths), _needed(events, "agent_ended", paths)
     final, noise = _needed(events, "final_scored", paths), _needed(events, "noise_measured", paths)
@@ -251,10 +251,6 @@ def _end_time(
     if end is not AgentEnd.INTERRUPTED:
         return closed
     return min(closed, max([float(started["t"]), *moments]))
-
-
-def _damage(logs: Mapping[str, Events]) -> list[str]:
-    return [f"{name}: {log.n_torn} damaged line(s) left out." for name, log in logs.items() if log.n_torn]
 
 
 RecordT = TypeVar("RecordT", ProcessSample, MetricPoint, CommandLine)
