@@ -224,7 +224,8 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
         hub_name, kept = (name_or_path, f"models/{folder.name}") if is_hub_name else ("OWNER/NAME", "FOLDER")
         raise ConfigError(
             f"base model {name_or_path}: there is no such folder, and nothing is downloaded; get it with: hf download "
-            f"{hub_name} --local-dir {kept}, then name that folder; or take one of the names: {names}"
+            f"{hub_name} --local-dir {kept}, then pass that folder, or another model that you have, with --model "
+            f"(base_model in a file); or take one of the names: {names}"
         )
     if not (folder / "config.json").is_file():
         raise ConfigError(

@@ -3,6 +3,8 @@
 import hashlib
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from agent2.arena.analysis.result import analyse
@@ -73,8 +75,18 @@ def test_another_layout_is_refused_with_file_and_line(tmp_path):
     with pytest.raises(ConfigError, match=r"train.jsonl:2: the answer has no line '#### NUMBER'"):
         load_benchmark("gsm8k", folder).items(Split.TRAIN, 1, None)
     (folder / "test.jsonl").unlink()
-    with pytest.raises(ConfigError, match=r"contains no test.jsonl; download it from"):
+    with pytest.raises(ConfigError, match=r"contains no test.jsonl or main/test-.*parquet; download it from"):
         load_benchmark("gsm8k", folder).items(Split.TEST_PUBLIC, 1, SECRET)
+
+
+def test_the_files_of_the_hub_give_the_same_items(gsm8k, tmp_path):
+    (tmp_path / "hub" / "main").mkdir(parents=True)
+    for part, numbers in (("train", range(50)), ("test", range(100, 130))):
+        table = pyarrow.Table.from_pylist([row(number) for number in numbers])
+        pyarrow.parquet.write_table(table, tmp_path / "hub" / "main" / f"{part}-00000-of-00001.parquet")
+    hub = load_benchmark("gsm8k", tmp_path / "hub")
+    assert hub.items(Split.DEV, 5, None) == gsm8k.items(Split.DEV, 5, None)
+    assert hidden_of(hub) == hidden_of(gsm8k)
 
 
 def test_the_task_passes_its_check(gsm8k, tmp_path, monkeypatch):

@@ -17,10 +17,13 @@ from agent2.errors import ConfigError
 from agent2.records import SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers.answers import FinalAnswerScorer, reference_value
 
-_SOURCE = "github.com/openai/grade-school-math (folder grade_school_math/data)"
+_SOURCE = (
+    "github.com/openai/grade-school-math (folder grade_school_math/data), or with: hf download openai/gsm8k "
+    "--repo-type dataset --local-dir FOLDER"
+)
 _FIELDS = {"question": str, "answer": str}
-TRAIN = OfficialFile("gsm8k", ("train.jsonl",), _SOURCE, _FIELDS)
-TEST = OfficialFile("gsm8k", ("test.jsonl",), _SOURCE, _FIELDS)
+TRAIN = OfficialFile("gsm8k", ("train.jsonl", "main/train-00000-of-00001.parquet"), _SOURCE, _FIELDS)
+TEST = OfficialFile("gsm8k", ("test.jsonl", "main/test-00000-of-00001.parquet"), _SOURCE, _FIELDS)
 INSTRUCTION = "Work it out step by step. End with a line that holds #### and the number alone."
 DEV_EVERY = 10
 
