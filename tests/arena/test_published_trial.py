@@ -10,10 +10,7 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import IntegrityState
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.plan import new_trial
-from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task
 from agent2.arena.trial import run_trial
-from agent2.benchmarks import load_benchmark
 from trial_builders import quiet, write_agent
 
 SIZES = {"train": 40, "dev": 4, "test_public": 6, "test_private": 20}
@@ -21,7 +18,7 @@ LEARNS = """
 from agent2.training.participant import read_participant
 from agent2.training.sft import SftSettings, train_sft
 me = read_participant()
-settings = SftSettings(epochs=30, batch_size=40, learning_rate=2e-3)
+settings = SftSettings(epochs=45, batch_size=40, learning_rate=2e-3)
 trained = train_sft(me.base, me.train, me.output / "model", settings).checkpoint
 print(me.submit(trained, "sft"))
 """
@@ -43,7 +40,7 @@ def write_official(folder, name):
     rows = [
         {
             "task_id": f"HumanEval/{k}",
-            "prompt": f'def same(x):\n    """{told(k)}"""\n',
+            "prompt": f'def same(x):\n    """{k}"""\n',
             "canonical_solution": "    return x\n",
             "entry_point": "same",
             "test": f"def check(candidate):\n    assert candidate({k}) == {k}\n    assert candidate([]) == []\n",
@@ -61,14 +58,6 @@ def write_official(folder, name):
     file = "HumanEval.jsonl" if name == "humaneval" else "mbpp.jsonl"
     (folder / file).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mbpp"])  # the two others: beside their benchmarks
-def test_a_published_task_passes_its_check(name, tmp_path, home):
-    task = load_task(name).model_copy(update={"n_items": SplitSizes(**SIZES)})
-    findings = check_task(task, load_benchmark(name, write_official(tmp_path / "data", name)))
-    assert [finding for finding in findings if finding.ok is False] == []
 
 
 @pytest.mark.thorough

@@ -125,11 +125,13 @@ def test_several_attempts_give_pass_at_k_on_the_card(humaneval, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_task_passes_its_check_and_says_that_its_items_are_published(humaneval, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["humaneval", "mbpp"])
+def test_the_tasks_pass_their_checks_and_say_that_their_items_are_published(name, humaneval, tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
-    task = load_task("humaneval")
-    task = task.model_copy(update={"n_items": SplitSizes(train=4, dev=3, test_public=3, test_private=4)})
-    findings = {finding.name: finding for finding in check_task(task, humaneval)}
+    mbpp = write(tmp_path / "data", "mbpp.jsonl", map(problem, range(1, 975)))
+    benchmark = humaneval if name == "humaneval" else load_benchmark("mbpp", mbpp)
+    task = load_task(name).model_copy(update={"n_items": SplitSizes(train=4, dev=3, test_public=3, test_private=4)})
+    findings = {finding.name: finding for finding in check_task(task, benchmark)}
     assert [name for name, finding in findings.items() if finding.ok is False] == []
     assert findings["test_private: secrecy"].detail.startswith("the items are published")
 
