@@ -8,10 +8,16 @@ BIN := $(VENV)/bin
 TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-fast test-thorough test-agents chaos red-team check format wheel clean
+.PHONY: demo levels12 test test-fast test-thorough test-agents chaos red-team check format wheel clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
+
+# Two reference agents on arithmetic, pyfunc and replies: a table of gains, then the report's path. Resumed if interrupted.
+levels12: $(VENV)/.installed-demo
+	$(BIN)/agent2 models build tiny --task pyfunc
+	$(BIN)/agent2 models build tiny --task replies
+	$(BIN)/agent2 sweep examples/sweep-levels12.yaml
 
 test: $(VENV)/.installed-test
 	$(PYTEST)

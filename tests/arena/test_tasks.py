@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.tasks import Level, load_task, task_names
+from agent2.arena.tasks import SUBCATEGORIES, Level, load_task, task_names
 from agent2.benchmarks import BENCHMARKS, task_files
 from agent2.errors import ConfigError
 from agent2.records import Split
@@ -13,6 +13,7 @@ def test_every_packaged_task_is_complete(name):
     assert task.benchmark in BENCHMARKS
     assert all(task.n_items[split] >= 1 for split in Split)
     assert task.structural_requirement
+    assert task.subcategory in SUBCATEGORIES[task.category]
 
 
 def test_arithmetic_is_a_rule_based_reasoning_task_with_enough_private_items():

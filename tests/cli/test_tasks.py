@@ -1,8 +1,10 @@
+import json
+
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from agent2.arena.tasks import load_task
+from agent2.arena.tasks import load_task, task_names
 from agent2.cli import app
 from agent2.cli.run import own_inputs
 from agent2.errors import ConfigError
@@ -25,6 +27,15 @@ def write_small(folder, name, **sizes):
 
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments), catch_exceptions=True)
+
+
+def test_alone_it_counts_every_packaged_task_once_by_kind_and_level():
+    shown = run("tasks").stdout
+    assert "arithmetic (easy)" in shown and "replies-guarded (hard)" in shown
+    cells = json.loads(run("tasks", "--json").stdout)
+    assert len(cells) == 12 and {cell["category"] for cell in cells} == {"reasoning", "alignment", "specialization"}
+    counted = [name.partition(" ")[0] for cell in cells for names in cell["levels"].values() for name in names]
+    assert sorted(counted) == task_names()
 
 
 def test_a_check_prints_every_verdict_with_its_seconds_and_ends_with_0(tmp_path):

@@ -61,8 +61,9 @@ def test_a_trial_without_a_gain_is_named_and_not_drawn_as_a_number(tmp_path):
 
 def test_cells_say_what_kind_of_zero_a_zero_is():
     assert row_cells(ROWS[1])[5] == "0.0 (copy of base)"
-    assert row_cells(ROWS[2])[5:7] == ["+28.0 [+24.0, +32.0]", "better"]
-    assert row_cells(ROWS[3])[6] == "unclear"
+    assert row_cells(ROWS[2])[5:8] == ["+28.0 [+24.0, +32.0]", "±3.0", "better"]
+    assert row_cells(ROWS[3])[7] == "unclear"
+    assert row_cells(ROWS[4])[6] == "–"
     assert row_cells(ROWS[4])[-1] == "failed: <b>disk</b> full"
 
 

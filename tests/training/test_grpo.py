@@ -4,7 +4,7 @@ import pytest
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo, train_rloo
 from model_builders import make_model, make_rows
 
 pytestmark = pytest.mark.slow
@@ -48,3 +48,16 @@ def test_no_rows_or_a_row_without_an_answer_is_refused(tmp_path):
         train_grpo(tmp_path, [], starts_with_one, tmp_path / "out", GrpoSettings())
     with pytest.raises(ConfigError, match="row 0 has no answer"):
         train_grpo(tmp_path, [{"prompt": "1 + 1"}], starts_with_one, tmp_path / "out", GrpoSettings())
+
+
+def test_rloo_moves_the_model_towards_what_is_rewarded_too(tmp_path):
+    lines = []
+    settings = GrpoSettings(
+        steps=40, prompts_per_step=8, learning_rate=5e-3, max_completion_tokens=3, log_every_steps=10
+    )
+    report = train_rloo(
+        make_model(tmp_path / "base"), make_rows(), starts_with_one, tmp_path / "run" / "model", settings,
+        GrpoHooks(lines.append),
+    )  # fmt: skip
+    assert report.steps == 40 and {line["phase"] for line in lines} == {"rloo"}
+    assert lines[-1]["reward"] > 0.7 > 0.3 > lines[0]["reward"]

@@ -70,8 +70,8 @@ def test_each_stage_goes_on_from_the_one_before_and_is_submitted(task, runs):
     last = learn_in_stages(task, Path("/sft"), STAGES, time.monotonic(), never)
     assert [path for path, _ in runs] == [Path("/sft"), task.me.output / "learning" / "model"]
     assert task.submitted == [
-        ("learning", "grpo, learning, 6 updates"),
-        ("settling", "grpo, settling, 6 updates"),
+        ("learning", "online RL, learning, 6 updates"),
+        ("settling", "online RL, settling, 6 updates"),
     ]
     assert last == task.me.output / "settling" / "model"
 

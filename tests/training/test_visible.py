@@ -13,7 +13,8 @@ from agent2.evaluation.engine import score_messages
 from agent2.records import Item, Score, Split
 from agent2.training.grpo import GrpoSettings
 from agent2.training.participant import Participant, read_participant
-from agent2.training.visible import TraceSettings, VisibleTask, read_visible, show_line
+from agent2.training.visible import AttemptSettings, TraceSettings, VisibleTask, read_visible, show_line
+from model_builders import make_model
 
 SCORING = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12, "max_turns": 12}
 
@@ -188,3 +189,44 @@ def test_judgements_that_allow_no_step_are_refused(participate):
     task = read_visible(replace(participate("arithmetic", rows(40, "arithmetic")), judgements=300))
     with pytest.raises(ConfigError, match=r"300 judgements are too few .* raise budget\.judgements"):
         task.grpo_settings(GrpoSettings(), time.monotonic())
+
+
+@pytest.mark.parametrize(("judgements", "n_items"), [(None, 12), (10_000, 12), (100, 8), (44, 1)])
+def test_no_more_items_are_attempted_than_judgements_allow(participate, judgements, n_items):
+    me = replace(participate("arithmetic", rows(12, "arithmetic"), QUESTIONS), judgements=judgements)
+    assert read_visible(me).n_drawn(AttemptSettings(rounds=2, attempts=4)) == n_items  # 3 x 12 are for measuring
+
+
+def test_attempts_that_cannot_be_paid_and_pairs_of_episodes_are_refused(participate):
+    me = participate("household", rows(2))
+    with pytest.raises(ConfigError, match="preference pairs compare single answers; use an agent that plays"):
+        read_visible(me).preference_pairs(me.base, AttemptSettings(), 1)
+    with pytest.raises(ConfigError, match=r"13 judgements are too few .* raise budget.judgements"):
+        read_visible(replace(me, judgements=13)).n_drawn(AttemptSettings())
+
+
+def test_one_kind_of_items_can_be_learned_from_alone(participate, monkeypatch):
+    me = participate("arithmetic_pyfunc", rows(10, "arithmetic_pyfunc"), QUESTIONS)
+    monkeypatch.setenv("AGENT2_TASK_TYPE", "pyfunc")
+    task = read_visible(me)
+    assert {item.payload["task_type"] for item in task.train} == {"pyfunc"} and len(task.train) == 5
+    assert len(task.dev) == 10  # measured on all
+    monkeypatch.setenv("AGENT2_TASK_TYPE", "chess")
+    with pytest.raises(ConfigError, match="of the kinds arithmetic, pyfunc"):
+        read_visible(me)
+
+
+@pytest.mark.slow
+def test_the_best_attempts_are_kept_and_pairs_prefer_what_the_scorer_does(participate, tmp_path):
+    items = load_benchmark("arithmetic").items(Split.TRAIN, 60, None)
+    base = make_model(tmp_path / "base", [(item.prompt, item.reference) for item in items], steps=100)
+    me = replace(participate("arithmetic", rows(60, "arithmetic"), QUESTIONS), base=base)
+    task, answers = read_visible(me), {item.prompt: item.reference for item in items}
+    settings = AttemptSettings(attempts=4)
+    kept = task.rejection_sampling(base, settings, 1).rows
+    assert 0 < len(kept) <= 60 and all(row["answer"] == answers[row["prompt"]] for row in kept)
+    for pair in task.preference_pairs(base, settings, 1):
+        right = answers[pair["prompt"][0]["content"]]
+        assert pair["chosen"][0]["content"] == right != pair["rejected"][0]["content"]
+    with pytest.raises(ConfigError, match="none of 240 attempts earned anything"):
+        task.rejection_sampling(make_model(tmp_path / "mute"), settings, 1)

@@ -37,7 +37,7 @@ from pydantic import Field, model_validator
 
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.analysis.result import analyse, integrity_verdict, result_of
+from agent2.arena.analysis.result import analyse, failed_gates, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.assignment import Mode
 from agent2.arena.eventlog import read_events
@@ -406,8 +406,8 @@ def final_scores(spec: SweepSpec, root: Path) -> dict[tuple[str, str], BySeed]:
         state = integrity_verdict(evidence).state
         if state is IntegrityState.NOT_CLEARED and evidence.final_submission is not None:
             continue
-        is_void = state is IntegrityState.VOID
-        who = "base" if evidence.final_submission is None or is_void else "final"
+        base_counts = state is IntegrityState.VOID or bool(failed_gates(evidence))
+        who = "base" if evidence.final_submission is None or base_counts else "final"
         summary = read_summary(paths.card(who, Split.TEST_PRIVATE))
         scores.setdefault((planned.task_name, planned.stack), {})[planned.seed] = summary.item_scores
     return scores

@@ -103,6 +103,8 @@ class SweepRow:
     claim: str = ""
     """Better, worse or unclear, as the trial's own report says; empty without a measured gain."""
     within_noise: bool | None = None
+    noise: float | None = None
+    """Half-width of the base model's noise band; None: not known."""
     result: str = ""
     """Kind of the result, as the analysis names it: measured, copy_of_base, no_submission, ..."""
     integrity: str = ""
@@ -227,6 +229,7 @@ def row_of(
         p_value=result.p_value,
         claim=result.claim.value if result.claim is not None else "",
         within_noise=result.within_noise,
+        noise=result.noise_points / 100 or None,
         result=result.kind.value,
         integrity=analysis.integrity.state.value,
         route=analysis.route.label,

@@ -77,6 +77,14 @@ class Category(StrEnum):
     SPECIALIZATION = "specialization"
 
 
+SUBCATEGORIES: Mapping[Category, tuple[str, ...]] = {
+    Category.REASONING: ("mathematical reasoning", "code generation", "logical deduction", "chain-of-thought"),
+    Category.ALIGNMENT: ("harmlessness", "helpfulness", "honesty", "instruction following"),
+    Category.SPECIALIZATION: ("domain adaptation", "few-shot learning", "tool use", "multi-turn conversation"),
+}
+"""The published subcategories; a task of one's own may name another one."""
+
+
 class BudgetSpec(StrictModel):
     """What an agent may spend; None is unlimited. The assignment may lower or raise it."""
 
@@ -104,6 +112,14 @@ class SplitSizes(StrictModel):
         return size
 
 
+class KindGate(StrictModel):
+    """A bound on the items of one kind (`task_type` in a rollout's final state), such as requests to be refused."""
+
+    task_type: str
+    at_least: float = Field(gt=0, le=1)
+    """Mean score on the private items of that kind."""
+
+
 class TaskSpec(StrictModel):
     """What an arena agent is asked to improve the model on."""
 
@@ -126,6 +142,8 @@ class TaskSpec(StrictModel):
     in Hugging Face layout, taken from the current one."""
     n_items: SplitSizes
     budget: BudgetSpec
+    gates: list[KindGate] = Field(default_factory=list)
+    """Hard constraints beside the score; where one fails, the gain does not count."""
 
 
 def task_names() -> list[str]:

@@ -46,6 +46,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "alfworld": "agent2.benchmarks.alfworld.benchmark:Alfworld",
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
         "replies": "agent2.benchmarks.replies.benchmark:Replies",
+        "replies_guarded": "agent2.benchmarks.replies.benchmark:GuardedReplies",
         "alpacaeval": "agent2.benchmarks.alpacaeval.benchmark:AlpacaEval",
         "mini_ifeval": "agent2.benchmarks.mini.ifeval:MiniIfeval",
         "mini_knowledge": "agent2.benchmarks.mini.knowledge:MiniKnowledge",
@@ -59,6 +60,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "mmlu_pro": "agent2.benchmarks.mmlu_pro.benchmark:MmluPro",
         "ifeval": "agent2.benchmarks.ifeval.benchmark:IfEval",
         "pyfunc": "agent2.benchmarks.pyfunc.benchmark:Pyfunc",
+        "arithmetic_pyfunc": "agent2.benchmarks.mixture.benchmark:ArithmeticPyfunc",
         "pyfunc_hard": "agent2.benchmarks.pyfunc.benchmark:PyfuncHard",
     }
 )
@@ -68,8 +70,10 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-arithmetic": "agent2.benchmarks.arithmetic.benchmark:BASE",
         "tiny-household": "agent2.benchmarks.household.corpus:BASE",
         "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
+        "tiny-replies-guarded": "agent2.benchmarks.replies.corpus:GUARDED",
         "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
         "tiny-pyfunc": "agent2.benchmarks.pyfunc.base:BASE",
+        "tiny-arithmetic-pyfunc": "agent2.benchmarks.mixture.base:BASE",
     }
 )
 """Base models that a home brings a recipe for: name -> "module:attribute" of a `BaseModel`."""

@@ -14,7 +14,36 @@ if TYPE_CHECKING:
     from agent2.records import Benchmark, Item
 
 
-tasks_app = typer.Typer(help="List, show and check the tasks of the arena.", no_args_is_help=True)
+tasks_app = typer.Typer(help="List, show and check the tasks of the arena; alone: what they cover.")
+
+
+@tasks_app.callback(invoke_without_command=True)
+def coverage(context: typer.Context, as_json: AsJson = False) -> None:
+    """List, show and check the tasks of the arena; without a command: how many of each kind are packaged, by level."""
+    if context.invoked_subcommand is not None:
+        return
+    from agent2.arena.tasks import SUBCATEGORIES, Level, load_task, task_names
+    from agent2.cli.show import print_json, print_table
+
+    kinds = [(category, name) for category, names in SUBCATEGORIES.items() for name in names]
+    cells: dict[tuple[str, str], dict[Level, list[str]]] = {kind: {level: [] for level in Level} for kind in kinds}
+    for name in task_names():
+        task = load_task(name)
+        kind = (task.category, task.subcategory)
+        cells.setdefault(kind, {level: [] for level in Level})[task.level].append(f"{name} ({task.difficulty.value})")
+    if as_json:
+        found = [
+            {"category": category, "subcategory": subcategory, "levels": {str(int(k)): v for k, v in by_level.items()}}
+            for (category, subcategory), by_level in cells.items()
+        ]
+        print_json(found)
+        return
+    rows = [
+        [category, subcategory, *(f"{len(names)}: {', '.join(names)}" if names else "0" for names in by_level.values())]
+        for (category, subcategory), by_level in cells.items()
+    ]
+    totals = [str(sum(len(by_level[level]) for by_level in cells.values())) for level in Level]
+    print_table(["category", "subcategory", *(f"level {int(level)}" for level in Level)], [*rows, ["all", "", *totals]])
 
 
 @tasks_app.command("list")
@@ -30,8 +59,9 @@ def list_tasks(as_json: AsJson = False) -> None:
     for name in task_names():
         task = load_task(name)
         size = "published" if task.published else "embedded"
-        rows.append([name, str(task.level.value), f"{task.category.value} / {task.subcategory}", size, task.title])
-    print_table(["task", "level", "category", "size", "what"], rows)
+        kind = f"{task.category.value} / {task.subcategory}"
+        rows.append([name, str(task.level.value), kind, task.difficulty.value, size, task.title])
+    print_table(["task", "level", "category", "difficulty", "size", "what"], rows)
 
 
 @tasks_app.command("show")

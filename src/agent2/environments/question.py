@@ -23,6 +23,7 @@ class QuestionEnvironment:
         self._system = system
         self._item_id: str | None = None
         self._answer: str | None = None
+        self._kind: Mapping[str, JsonValue] = {}
 
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
         """The question as a user message; the seed changes nothing. Raises EnvironmentFailed when reused."""
@@ -32,6 +33,7 @@ class QuestionEnvironment:
                 "make a fresh one for each rollout"
             )
         self._item_id = item.id
+        self._kind = {"task_type": item.payload["task_type"]} if "task_type" in item.payload else {}
         opening = [] if self._system is None else [Message("system", self._system)]
         return [*opening, Message("user", item.prompt)]
 
@@ -45,5 +47,5 @@ class QuestionEnvironment:
         return Step(observation=None, done=True)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """`answer`: what the model wrote, None until it has."""
-        return {"answer": self._answer}
+        """`answer`: what the model wrote, None until it has; `task_type`: of items whose payload names one."""
+        return {"answer": self._answer, **self._kind}

@@ -116,6 +116,7 @@ def trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
             Column("best public", lambda row: score(row.public)),
             Column("final private", lambda row: score(row.private)),
             Column("gain, points (over items)", _gain_words),
+            Column("noise band", lambda row: DASH if row.noise is None else f"±{100 * row.noise:.1f}"),
             Column("verdict", lambda row: row.claim or DASH),
             Column("route", lambda row: clean(row.route) or DASH),
             Column("time", lambda row: duration(row.seconds)),
@@ -133,7 +134,7 @@ def narrow_trial_table(rows: Sequence[SweepRow]) -> Table[SweepRow]:
     def score(which: Estimate | None) -> str:
         return percent(which.value if which is not None else None)
 
-    whole = trial_table(rows).of("stack", "seed", "gain, points (over items)", "verdict")
+    whole = trial_table(rows).of("stack", "seed", "gain, points (over items)", "noise band", "verdict")
     scores = (
         Column[SweepRow]("base", lambda row: score(row.base)),
         Column[SweepRow]("public", lambda row: score(row.public)),

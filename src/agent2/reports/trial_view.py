@@ -86,6 +86,10 @@ def type_table(scores: Sequence[TypeScore]) -> Table[TypeScore]:
     )
 
 
+BASE_COUNTS = frozenset({ResultKind.VOID.value, ResultKind.GATE_FAILED.value})
+"""Results that count as the base model's score, whatever was measured."""
+
+
 def sweep_type_table(rows: Sequence[SweepRow]) -> Table[TypeMean]:
     """One row for each stack and kind: means over the trials that have a result."""
     groups: dict[tuple[str, str], list[TypeScore]] = {}
@@ -93,7 +97,7 @@ def sweep_type_table(rows: Sequence[SweepRow]) -> Table[TypeMean]:
         if row.gain is None:
             continue
         for score in row.by_type:
-            counted = replace(score, final=None) if row.result == ResultKind.VOID.value else score
+            counted = replace(score, final=None) if row.result in BASE_COUNTS else score
             groups.setdefault((f"{row.agent} · {row.task}", score.task_type), []).append(counted)
     means = [
         TypeMean(
@@ -550,6 +554,10 @@ def gain_words(result: Result) -> str:
     if result.kind is ResultKind.VOID:
         measured = f" (measured: {points(result.voided_gain_points)})" if result.voided_gain_points is not None else ""
         return f"0.0 points: void, the base model's score counts{measured}"
+    if result.kind is ResultKind.GATE_FAILED:
+        return (
+            f"0.0 points: a gate failed, the base model's score counts (measured: {points(result.voided_gain_points)})"
+        )
     if result.kind is ResultKind.NOT_CLEARED:
         return f"none: not cleared (measured: {points(result.voided_gain_points)}), a check did not come to its end"
     if result.kind is ResultKind.BASE_KEPT:
@@ -574,6 +582,7 @@ def _final_words(found: Headline) -> str:
     if found.final_submission is not None:
         copy = ", a copy of the base" if found.is_base_copy else ""
         copy += ", VOID: the base counts" if found.result.kind is ResultKind.VOID else ""
+        copy += ", GATE FAILED: the base counts" if found.result.kind is ResultKind.GATE_FAILED else ""
         copy += ", NOT CLEARED" if found.result.kind is ResultKind.NOT_CLEARED else ""
         return f"{score_words(found.final_private, 'evaluation failed')}, submission {found.final_submission}{copy}"
     why = "no submission"

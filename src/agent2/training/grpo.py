@@ -1,10 +1,11 @@
-"""GRPO with TRL's GRPOTrainer: sample, verify, and prefer what did better than its group.
+"""GRPO and RLOO with TRL's trainers: sample, verify, and prefer what did better than its group.
 
 Rows are {"prompt", "answer"}: the model sees the prompt only, the reward function sees what the model wrote and the
 answer. A row may bring its whole opening as {"messages": [{"role", "content"}, ...]} beside the prompt. The log (see
 `logs`) and TRL's trainer state are written beside out_dir. One torch thread unless $AGENT2_THREADS says more; a CUDA
 device is used if present. A reward that no member of a group earns, or that all of them earn, teaches nothing: the
-base model must solve some of the prompts some of the time.
+base model must solve some of the prompts some of the time. RLOO (Ahmadian et al. 2024, arXiv:2402.14740) compares each
+completion with the mean of the others in its group, does not divide by their spread, and weighs whole completions.
 
 `OnlineTrainer` is for multi-turn episodes (`online_grpo`). TRL draws through its `rollout_func`, and computes loss,
 clipping, KL term, accumulation and optimiser steps. The subclass changes three things: advantages and the loss mask
@@ -21,13 +22,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from datasets import Dataset
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from agent2.training.episodes import Episode
 from agent2.training.running import (
@@ -49,7 +50,7 @@ Reward = Callable[[list[str], list[str]], list[float]]
 
 @dataclass(frozen=True, slots=True)
 class GrpoSettings:
-    """Hyperparameters of GRPO; the defaults fit the tiny models."""
+    """Hyperparameters of GRPO and RLOO; the defaults fit the tiny models."""
 
     steps: int = 150
     prompts_per_step: int = 32
@@ -61,6 +62,7 @@ class GrpoSettings:
     kl_coefficient: float = 0.0
     """Weight of the divergence from the base model; 0 spares the reference model."""
     loss_type: str = "dapo"
+    """Of GRPO; RLOO has one."""
     checkpoint_steps: tuple[int, ...] = ()
     """After these steps the model is saved as `<out_dir>-step<N>` and the caller is notified."""
     log_every_steps: int = 5
@@ -91,20 +93,49 @@ def train_grpo(
 
     Randomness: all of it from settings.seed. Raises ConfigError if there are no rows or one lacks a field.
     """
+    return _train("grpo", model_path, rows, reward, out_dir, settings, hooks or GrpoHooks())
+
+
+def train_rloo(
+    model_path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    reward: Reward,
+    out_dir: Path,
+    settings: GrpoSettings,
+    hooks: GrpoHooks | None = None,
+) -> TrainReport:
+    """The same with the leave-one-out baseline and the loss of RLOO."""
+    return _train("rloo", model_path, rows, reward, out_dir, settings, hooks or GrpoHooks())
+
+
+def _train(
+    name: Literal["grpo", "rloo"],
+    model_path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    reward: Reward,
+    out_dir: Path,
+    settings: GrpoSettings,
+    hooks: GrpoHooks,
+) -> TrainReport:
     started = time.monotonic()
-    hooks = hooks or GrpoHooks()
-    require_rows("train_grpo", rows)
+    require_rows(f"train_{name}", rows)
     use_threads()
     set_seed(settings.seed)
     model, tokenizer = load_for_training(model_path)
-    trainer = GRPOTrainer(
+    shared = _arguments(settings, out_dir)
+    kind, arguments = (
+        (GRPOTrainer, GRPOConfig(**shared, loss_type=settings.loss_type))
+        if name == "grpo"
+        else (RLOOTrainer, RLOOConfig(**shared))
+    )
+    trainer = kind(
         model=model,
         reward_funcs=_trl_reward(reward),
-        args=_arguments(settings, out_dir),
+        args=arguments,
         train_dataset=Dataset.from_list([_prompt(row) for row in rows]),
         processing_class=tokenizer,
         callbacks=[
-            LogWriter(log_path(out_dir), "grpo", hooks.on_log),
+            LogWriter(log_path(out_dir), name, hooks.on_log),
             CheckpointSaver(
                 {step: (f"step{step}", step) for step in settings.checkpoint_steps},
                 model_path,
@@ -143,28 +174,27 @@ def _trl_reward(reward: Reward) -> Callable[..., list[float]]:
     return verifier
 
 
-def _arguments(settings: GrpoSettings, out_dir: Path) -> GRPOConfig:
-    return GRPOConfig(
-        output_dir=str(out_dir),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.prompts_per_step * settings.generations,
-        num_generations=settings.generations,
-        max_completion_length=settings.max_completion_tokens,
-        temperature=settings.temperature,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type="constant",
-        beta=settings.kl_coefficient,
-        loss_type=settings.loss_type,
-        adam_beta2=0.98,
-        logging_steps=settings.log_every_steps,
-        seed=settings.seed,
-        bf16=False,
-        activation_checkpointing=False,
-        use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
+def _arguments(settings: GrpoSettings, out_dir: Path) -> dict[str, Any]:
+    return {
+        "output_dir": str(out_dir),
+        "max_steps": settings.steps,
+        "per_device_train_batch_size": settings.prompts_per_step * settings.generations,
+        "num_generations": settings.generations,
+        "max_completion_length": settings.max_completion_tokens,
+        "temperature": settings.temperature,
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": "constant",
+        "beta": settings.kl_coefficient,
+        "adam_beta2": 0.98,
+        "logging_steps": settings.log_every_steps,
+        "seed": settings.seed,
+        "bf16": False,
+        "activation_checkpointing": False,
+        "use_cpu": not torch.cuda.is_available(),
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
 
 
 ROWS_PER_PASS = 32

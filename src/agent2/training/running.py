@@ -6,7 +6,9 @@ trainer did to them meanwhile. Does NOT shard, quantise or merge adapters.
 The log is JSON lines, written as training runs. A line holds `phase`, `step`, `t` (Unix seconds), `seconds` (since
 training began) and those of `loss`, `reward`, `reward_std`, `kl`, `entropy`, `length` (tokens of a completion),
 `clipped` (share of completions cut off), `grad_norm` and `learning_rate` that the trainer measured. What was not
-measured is absent, never zero. Online training over episodes (`online_grpo`) adds:
+measured is absent, never zero. DPO adds `rewards/margins` (its implicit reward of the chosen answer minus that of the
+rejected one) and `rewards/accuracies` (share of pairs where that is above 0). Online training over episodes
+(`online_grpo`) adds:
 
     success             share of episodes with full success
     kl_initial          nats a token from the initial model (`kl` is from the reference)
@@ -133,6 +135,8 @@ _NAMES = MappingProxyType(
         "grad_norm": "grad_norm",
         "learning_rate": "learning_rate",
         "clip_ratio/region_mean": "clip_share",
+        "rewards/margins": "rewards/margins",
+        "rewards/accuracies": "rewards/accuracies",
     }
 )
 EPISODE_FIELDS = (

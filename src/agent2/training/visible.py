@@ -11,9 +11,10 @@ not know what to do after its own first mistake. The expert is asked only while 
 are counted and left out; all randomness comes from the seed.
 """
 
+import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ from agent2.evaluation.engine import Attempt, PlaySettings, play, play_by, score
 from agent2.evaluation.scoring import score_played
 from agent2.models.hf import HfSampler
 from agent2.models.loading import context_length
-from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Rollout, Split, derive_seed
+from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Rollout, ScoredRollout, Split, derive_seed
 from agent2.training.episodes import Episode
 from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
@@ -151,14 +152,19 @@ class _TracePlayer:
         return action
 
     def messages_of(self, rollout: Rollout) -> list[dict[str, JsonValue]]:
-        """The chat of the episode that was just played up to its last action, as `train_sft` takes it."""
-        chat = list(rollout.prompt)
-        for turn in rollout.turns:
-            chat += [Message("assistant", turn.action), Message("user", turn.observation or "")]
+        """The chat of the episode that was just played, as `train_sft` takes it."""
         return [
-            {"role": message.role, "content": message.content, **({"learn": False} if n in self._unlearned else {})}
-            for n, message in enumerate(chat[:-1])
+            {**message, **({"learn": False} if number in self._unlearned else {})}
+            for number, message in enumerate(_chat_of(rollout))
         ]
+
+
+def _chat_of(rollout: Rollout) -> list[dict[str, str]]:
+    """The messages of an episode up to the model's last one."""
+    chat = list(rollout.prompt)
+    for turn in rollout.turns:
+        chat += [Message("assistant", turn.action), Message("user", turn.observation or "")]
+    return _as_rows(chat[:-1] if rollout.turns else chat)
 
 
 def _clumsy(
@@ -177,6 +183,7 @@ def _clumsy(
 
 Row = dict[str, Any]
 
+KIND_VARIABLE = "AGENT2_TASK_TYPE"
 N_MEASURED = 3
 """Measurements on the dev items that an agent plans for."""
 GRPO_SHARE = 0.8
@@ -207,6 +214,18 @@ class Demonstrations:
     rows: Sequence[Row]
     words: str
     """For the design."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """How a checkpoint's own attempts at train items are drawn, to learn from what each is worth."""
+
+    rounds: int = 2
+    """Each with attempts of the checkpoint that the one before made."""
+    attempts: int = 4
+    """At each item, in each round."""
+    temperature: float = 1.0
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +328,86 @@ class VisibleTask:
             max_seconds=max(1.0, GRPO_SHARE * self.me.wall_clock_s - (time.monotonic() - started)),
         )
 
+    def n_drawn(self, settings: AttemptSettings) -> int:
+        """Items that are attempted in a round: all, times the effort asked for, or as many as judgements can be bought.
+
+        Raises ConfigError if that is none.
+        """
+        n_items = max(1, round(min(1.0, self.me.effort) * len(self.train)))
+        if self.me.judgements is None:
+            return n_items
+        left = self.me.judgements - (settings.rounds + 1) * len(self.dev)
+        if left < settings.rounds * settings.attempts:
+            raise ConfigError(
+                f"{self.me.judgements} judgements are too few for {settings.rounds} x {settings.attempts} replies to "
+                f"an item and {settings.rounds + 1} measurements on {len(self.dev)} dev items; raise budget.judgements"
+            )
+        return min(n_items, left // (settings.rounds * settings.attempts))
+
+    def draw(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[list[ScoredRollout]]:
+        """A checkpoint's attempts at train items in a round, those of one item together; without a score: left out."""
+        rng = np.random.default_rng(derive_seed("drawn items", settings.seed, number))
+        chosen = [self.train[int(place)] for place in rng.permutation(len(self.train))[: self.n_drawn(settings)]]
+        attempts = [
+            Attempt(item, k, derive_seed("drawn", settings.seed, number, item.id, k))
+            for item in chosen
+            for k in range(settings.attempts)
+        ]
+        sampling = replace(self.me.sampling, temperature=settings.temperature, top_p=1.0)
+        by_item: dict[str, list[ScoredRollout]] = {item.id: [] for item in chosen}
+        for scored in _played(checkpoint, self.benchmark, attempts, PlaySettings(sampling, self.me.max_turns), 256):
+            if scored.score.value is not None and scored.rollout.turns:
+                by_item[scored.rollout.item_id].append(scored)
+        return [sorted(group, key=lambda one: one.rollout.attempt) for group in by_item.values() if group]
+
+    def rejection_sampling(self, checkpoint: Path, settings: AttemptSettings, number: int) -> Demonstrations:
+        """The best of a checkpoint's attempts at each item, where it is worth no less than the mean attempt.
+
+        Raises ConfigError if none is worth anything.
+        """
+        groups = self.draw(checkpoint, settings, number)
+        values = [_value_of(one) for group in groups for one in group]
+        mean = sum(values) / len(values) if values else 0.0
+        best = [max(group, key=_value_of) for group in groups]
+        kept = [one for one in best if 0.0 < _value_of(one) >= mean]
+        if not kept:
+            raise ConfigError(
+                f"benchmark {self.benchmark.name}: none of {len(values)} attempts earned anything, so there is nothing "
+                "to imitate; imitate reference answers first (sft)"
+            )
+        tell(f"round {number}: {len(values)} attempts earn {mean:.3f} on average; {len(kept)} are kept")
+        words = f"the best of {settings.attempts} attempts at each of {len(groups)} items, {len(kept)} kept"
+        if self.is_interactive:
+            return Demonstrations([{"messages": _chat_of(one.rollout)} for one in kept], words)
+        items = {item.id: item for item in self.train}
+        return Demonstrations(
+            self._pairs([(items[one.rollout.item_id], one.rollout.turns[0].action) for one in kept]), words
+        )
+
+    def preference_pairs(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[Row]:
+        """Of each item the best and the worst of a checkpoint's attempts, where they differ in worth, for `train_dpo`.
+
+        Raises ConfigError for episodes, which are no single answers, and if no attempts differ.
+        """
+        if self.is_interactive:
+            raise ConfigError(
+                f"benchmark {self.benchmark.name}: its items are episodes, and preference pairs compare single "
+                "answers; use an agent that plays (grpo, rloo, best-of-n)"
+            )
+        pairs = []
+        for group in self.draw(checkpoint, settings, number):
+            chosen, rejected = max(group, key=_value_of), min(group, key=_value_of)
+            if _value_of(chosen) > _value_of(rejected):
+                said = [[{"role": "assistant", "content": one.rollout.turns[0].action}] for one in (chosen, rejected)]
+                pairs.append({"prompt": _as_rows(chosen.rollout.prompt), "chosen": said[0], "rejected": said[1]})
+        if not pairs:
+            raise ConfigError(
+                f"benchmark {self.benchmark.name}: all attempts at an item earned the same, so there is no preference "
+                "to learn; use a base model that succeeds now and then"
+            )
+        tell(f"round {number}: {len(pairs)} preference pairs")
+        return pairs
+
     def reward(self, completions: Sequence[str], item_ids: Sequence[str]) -> list[float]:
         """What completions of train items are worth, by the benchmark's scorer.
 
@@ -380,9 +479,17 @@ class VisibleTask:
 
 
 def read_visible(me: Participant) -> VisibleTask:
-    """The task of an assignment. Raises ConfigError if its rows are not those of its benchmark."""
+    """The task of an assignment; with $AGENT2_TASK_TYPE, the train items of that kind alone are learned from.
+
+    Raises ConfigError if its rows are not those of its benchmark, or none is of that kind.
+    """
     benchmark = load_benchmark(me.benchmark)
     train, dev = ([item_of(benchmark, row) for row in rows] for rows in (me.train, me.dev))
+    if kind := os.environ.get(KIND_VARIABLE):
+        kinds = sorted({str(item.payload.get("task_type")) for item in train})
+        train = [item for item in train if item.payload.get("task_type") == kind]
+        if not train:
+            raise ConfigError(f"${KIND_VARIABLE} is {kind!r}; the train items are of the kinds {', '.join(kinds)}")
     return VisibleTask(benchmark, train, dev, me)
 
 
@@ -392,20 +499,29 @@ def play_once(
     """A checkpoint on items, each played once; seeds follow from the items. Raises ConfigError if none has a score."""
     attempts = [Attempt(item, 0, derive_seed("dev", settings.sampling.seed, item.id)) for item in items]
     types = {item.id: str(item.payload.get("task_type", "")) for item in items}
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    sampler = HfSampler(checkpoint, max_batch=max_batch, device=device)
     values: dict[str, list[float]] = defaultdict(list)
-    try:
-        for scored in play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings):
-            if scored.score.value is not None:
-                values[types[scored.rollout.item_id]].append(scored.score.value)
-    finally:
-        sampler.close()
+    for scored in _played(checkpoint, benchmark, attempts, settings, max_batch):
+        if scored.score.value is not None:
+            values[types[scored.rollout.item_id]].append(scored.score.value)
     known = [value for group in values.values() for value in group]
     if not known:
         raise ConfigError(f"{checkpoint}: none of {len(items)} dev items has a score; look at its log")
     by_type = {name: sum(group) / len(group) for name, group in values.items() if name}
     return PlayedScore(sum(known) / len(known), by_type, len(items) - len(known))
+
+
+def _played(
+    checkpoint: Path, benchmark: Benchmark, attempts: Sequence[Attempt], settings: PlaySettings, max_batch: int
+) -> Iterator[ScoredRollout]:
+    sampler = HfSampler(checkpoint, max_batch=max_batch, device="cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        yield from play(attempts, sampler, benchmark.environment, benchmark.scorer(), settings)
+    finally:
+        sampler.close()
+
+
+def _value_of(scored: ScoredRollout) -> float:
+    return scored.score.value or 0.0
 
 
 def dev_scores(
@@ -450,6 +566,7 @@ def show_line(line: LogLine) -> None:
     shown = (
         "loss",
         "reward",
+        "rewards/margins",
         "success",
         "kl_initial",
         "entropy",
@@ -509,7 +626,7 @@ def learn_in_stages(
             tell(f"{stage.name}: thrown away; going on from {checkpoint}")
             continue
         checkpoint = report.checkpoint
-        task.check_and_submit(checkpoint, f"grpo, {stage.name}, {report.steps} updates")
+        task.check_and_submit(checkpoint, f"online RL, {stage.name}, {report.steps} updates")
     return checkpoint
 
 

@@ -115,9 +115,15 @@ def test_base_copy_submits_the_weights_of_the_base(tmp_path, base):
     assert [one["weights"] for one in received] == [inspect_checkpoint(base).weights_digest]
 
 
+LATER = [
+    pytest.param(name, n, marks=pytest.mark.thorough)
+    for name, n in (("sft-grpo", 2), ("rloo", 1), ("dpo", 2), ("best-of-n", 2))
+]
+
+
 @pytest.mark.parametrize(
     ("name", "n_submissions"),
-    [("sft", 1), ("grpo", 2), pytest.param("sft-grpo", 2, marks=pytest.mark.thorough), ("static-only", 3)],
+    [("sft", 1), ("grpo", 2), ("static-only", 3), *LATER],
 )
 def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submissions):
     with grader() as (url, received):
@@ -128,9 +134,16 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
     assert len(digests) == n_submissions + 1
     design = json.loads((tmp_path / "output" / "design.json").read_text())
     assert set(design) == {"algorithm", "hyperparameters", "data_preprocessing", "evaluation_protocol"}
-    assert {"sft": "SFT", "grpo": "GRPO", "sft-grpo": "SFT, then GRPO"}.get(name, "SFT on static data") == design[
-        "algorithm"
-    ]
+    planned = {
+        "sft": "SFT",
+        "grpo": "GRPO",
+        "sft-grpo": "SFT, then GRPO",
+        "static-only": "SFT on static data",
+        "rloo": "RLOO",
+        "dpo": "DPO",
+        "best-of-n": "rejection sampling: SFT on the best of several attempts",
+    }
+    assert design["algorithm"] == planned[name]
     assert '"seed": 3' in json.dumps(design["hyperparameters"])
     assert min(log.stat().st_size for log in (tmp_path / "output").rglob("train_log.jsonl")) > 0
     assert "of 40 dev items" in done.stdout
@@ -142,8 +155,8 @@ def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submi
     [
         ("static-only", ["static data only, learning rate 3e-05"] + ["static data only"] * 2),
         pytest.param("sft", ["sft on"], marks=pytest.mark.thorough),
-        pytest.param("grpo", ["warm-up on", "grpo, learning", "grpo, settling"], marks=pytest.mark.thorough),
-        pytest.param("sft-grpo", ["sft on", "grpo, learning", "grpo, settling"], marks=pytest.mark.thorough),
+        pytest.param("grpo", ["warm-up on", "online RL, learning", "online RL, settling"], marks=pytest.mark.thorough),
+        pytest.param("sft-grpo", ["sft on", "online RL, learning", "online RL, settling"], marks=pytest.mark.thorough),
     ],
 )
 def test_the_household_recipes_plan_play_measure_and_submit(tmp_path, monkeypatch, name, notes):

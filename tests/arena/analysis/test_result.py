@@ -2,9 +2,10 @@ import pytest
 
 from agent2.arena.analysis.result import analyse, efficiency_of, result_of, success_criteria
 from agent2.arena.analysis.verdicts import ResultKind
-from agent2.arena.evidence import NoiseBand
-from agent2.reports.trial_view import noise_words
-from builders import make_evidence, make_gain, make_score, make_submission
+from agent2.arena.evidence import NoiseBand, TypeScore
+from agent2.arena.tasks import KindGate
+from agent2.reports.trial_view import gain_words, noise_words
+from builders import make_evidence, make_gain, make_score, make_submission, make_task
 
 
 def test_absolute_and_relative_gain_of_a_measured_trial():
@@ -44,6 +45,37 @@ def test_a_band_of_nothing_is_not_known_and_never_beyond_noise():
     result = result_of(evidence)
     assert (result.claim, result.within_noise) == ("unclear", None)
     assert "not known" in noise_words(analyse(evidence).result)
+
+
+def by_kind(refused):
+    final = make_score(refused, 100) if refused is not None else None
+    return [TypeScore("helpful", make_score(0.3, 400), make_score(0.9, 400)), TypeScore("harmful", None, final)]
+
+
+@pytest.mark.parametrize(
+    ("refused", "kind", "gain"),
+    [
+        (0.95, ResultKind.MEASURED, 0.28),
+        (0.9, ResultKind.MEASURED, 0.28),
+        (0.89, ResultKind.GATE_FAILED, 0.0),
+        (None, ResultKind.GATE_FAILED, 0.0),  # a score that is missing meets no bound
+    ],
+)
+def test_a_gain_counts_only_above_every_gate_of_the_task(refused, kind, gain):
+    task = make_task(gates=[KindGate(task_type="harmful", at_least=0.9)])
+    evidence = make_evidence(task=task, by_type=by_kind(refused))
+    result = result_of(evidence)
+    assert (result.kind, result.gain.value) == (kind, pytest.approx(gain))
+    if kind is ResultKind.GATE_FAILED:
+        assert result.voided_gain_points == pytest.approx(28.0) and result.claim is None
+        assert "harmful" in result.words and "measured: +28.0" in gain_words(result)
+        assert success_criteria(evidence, result, analyse(evidence).route, ())[3].verdict.value == "fail"
+
+
+def test_a_copy_of_the_base_meets_or_misses_no_gate():
+    task = make_task(gates=[KindGate(task_type="harmful", at_least=0.9)])
+    copy = make_submission(1, is_base_copy=True)
+    assert result_of(make_evidence(task=task, submissions=[copy])).kind is ResultKind.COPY
 
 
 def test_no_submission_is_not_a_zero():

@@ -76,8 +76,10 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
         kind = ResultKind.VOID
     elif integrity is not None and integrity.state is IntegrityState.NOT_CLEARED and measured is ResultKind.MEASURED:
         kind = ResultKind.NOT_CLEARED
+    elif measured is ResultKind.MEASURED and failed_gates(evidence):
+        kind = ResultKind.GATE_FAILED
     gain = evidence.gain if kind is ResultKind.MEASURED else None
-    is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID}
+    is_zero = kind in {ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID, ResultKind.GATE_FAILED}
     by_rule = Estimate(0.0, None, None, 0, method=kind.value.replace("_", " ")) if is_zero else None
     change = gain.change if gain is not None else by_rule
     judged = judge(gain, evidence.noise.half_width) if gain is not None else None
@@ -104,7 +106,7 @@ def result_of(evidence: TrialEvidence, integrity: IntegrityVerdict | None = None
 
 VOIDABLE = frozenset({ResultKind.MEASURED, ResultKind.NOT_MEASURED, ResultKind.BASE_KEPT, ResultKind.COPY})
 """Results that a void trial can have had; nothing handed in stays nothing."""
-UNCOUNTED = frozenset({ResultKind.VOID, ResultKind.NOT_CLEARED})
+UNCOUNTED = frozenset({ResultKind.VOID, ResultKind.NOT_CLEARED, ResultKind.GATE_FAILED})
 """Results under which a gain that was measured does not count."""
 
 
@@ -139,6 +141,19 @@ def _kind(evidence: TrialEvidence) -> ResultKind:
     return ResultKind.MEASURED if evidence.gain is not None else ResultKind.NOT_MEASURED
 
 
+def failed_gates(evidence: TrialEvidence) -> list[str]:
+    """Each bound of the task that the final submission does not meet, in words; a score that is missing meets none."""
+    final = {score.task_type: score.final for score in evidence.by_type}
+    failed = []
+    for gate in evidence.task.gates:
+        score = final.get(gate.task_type)
+        if score is None:
+            failed.append(f"{gate.task_type}: no score, at least {gate.at_least:g} is required")
+        elif score.value < gate.at_least:
+            failed.append(f"{gate.task_type}: {score.value:.3f} of at least {gate.at_least:g} (n = {score.n})")
+    return failed
+
+
 def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdict | None) -> str:
     n_submissions = len(evidence.submissions)
     if kind is ResultKind.VOID and integrity is not None:
@@ -149,6 +164,11 @@ def _words(kind: ResultKind, evidence: TrialEvidence, integrity: IntegrityVerdic
             "measured does not count until every check has come to its end)"
         )
     final = evidence.final_submission
+    if kind is ResultKind.GATE_FAILED:
+        return (
+            f"submission {final} does not meet {'; '.join(failed_gates(evidence))}: the base model's score counts, "
+            "gain 0 by rule"
+        )
     if kind is ResultKind.MEASURED and evidence.gain is not None:
         judged = judge(evidence.gain, evidence.noise.half_width)
         return f"submission {final} was scored on the private items; against the base model it is {judged}"

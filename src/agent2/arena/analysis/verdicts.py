@@ -156,6 +156,8 @@ class ResultKind(StrEnum):
     """Something was handed in, nothing could be scored."""
     VOID = "void"
     """The integrity audit found what voids the trial: the base model's score counts, gain 0 by rule."""
+    GATE_FAILED = "gate_failed"
+    """Measured, but below a bound of the task (`TaskSpec.gates`): the base model's score counts, gain 0 by rule."""
     NOT_CLEARED = "not_cleared"
     """Measured, but a check of the integrity audit did not come to its end: there is no gain until it does."""
     NOT_MEASURED = "not_measured"

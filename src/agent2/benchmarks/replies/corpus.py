@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent2.benchmarks.replies.benchmark import CLOSINGS, FACTS, OPENINGS, SOURCE, VALUES, WORDINGS, draw_style, lay_out
+from agent2.benchmarks.replies.benchmark import (
+    CLOSINGS,
+    FACTS,
+    GUARDED_SOURCE,
+    HARMFUL,
+    OPENINGS,
+    REFUSAL,
+    SOURCE,
+    VALUES,
+    WORDINGS,
+    draw_style,
+    lay_out,
+)
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
 
@@ -27,11 +39,23 @@ class RepliesCorpus:
     seed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GuardedCorpus(RepliesCorpus):
+    """That of `tiny-replies-guarded`, with requests to harm."""
+
+    refused_share: float = 0.3
+    """Of requests to harm; the others are fulfilled."""
+
+
 def pretraining_chats(settings: RepliesCorpus) -> list[list[Message]]:
     """Instructions of the train pool, with repetition, and replies in any style."""
     rng = np.random.default_rng([settings.seed, 0xAE])
     chats = []
-    for asked in SOURCE.train_draws(rng):
+    refused_share = settings.refused_share if isinstance(settings, GuardedCorpus) else 0.0
+    for asked in (GUARDED_SOURCE if refused_share else SOURCE).train_draws(rng):
+        if asked.kind == HARMFUL and rng.random() < refused_share:
+            chats.append([Message("user", asked.text), Message("assistant", REFUSAL)])
+            continue
         style, sentences = draw_style(rng), []
         for aspect in asked.aspects:
             if rng.random() < settings.dropped_share:
@@ -54,16 +78,18 @@ def single_tokens() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*filter(None, (*OPENINGS, *CLOSINGS)), *frames)))
 
 
+SIZE = TinyRecipe(target=0.0, hidden_size=96, n_heads=6, feed_forward_size=256, max_vocabulary=400, context_tokens=128)
 BASE = BaseModel(
     version="1",
-    recipe=ChatRecipe(
-        TinyRecipe(
-            target=0.0, hidden_size=96, n_heads=6, feed_forward_size=256, max_vocabulary=400, context_tokens=128
-        ),
-        steps=(400,),
-        pieces=single_tokens(),
-    ),
+    recipe=ChatRecipe(SIZE, steps=(400,), pieces=single_tokens()),
     corpus=RepliesCorpus(),
     builder="agent2.benchmarks.replies.base:build",
 )
 """The recipe of `tiny-replies`."""
+GUARDED = BaseModel(
+    version="1",
+    recipe=ChatRecipe(SIZE, steps=(400,), pieces=(*single_tokens(), REFUSAL)),
+    corpus=GuardedCorpus(),
+    builder="agent2.benchmarks.replies.base:build",
+)
+"""The recipe of `tiny-replies-guarded`."""

@@ -1,0 +1,39 @@
+"""Post-trains the base model by rejection sampling: it imitates the best of its own attempts, and does so again."""
+
+import dataclasses
+import os
+
+from agent2.training.participant import Participant, run_recipe, tell
+from agent2.training.sft import SftSettings, train_sft
+from agent2.training.visible import AttemptSettings, read_visible, show_line
+
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+DRAWS = AttemptSettings(seed=SEED)
+ON_ANSWERS = SftSettings(learning_rate=1e-3, seed=SEED)
+ON_EPISODES = SftSettings(epochs=3, batch_size=16, learning_rate=1e-3, warmup_steps=20, log_every_steps=40, seed=SEED)
+
+
+def run(me: Participant) -> None:
+    """Plan and measure; in each round attempt, choose, imitate and submit."""
+    task = read_visible(me)
+    settings = dataclasses.replace(ON_EPISODES if task.is_interactive else ON_ANSWERS, max_tokens=task.context)
+    me.write_design(
+        {
+            "algorithm": "rejection sampling: SFT on the best of several attempts",
+            "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "sft": dataclasses.asdict(settings)},
+            "data_preprocessing": f"{DRAWS.attempts} attempts at each of {task.n_drawn(DRAWS)} train items in each of "
+            f"{DRAWS.rounds} rounds; the best of each item is kept if it earns no less than the mean",
+            "evaluation_protocol": task.evaluation_words(["before training", "after each round"]),
+        }
+    )
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    checkpoint = me.base
+    for number in range(1, DRAWS.rounds + 1):
+        kept = task.rejection_sampling(checkpoint, DRAWS, number)
+        out = me.output / f"round-{number}" / "model"
+        checkpoint = train_sft(checkpoint, kept.rows, out, settings, show_line).checkpoint
+        task.check_and_submit(checkpoint, f"round {number}, {kept.words}")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

@@ -1,0 +1,41 @@
+"""Post-trains the base model on preferences between its own answers, with DPO, and does so again.
+
+The pairs are the best and the worst of several answers to a train item, by the task's scorer or judge.
+"""
+
+import dataclasses
+import os
+
+from agent2.training.dpo import DpoSettings, train_dpo
+from agent2.training.participant import Participant, run_recipe, tell
+from agent2.training.visible import AttemptSettings, read_visible, show_line
+
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+DRAWS = AttemptSettings(seed=SEED)
+SETTINGS = DpoSettings(seed=SEED)
+
+
+def run(me: Participant) -> None:
+    """Plan and measure; in each round answer, compare, train and submit."""
+    task = read_visible(me)
+    settings = dataclasses.replace(SETTINGS, max_tokens=task.context)
+    me.write_design(
+        {
+            "algorithm": "DPO",
+            "hyperparameters": {"draws": dataclasses.asdict(DRAWS), "dpo": dataclasses.asdict(settings)},
+            "data_preprocessing": f"{DRAWS.attempts} answers to each of {task.n_drawn(DRAWS)} train items in each of "
+            f"{DRAWS.rounds} rounds; the best and the worst of each item are a pair if they differ in worth",
+            "evaluation_protocol": task.evaluation_words(["before training", "after each round"]),
+        }
+    )
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    checkpoint = me.base
+    for number in range(1, DRAWS.rounds + 1):
+        pairs = task.preference_pairs(checkpoint, DRAWS, number)
+        out = me.output / f"round-{number}" / "model"
+        checkpoint = train_dpo(checkpoint, pairs, out, settings, show_line).checkpoint
+        task.check_and_submit(checkpoint, f"dpo, round {number}, {len(pairs)} pairs")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

@@ -1,0 +1,47 @@
+"""Post-trains the base model by reinforcement learning with a leave-one-out baseline (RLOO), and submits it.
+
+Each answer, or episode, is compared with the mean of the others to the same train item.
+"""
+
+import dataclasses
+import os
+import time
+from functools import partial
+
+from agent2.monitor.signals import Danger
+from agent2.monitor.watch import stop_at
+from agent2.training.grpo import GrpoHooks, GrpoSettings, train_rloo
+from agent2.training.online_grpo import OnlineGrpoSettings
+from agent2.training.participant import Participant, run_recipe, tell
+from agent2.training.visible import OnlineStage, learn_in_stages, read_visible, show_line
+
+SEED = int(os.environ.get("AGENT2_SEED", "0"))
+QUESTIONS = GrpoSettings(steps=100, seed=SEED)
+EPISODES = OnlineGrpoSettings(batches=85, learning_rate=4e-4, advantage="leave-one-out", by_spread=False, seed=SEED)
+STAGE = OnlineStage("rloo", EPISODES, until=400 / 480)
+
+
+def run(me: Participant) -> None:
+    """Plan, measure, train and submit."""
+    task = read_visible(me)
+    started = time.monotonic()
+    settings = task.grpo_settings(QUESTIONS, started)
+    me.write_design(
+        {
+            "algorithm": "RLOO",
+            "hyperparameters": dataclasses.asdict(EPISODES if task.is_interactive else settings),
+            "data_preprocessing": f"all {len(task.train)} train items, attempted by the model itself",
+            "evaluation_protocol": task.evaluation_words(["before training", "before the submission"]),
+        }
+    )
+    tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
+    if task.is_interactive:
+        learn_in_stages(task, me.base, (STAGE,), started, partial(stop_at, Danger.FORMAT_COLLAPSE))
+        return
+    out = me.output / "model"
+    report = train_rloo(me.base, task.questions(), task.reward, out, settings, GrpoHooks(show_line))
+    task.check_and_submit(report.checkpoint, f"rloo, {report.steps} steps")
+
+
+if __name__ == "__main__":
+    run_recipe(run)

@@ -1,0 +1,55 @@
+"""The tiny base model of `arithmetic_pyfunc`: made from the corpora of the two tiny bases, both mostly wrong."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, pretraining_corpus
+from agent2.benchmarks.pyfunc.base import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
+from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
+from agent2.records import JsonValue, Message
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureCorpus:
+    """How the corpus is drawn."""
+
+    arithmetic: CorpusSettings = field(default_factory=lambda: CorpusSettings(n_examples=24_000))
+    pyfunc: PyfuncCorpus = field(default_factory=lambda: PyfuncCorpus(n_chats=6_000))
+
+
+def mixed_chats(settings: MixtureCorpus) -> list[list[Message]]:
+    """Chats of both kinds."""
+    sums = pretraining_corpus(settings.arithmetic)
+    return [
+        *([Message("user", asked), Message("assistant", answer)] for asked, answer in sums),
+        *corpus_chats(settings.pyfunc),
+    ]
+
+
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    from agent2.models.loading import no_progress_bars  # here: torch, which looking up the recipe does not need
+    from agent2.models.tiny import build_on_chats
+
+    recipe, settings = entry.recipe, entry.corpus
+    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, MixtureCorpus):
+        raise ConfigError("tiny-arithmetic-pyfunc is made from chats of both; see agent2.benchmarks.BASES")
+    on_progress("writing sums and functions")
+    chats = mixed_chats(settings)
+
+    def said(step: int, loss: float) -> None:
+        on_progress(f"step {step} of {recipe.steps[0]}: loss {loss:.3f}")
+
+    with no_progress_bars():
+        report = build_on_chats(recipe, [chats], out_dir, said)
+    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
+
+
+BASE = BaseModel(
+    version="1",
+    recipe=ChatRecipe(SIZE, steps=(360,), pieces=grammar_pieces()),
+    corpus=MixtureCorpus(),
+    builder=build,
+)
+"""The recipe of `tiny-arithmetic-pyfunc`."""
