@@ -40,7 +40,7 @@ def write_official(folder, name):
     rows = [
         {
             "task_id": f"HumanEval/{k}",
-            "prompt": f'def same(x):\n    """{k}"""\n',
+            "prompt": f'def same(x):\n    """{told(k)}"""\n',
             "canonical_solution": "    return x\n",
             "entry_point": "same",
             "test": f"def check(candidate):\n    assert candidate({k}) == {k}\n    assert candidate([]) == []\n",
