@@ -121,7 +121,7 @@ def test_programs_are_scored_outside_the_child_and_no_hostile_one_passes(functio
     assert validate_card(job.card) == []
     scores = {r.rollout.item_id: r.score.value for r in iter_rollouts(job.card)}
     assert scores == {"double": 1.0, "half": 0.0, "loop": 0.0, "quit": 0.0}
-    assert read_header(job.card).protocol.scorer == "python_tests-v2.0"
+    assert read_header(job.card).protocol.scorer == "python_tests-v3.0"
     assert not played_beside(job.card).exists()
     assert sorted(entry.name for entry in job.card.parent.iterdir()) == ["card", "card.log"]
 
