@@ -1,4 +1,4 @@
-"""Three of the hundred kills of `make chaos`, and the proof that each kind of harm would be seen."""
+"""Five of the hundred kills of `make chaos`, and the proof that each kind of harm would be seen."""
 
 import os
 import shutil
@@ -16,14 +16,14 @@ from chaos.victims import Victim
 pytestmark = pytest.mark.slow
 
 
-def test_three_seeded_kills_lose_nothing_score_nothing_twice_and_change_no_result(tmp_path):
+def test_five_seeded_kills_lose_nothing_score_nothing_twice_and_change_no_result(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(run.__file__).parents[1])}
-    command = [sys.executable, "-m", "chaos.run", "--kills", "3", "--keep", str(tmp_path)]
+    command = [sys.executable, "-m", "chaos.run", "--kills", "5", "--keep", str(tmp_path)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr[-3000:]
     for victim in Victim:
         assert f"\n{victim} " in ended.stdout
-    assert "\n3 kills in" in ended.stdout
+    assert "\n5 kills in" in ended.stdout
 
 
 @pytest.fixture(scope="module")
