@@ -135,8 +135,10 @@ def test_the_recipe_makes_an_arithmetic_base_again(tmp_path):
 def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shipped_weights():
     assert {name: BASE_MODELS[name].digest[:16] for name in BASE_MODELS} == {
         "tiny-arithmetic": "5810b26ac35fa649",
+        "tiny-arithmetic-pyfunc": "5b6b9edd06a9fe6f",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
         "tiny-pyfunc": "8f60c3092250625d",
         "tiny-replies": "50c731dceef0cded",
+        "tiny-replies-guarded": "d1137d4ee1f8c15d",
     }
