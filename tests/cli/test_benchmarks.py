@@ -173,13 +173,17 @@ def test_a_scorer_that_raises_in_the_middle_gives_missing_scores_never_zeros(age
     assert code == 1 and "release decision: insufficient" in out and "missing" in out
 
 
-def test_decontaminate_takes_a_benchmark_of_ones_own(agent2, workplace):
+def test_decontaminate_takes_every_item_of_a_benchmark_of_ones_own(agent2, workplace):
     write_gsm(workplace / "shop")
-    rows = [{"text": worked(1003)["question"] + " And more words behind it."}, {"text": "clean"}]
-    write_rows(workplace / "train.jsonl", rows)
-    code, out, err = agent2("decontaminate", "train.jsonl", "--against", "./shop:test_public", "--n", "8")
-    other, out_private, _ = agent2("decontaminate", "train.jsonl", "--against", "./shop:test_private", "--n", "8")
-    assert sorted((code, other)) == [0, 1] and "train.jsonl:1" in out + out_private, err
+    rows = [{"text": worked(1000 + k)["question"] + " And more words behind it."} for k in range(41)]
+    write_rows(workplace / "train.jsonl", [*rows, {"text": "clean"}])
+    n_items, n_rows = 0, 0
+    for split in ("test_public", "test_private"):
+        code, out, err = agent2("decontaminate", "train.jsonl", "--against", f"./shop:{split}", "--n", "8", "--json")
+        assert code == 1, err
+        found = json.loads(out)
+        n_items, n_rows = n_items + found["n_items"], n_rows + len(found["rows"])
+    assert (n_items, n_rows) == (41, 41), "each item is in one of the two splits"
 
 
 @pytest.mark.parametrize(

@@ -372,13 +372,21 @@ def _asked_items(against: str, n_items: int) -> "list[Item]":
     split = Split(split_name)
     benchmark = load_benchmark(name, where="--against")
     secret = installation.secret() if split in HIDDEN_SPLITS else None
-    while True:
+    try:
+        return benchmark.items(split, n_items, secret)
+    except ConfigError:  # the split may have fewer: all of them
+        fewer, more = 0, n_items
+    while more - fewer > 1:
+        middle = (fewer + more) // 2
         try:
-            return benchmark.items(split, n_items, secret)
-        except ConfigError as error:
-            if n_items <= 1:
-                raise ConfigError(f"--against {against}: {error}") from error
-            n_items //= 2  # the split may have fewer
+            benchmark.items(split, middle, secret)
+            fewer = middle
+        except ConfigError:
+            more = middle
+    try:
+        return benchmark.items(split, max(fewer, 1), secret)
+    except ConfigError as error:
+        raise ConfigError(f"--against {against}: {error}") from error
 
 
 def _print_tables(found: "Contamination") -> None:
