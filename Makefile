@@ -5,7 +5,7 @@ VENV ?= .venv
 TORCH_INDEX ?= auto
 BIN := $(VENV)/bin
 # Number of test processes; each test file runs in one of them, files with slow tests first.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo levels12 test test-fast test-thorough test-agents chaos red-team check format wheel clean
