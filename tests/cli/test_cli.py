@@ -1,6 +1,7 @@
 """The command line as a user meets it: one line for an error, the path last, the exit codes of `EXIT_CODES`."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -26,14 +28,16 @@ from trial_builders import write_agent, write_task
 
 
 def agent2(*arguments, home, installation=None):
-    return subprocess.run(
-        [sys.executable, "-m", "agent2", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin:/usr/sbin", "HOME": str(home), "AGENT2_HOME": str(installation or home / "agent2")},
-        cwd=home,
-    )
+    """The command in this process, as from a shell in `home`."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(home)
+        patch.setenv("HOME", str(home))
+        patch.setenv("AGENT2_HOME", str(installation or home / "agent2"))
+        patch.setattr(sys, "argv", ["agent2", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+    return subprocess.CompletedProcess(arguments, left.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def agent2(*arguments, home, installation=None):
         (["tasks", "show", "arithmetik"], "did you mean 'arithmetic'?"),
         (["cards", "show", "nowhere"], "nowhere"),
         (["sweep", "nowhere.yaml"], "cannot be read"),
-        (["run", "arithmetic", "--agent", "nop", "--seed", "x"], "see python -m agent2 run --help"),
+        (["run", "arithmetic", "--agent", "nop", "--seed", "x"], "agent2 run --help"),
         (["run", "--agnet", "nop"], "No such option: --agnet"),
         (["rum"], "No such command 'rum'"),
         (["run", "arithmetic", "--agent", "nop", "--out", "file"], "is a file; pass a folder"),
@@ -121,7 +125,8 @@ def write_built_base(models):
 
 
 def test_verbose_shows_the_trace(tmp_path):
-    ended = agent2("-v", "tasks", "show", "arithmetik", home=tmp_path)
+    command = [sys.executable, "-m", "agent2", "-v", "tasks", "show", "arithmetik"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # verbose as long as a process lives
     assert "Traceback" in ended.stderr
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].startswith("agent2: unknown task 'arithmetik'")
