@@ -102,8 +102,8 @@ def agent_program(kind, is_interactive):
     ("name", "kind"),
     [
         pytest.param("corridor", "sft", marks=pytest.mark.thorough),
-        ("corridor", "grpo"),
-        pytest.param("sounds", "sft", marks=pytest.mark.thorough),
+        pytest.param("corridor", "grpo", marks=pytest.mark.thorough),
+        ("sounds", "sft"),
         pytest.param("sounds", "grpo", marks=pytest.mark.thorough),
     ],
 )

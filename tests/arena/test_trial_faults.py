@@ -149,6 +149,7 @@ def small_disk(folder):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.thorough
 def test_a_harness_killed_while_base_and_final_are_scored_ends_with_one_result(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))  # of its own: nothing is cached
     agent = write_agent(tmp_path / "copycat", SUBMIT_COPY)

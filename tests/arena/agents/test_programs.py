@@ -123,7 +123,7 @@ LATER = [
 
 @pytest.mark.parametrize(
     ("name", "n_submissions"),
-    [("sft", 1), ("grpo", 2), ("static-only", 3), *LATER],
+    [("sft", 1), ("grpo", 2), pytest.param("static-only", 3, marks=pytest.mark.thorough), *LATER],
 )
 def test_the_recipes_plan_train_measure_and_submit(tmp_path, base, name, n_submissions):
     with grader() as (url, received):
