@@ -170,5 +170,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") ->
     """
     names = sorted(known)
     near = nearest_name(name, names)
-    hint = f"did you mean {near!r}?" if near is not None else f"known: {', '.join(names) or 'none'}"
+    hint = f"did you mean {str(near)!r}?" if near is not None else f"known: {', '.join(names) or 'none'}"
     return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")

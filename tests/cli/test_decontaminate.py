@@ -41,6 +41,7 @@ def test_clean_data_against_a_benchmark_give_exit_code_zero_and_json(data, tmp_p
     [
         ("mini_mth:dev", "did you mean 'mini_math'"),
         ("mini_math:developer", "unknown split 'developer'"),
+        ("mini_math:test_pivate", "did you mean 'test_private'?"),
         ("gone.jsonl", "no such file"),
         ("alfworld:test_public", "--against alfworld:test_public: ALFWorld: no official games in"),
     ],
