@@ -5,10 +5,10 @@ VENV ?= .venv
 TORCH_INDEX ?= auto
 BIN := $(VENV)/bin
 # Number of test processes; each test file runs in one of them, files with slow tests first.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 6
 PYTEST := $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo levels12 test test-fast test-thorough test-agents chaos red-team check format wheel clean
+.PHONY: demo levels12 level3 test test-fast test-thorough test-agents chaos red-team check format wheel clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/agent2 demo
@@ -18,6 +18,12 @@ levels12: $(VENV)/.installed-demo
 	$(BIN)/agent2 models build tiny --task pyfunc
 	$(BIN)/agent2 models build tiny --task replies
 	$(BIN)/agent2 sweep examples/sweep-levels12.yaml
+
+# The same on interactive tasks; needs the ALFWorld engine, which comes with the installation for the tests.
+level3: $(VENV)/.installed-test
+	$(BIN)/agent2 models build tiny --task shop
+	$(BIN)/agent2 models build tiny --task dialogue
+	$(BIN)/agent2 sweep examples/sweep-level3.yaml
 
 test: $(VENV)/.installed-test
 	$(PYTEST)

@@ -12,21 +12,20 @@ rights of the user who calls it; ours runs them in a sandbox.
 """
 
 import argparse
-import ast
-import copy
 import json
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from agent2.benchmarks.data_files import read_rows
 from agent2.benchmarks.humaneval.benchmark import HUMANEVAL, HumanEval
-from agent2.evaluation.scoring import ScoringPlace, bench_at
+from agent2.benchmarks.humaneval.mutants import spread_mutants
+from agent2.evaluation.scoring import ScoringPlace, bench_at, in_batches
 from agent2.records import Item, Score, Split
-from agent2.scorers.python_tests import BATCH, ProgramVerdict, PythonTestsScorer
+from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
 
 WORKERS = 2
 TIMEOUT_S = 3.0
@@ -40,54 +39,22 @@ with ThreadPoolExecutor(job["workers"]) as pool:
     found = list(pool.map(lambda one: check_correctness(one[0], one[1], job["timeout_s"])["result"], job["programs"]))
 print("\\n" + json.dumps({"seconds": time.monotonic() - started, "results": found}))
 """
-SWAPS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Add,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-}
-
-
-def planted(body: str) -> Iterator[str]:
-    """Every version of a function's body with one bug."""
-    tree = ast.parse(f"def f():\n{body}")
-    for number, _ in enumerate(ast.walk(tree)):
-        changed = copy.deepcopy(tree)
-        node: Any = list(ast.walk(changed))[number]
-        for field in ("op", "ops"):
-            value = getattr(node, field, None)
-            first = value[0] if isinstance(value, list) and value else value
-            if type(first) in SWAPS:
-                other = SWAPS[type(first)]()
-                setattr(node, field, [other, *value[1:]] if isinstance(value, list) else other)
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            node.value += 1
-        elif isinstance(node, ast.Return) and node.value is not None:
-            node.value = ast.Constant(None)
-        elif isinstance(node, ast.If | ast.IfExp):
-            node.test = ast.UnaryOp(ast.Not(), node.test)
-        text = "\n".join(f"    {line}" for one in changed.body[0].body for line in ast.unparse(one).split("\n"))  # type: ignore[attr-defined]
-        if text != "\n".join(f"    {line}" for one in tree.body[0].body for line in ast.unparse(one).split("\n")):  # type: ignore[attr-defined]
-            yield text
 
 
 def ours(asked: list[tuple[Item, str]]) -> tuple[list[ProgramVerdict | Score], float]:
     """Verdicts and seconds, including those for recording what the tests ask."""
-    scorer = PythonTestsScorer(timeout_s=TIMEOUT_S)
-    batches = [asked[start : start + BATCH] for start in range(0, len(asked), BATCH)]
+    scorer = PythonTestsScorer(timeout_s=TIMEOUT_S, concurrency=WORKERS)
+    units = [(number, *one) for number, one in enumerate(asked)]
     started = time.monotonic()
-    with bench_at(ScoringPlace()) as bench, ThreadPoolExecutor(WORKERS) as pool:
-        judged = [one for found in pool.map(lambda batch: scorer.verdicts_on(bench, batch), batches) for one in found]
-    return judged, time.monotonic() - started
+    with bench_at(ScoringPlace()) as bench:
+
+        def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
+            return scorer.verdicts_on(bench, [(item, code) for _, item, code in batch])
+
+        found = {
+            number: verdict for (number, _, _), verdict in in_batches(units, judge, scorer.work, threading.Event())
+        }
+    return [found[number] for number in range(len(asked))], time.monotonic() - started
 
 
 def theirs(python: str, programs: list[tuple[dict[str, Any], str]]) -> tuple[list[str], float]:
@@ -110,9 +77,9 @@ def main() -> int:
     problems = HumanEval(given.data).problems()[: given.items]
     programs: list[tuple[int, str, bool]] = []
     for number, row in enumerate(rows):
-        bugs = list(dict.fromkeys(planted(row["canonical_solution"])))
-        chosen = bugs[:: max(1, len(bugs) // max(1, given.mutants))][: given.mutants]
-        programs += [(number, row["canonical_solution"], True), *((number, bug, False) for bug in chosen)]
+        source = row["prompt"] + row["canonical_solution"]
+        bugs = spread_mutants(source, given.mutants, row["entry_point"]) if given.mutants else []
+        programs += [(number, row["canonical_solution"], True), *((number, f"\n{bug}", False) for bug in bugs)]
     items = [Item(one.id, Split.DEV, one.prompt, one.reference, one.payload) for one in problems]
     judged, seconds = ours([(items[number], code) for number, code, _ in programs])
     verdicts = [one.score.value == 1.0 if isinstance(one, ProgramVerdict) else None for one in judged]

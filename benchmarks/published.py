@@ -55,6 +55,7 @@ from agent2.models.served import read_answer
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
 from agent2.scorers.constraints import followed_loosely, read_instructions
+from agent2.scorers.purchase import PurchaseReward
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.answers import accuracy
@@ -414,6 +415,18 @@ def tau_bench(data: Path) -> Iterator[Row]:
         yield Row(f"pass^{k}", expected, pass_hat_k(n_correct, n_samples, k), 0.0005)
 
 
+def webshop(data: Path) -> Iterator[Row]:
+    """Rewards of human visits, combined from the parts that are stored beside them."""
+    for path in sorted((data / "all_trajs").glob("*.jsonl")):
+        end = lines(path)[-1]
+        goal, parts = end["goal"], end["reward_info"]
+        n_attributes, n_options = len(goal["attributes"]), len(goal["goal_options"])
+        reward = PurchaseReward(
+            parts["r_type"], parts["r_att"], parts.get("r_option"), parts["r_price"], n_attributes, n_options
+        )
+        yield Row(f"reward of visit {path.stem}", end["reward"], reward.total)
+
+
 def open_rl_benchmark(data: Path) -> Iterator[Row]:
     """Means over games of human-normalised scores."""
     with (data / "cleanrl_vs_baselines_hns.csv").open(encoding="utf-8") as file:
@@ -544,6 +557,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "alpaca_eval": alpaca_eval,
     "llmbar": llmbar,
     "tau_bench": tau_bench,
+    "webshop": webshop,
     "open_rl_benchmark": open_rl_benchmark,
     "inspect_logs": inspect_logs,
     "react": react,
@@ -560,7 +574,7 @@ NOT_SERVED = {
     "mt_bench": "no reader of its questions, references and single scores yet",
     "bfcl": "`function_calls` compares with one gold call, BFCL lists acceptable values for each argument",
     "llmbar, kappa with the labels": "published ones code a verdict '2' as 0 and a label 2 as 2: no agreement",
-    "webshop": "no shop world and no scorer for it yet",
+    "webshop/human_goals, items_ins_v2_1000, goal_query_map": "the catalogue that they belong to is not here",
     "posttrainbench": "no weighted mean over benchmarks among the statistics",
 }
 

@@ -4,8 +4,9 @@
     python benchmarks/tiny_bases.py scores NAME [FOLDER]  scores on dev items, and those of a checkpoint trained from it
     python benchmarks/tiny_bases.py grpo OUT              GRPO on mini_math, then the six scores before and after
 
-NAME: tiny-arithmetic, tiny-household or tiny-mini. Everything runs on one torch thread of a CPU. `make` takes one or
-two minutes for arithmetic, six to fifteen for household, half an hour for the mini benchmarks; `grpo` about a minute.
+NAME: tiny-arithmetic, tiny-household, tiny-mini or tiny-search. Everything runs on one torch thread of a CPU. `make`
+takes two or three minutes for arithmetic and search, six to fifteen for household, half an hour for the mini
+benchmarks; `grpo` about a minute.
 """
 
 import sys
@@ -23,12 +24,15 @@ from agent2.training.running import use_threads
 from agent2.training.visible import dev_scores
 
 HOMES = Path(__file__).parent.parent / "src" / "agent2" / "benchmarks"
-SOURCES = {name: name.removeprefix("tiny-") for name in ("tiny-arithmetic", "tiny-household", "tiny-mini")}
+SOURCES = {
+    name: name.removeprefix("tiny-") for name in ("tiny-arithmetic", "tiny-household", "tiny-mini", "tiny-search")
+}
 """Base model -> folder of its home."""
 BENCHMARKS = {
     "tiny-arithmetic": ("arithmetic",),
     "tiny-household": ("household",),
     "tiny-mini": MiniCorpusSettings().benchmarks,
+    "tiny-search": ("search",),
 }
 SETTINGS = GrpoSettings(steps=30, prompts_per_step=16, max_completion_tokens=40)
 

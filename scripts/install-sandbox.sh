@@ -6,7 +6,7 @@ if command -v bwrap >/dev/null 2>&1; then
 fi
 if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq bubblewrap >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq bubblewrap >/dev/null
 else
     echo "bubblewrap is missing: install the package 'bubblewrap' (sudo apt-get install bubblewrap), then run make again" >&2
     exit 1

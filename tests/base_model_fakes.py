@@ -1,5 +1,6 @@
 """Builders of base models that write a file instead of training."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,12 @@ def build(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
     on_progress("building")
     (out_dir / "config.json").write_text("{}")
     return {"base_accuracy": {"value": 0.5}}
+
+
+def build_slowly(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
+    """Takes long enough for others to come."""
+    time.sleep(2)
+    return build(entry, out_dir, on_progress)
 
 
 def lose_the_race(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:

@@ -15,9 +15,10 @@ LAYERS: list[set[str]] = [
     {"scorers"},
     {"contract", "benchmarks"},
     {"evaluation"},
-    {"monitor", "integrity", "diagnostics", "training"},
+    {"monitor", "integrity", "training"},
     {"arena"},
     {"reports"},
+    {"web"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

@@ -118,11 +118,11 @@ def test_a_name_that_leads_nowhere_is_refused(tmp_path, monkeypatch, name, words
 
 
 def test_a_bare_name_of_a_folder_with_data_says_how_to_write_it(tmp_path, monkeypatch):
-    write_gsm(tmp_path / "shop")
+    write_gsm(tmp_path / "corner")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"to use the folder of that name, write \./shop"):
-        load_benchmark("shop")
-    assert load_benchmark("./shop").name == "shop_sums"
+    with pytest.raises(ConfigError, match=r"to use the folder of that name, write \./corner"):
+        load_benchmark("corner")
+    assert load_benchmark("./corner").name == "shop_sums"
 
 
 def test_an_entry_point_is_found_by_its_name_and_listed(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
     ├── secret        32 random bytes, mode 0600; hidden items derive from it; never bound into a sandbox
     ├── models/       base models made by a recipe, one folder each, with a manifest
     ├── baselines/    cards of base models, keyed by content digests
+    ├── worlds/       catalogues that worlds read, made from users' files; may be deleted at any time
     ├── facts/        tables derived from small cards, keyed by the digest of the card; may be deleted at any time
     └── access.jsonl  who asked for private items, when, and whether they got them
 
@@ -65,6 +66,12 @@ def models_dir() -> Path:
 def baselines_dir() -> Path:
     """Where cards of base models are cached."""
     return _subfolder("baselines")
+
+
+def worlds_dir() -> Path:
+    """Where catalogues and the like that worlds read are kept; in a sandbox, where a trial shows those of its task."""
+    shown = os.environ.get("AGENT2_WORLDS")
+    return Path(shown) if shown else _subfolder("worlds")
 
 
 def facts_dir() -> Path:

@@ -120,6 +120,7 @@ def test_only_prompts_for_audits_are_taken():
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_notes_on_a_real_trial_and_leaves_its_result_alone(task, workplace, monkeypatch, capsys):
     agent = write_agent(workplace / "peeker", "path = '/hidden/test_private.jsonl'\nprint('looking for', path)")
     root = new_trial(task, str(agent), 0, workplace / "trials")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import base_model_fakes
 from agent2 import installation
 from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
 from agent2.benchmarks.arithmetic.base import corpus_sample_digest, make
@@ -43,6 +44,27 @@ def test_a_changed_recipe_is_another_folder():
     changed = replace(entry, recipe=replace(entry.recipe, seed=1))
     folders = {ensure_base_model("fake", None, {"fake": one}) for one in (entry, changed)}
     assert len(folders) == 2
+
+
+PROCESS = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+from agent2.arena.tasks import BaseModel, ensure_base_model
+from agent2.benchmarks.arithmetic.benchmark import CorpusSettings
+from agent2.models.tiny_recipe import TinyRecipe
+entry = BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), "base_model_fakes:build_slowly", ("slow",))
+ensure_base_model("fake", print, {"fake": entry})
+"""
+
+
+def test_processes_that_need_a_model_at_once_build_it_once():
+    fakes = str(Path(base_model_fakes.__file__).parent)
+    command = [sys.executable, "-c", PROCESS, fakes]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=300)[0].splitlines() for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert sum("building" in lines for lines in said) == 1
+    assert len(list(installation.models_dir().iterdir())) == 1
 
 
 def test_of_two_builders_the_first_to_finish_wins():
@@ -135,10 +157,13 @@ def test_the_recipe_makes_an_arithmetic_base_again(tmp_path):
 def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shipped_weights():
     assert {name: BASE_MODELS[name].digest[:16] for name in BASE_MODELS} == {
         "tiny-arithmetic": "5810b26ac35fa649",
-        "tiny-arithmetic-pyfunc": "5b6b9edd06a9fe6f",
+        "tiny-arithmetic-pyfunc": "8b2e942b01e1bf1a",
+        "tiny-dialogue": "081ed4cb01974634",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
-        "tiny-pyfunc": "8f60c3092250625d",
+        "tiny-pyfunc": "7c8e2713a6a71b88",
         "tiny-replies": "50c731dceef0cded",
         "tiny-replies-guarded": "d1137d4ee1f8c15d",
+        "tiny-search": "1540f7cbb7f6cb59",
+        "tiny-shop": "3322f9e7139ab556",
     }

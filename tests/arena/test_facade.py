@@ -32,6 +32,7 @@ def test_feedback_on_an_unknown_run_is_refused(environment):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_solution_is_run_submitted_and_remembered(environment):
     result = environment.submit_solution(COPY)
     assert result["agent_end"] == "exited"

@@ -21,6 +21,7 @@ def with_room_for_the_prompt(model, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_model_is_scored_on_the_official_layout_and_told_by_type(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     data = write_official(tmp_path / "data", n_train=40, n_seen=1, n_unseen=1)

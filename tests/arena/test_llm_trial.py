@@ -288,6 +288,7 @@ def test_a_provider_that_answers_nothing_is_named_and_not_the_agents_failure(tas
     assert FailureKind.LLM_FAILED in {failure.kind for failure in analysis.failures}
 
 
+@pytest.mark.thorough
 def test_a_gateway_that_is_dead_for_good_ends_the_phase_as_a_fault_of_ours(task, tmp_path):
     patient = SUBMIT_COPY + "import time\ntime.sleep(600)\n"
     agent = write_chat_agent(tmp_path / "patient", patient)
@@ -328,6 +329,7 @@ def kill_gateways():
         thread.join()
 
 
+@pytest.mark.thorough
 def test_an_agent_that_ignores_its_deadline_in_the_middle_of_a_call_is_stopped(task, tmp_path):
     ignoring = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + CHAT_AGENT
     slow = [{"say": "Hm.", "usage": {"input": 10, "output": 1}, "delay_s": 600}]

@@ -113,7 +113,8 @@ print("HIDDEN SEEN" if found.stdout else "nothing hidden", found.stdout)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["data", pytest.param("file", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["data", "file"])
 def test_a_trial_on_a_benchmark_of_ones_own_is_scored_in_the_sandbox(tmp_path, kind):
     write_quiz(tmp_path / "p")
     write_gsm(tmp_path / "p" / "shop", n_train=100)
@@ -129,6 +130,7 @@ def test_a_trial_on_a_benchmark_of_ones_own_is_scored_in_the_sandbox(tmp_path, k
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_agent_gets_the_modules_that_a_benchmarks_file_imports_and_no_data(tmp_path):
     """What `sft` and `grpo` do first: load the benchmark from the workspace."""
     write_quiz(tmp_path / "p")

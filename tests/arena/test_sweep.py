@@ -173,6 +173,7 @@ print(httpx.post(url + "/v1/chat/completions", json=body, headers={"authorizatio
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sweep_over_drivers_tells_what_a_driver_is_worth_and_what_it_cost(task, tmp_path, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     program = SUBMIT_COPY + CALL_ONCE

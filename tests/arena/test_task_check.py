@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.arena.task_check import check_task, examples
-from agent2.arena.tasks import Level, SplitSizes, load_task
+from agent2.arena.tasks import KindGate, Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.household.benchmark import Household
@@ -39,7 +39,11 @@ def test_arithmetic_passes_every_check():
 
 
 def test_household_passes_every_check_and_each_says_how_long_it_took():
-    findings = check_task(small("household"))
+    said = []
+    findings = check_task(small("household"), None, lambda *progress: said.append(progress))
+    who = ["an oracle", "a player that says nothing", "a random player", "replay 1 of 2", "replay 2 of 2"]
+    assert list(dict.fromkeys(name for name, _, _ in said)) == who
+    assert all(done == total for _, done, total in said[len(said) // 5 - 1 :: len(said) // 5]), "each to its end"
     assert [finding.name for finding in findings if not finding.ok] == []
     assert [finding.name.partition(":")[0] for finding in findings] == [
         "disjointness",
@@ -148,6 +152,13 @@ def test_replies_pass_every_check():
     assert [finding.name for finding in findings if not finding.ok] == []
     (structural,) = [f for f in findings if f.name.startswith("structural")]
     assert "who knows all but the secret scores 0." in structural.detail and "eight times: 0.0" in structural.detail
+
+
+@pytest.mark.parametrize(("kind", "is_sound"), [("harmful", True), ("helpful", False)])
+def test_what_is_left_beside_gated_kinds_has_to_need_the_judge(kind, is_sound):
+    task = small("replies-guarded", **JUDGED).model_copy(update={"gates": [KindGate(task_type=kind, at_least=0.9)]})
+    (structural,) = [found for found in check_task(task) if found.name.startswith("structural")]
+    assert structural.ok is is_sound, structural.detail
 
 
 class LikesTheSame(PreferenceJudge):

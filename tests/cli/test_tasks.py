@@ -4,6 +4,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from agent2.arena.task_check import check_task
+from agent2.arena.task_findings import (
+    CEILING,
+    HEADROOM_OF_BASE,
+    NOISE_OF_BASE,
+    RANDOM_FLOOR,
+    TaskFinding,
+    keep_check,
+    last_check,
+)
 from agent2.arena.tasks import load_task, task_names
 from agent2.cli import app
 from agent2.cli.run import own_inputs
@@ -45,6 +55,77 @@ def test_a_check_prints_every_verdict_with_its_seconds_and_ends_with_0(tmp_path)
     for word in ("ceiling", "floor", "determinism", "disjointness", "structural requirement", "noise band", "seconds"):
         assert word in result.output
     assert "skipped by --model none" in result.output
+
+
+def test_what_the_last_check_measured_is_listed_until_the_task_changes(tmp_path, monkeypatch):
+    assert "agent2 tasks check TASK (or --all)" in run("tasks", "list").output
+    task = load_task("arithmetic")
+    findings = [
+        TaskFinding(RANDOM_FLOOR, True, "", 2.0, value=0.004),
+        TaskFinding(CEILING, True, "", 1.0, value=1.0),
+        TaskFinding(HEADROOM_OF_BASE, False, "", 30.0, value=0.316),
+        TaskFinding(NOISE_OF_BASE, True, "", value=0.045),
+    ]
+    keep_check(task, findings)
+    line = next(line for line in run("tasks", "list").output.splitlines() if line.strip().startswith("arithmetic "))
+    assert line.split()[4:11] == ["0.4%", "31.6%", "100.0%", "±4.5", "1", "FAILED,", "33"]
+    assert last_check(task).n_failed == 1
+    assert last_check(task.model_copy(update={"title": "another"})) is None
+    (tmp_path / "home" / "task-checks" / "arithmetic.json").write_text("{")
+    assert last_check(task) is None
+
+
+def test_all_tasks_are_checked_and_those_without_data_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "alfworld", "gsm8k"])
+    monkeypatch.setattr(
+        "agent2.arena.task_check.check_task", lambda spec, benchmark, on: [TaskFinding(CEILING, True, "ok")]
+    )
+    (tmp_path / "data" / "gsm8k").mkdir(parents=True)
+    result = run("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
+    assert result.exit_code == 0, result.output
+    found = json.loads(run("tasks", "check", "--all", "--model", "none", "--json").stdout)
+    assert list(found) == ["arithmetic", "alfworld", "gsm8k"]
+    assert all([one["ok"] for one in findings] == [True, None] for findings in found.values())
+
+
+def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["alfworld", "humaneval", "arithmetic"])
+    real, checked = check_task, [TaskFinding(CEILING, True, "ok")]
+    monkeypatch.setattr(
+        "agent2.arena.task_check.check_task",
+        lambda spec, *rest: list(checked) if spec.name == "arithmetic" else real(spec, *rest),
+    )
+    (tmp_path / "data" / "alfworld").mkdir(parents=True)
+    given = ("tasks", "check", "--all", "--data", str(tmp_path / "data"), "--model", "none")
+    found = json.loads(run(*given, "--json").stdout)
+    assert [[one["ok"] for one in found[name]] for name in found] == [[False], [None], [True, None]]
+    assert "alfworld-download" in found["alfworld"][0]["detail"], "its folder is there and empty"
+    result = run(*given)
+    assert result.exit_code == 1 and "could not be checked: " in result.output and "arithmetic:" in result.output
+
+
+def test_what_was_measured_of_the_tasks_own_base_stays_when_another_model_or_none_is_checked():
+    task = load_task("arithmetic")
+    own = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)]
+    keep_check(task, own)
+    keep_check(task, [TaskFinding(CEILING, True, "", value=0.9)])
+    assert last_check(task).value(HEADROOM_OF_BASE) == 0.31 and last_check(task).value(CEILING) == 0.9
+    other = [TaskFinding(CEILING, True, "", value=1.0), TaskFinding(HEADROOM_OF_BASE, True, "", value=0.97)]
+    keep_check(task, other, is_own_base=False)
+    assert last_check(task).value(HEADROOM_OF_BASE) == 0.31
+
+
+def test_findings_are_shown_though_they_cannot_be_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda *given: [TaskFinding(CEILING, True, "ok")])
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "task-checks").write_text("a file is in the way")
+    result = run("tasks", "check", "arithmetic", "--model", "none")
+    assert result.exit_code == 0 and CEILING in result.output and "will not show this check" in result.output
+
+
+@pytest.mark.parametrize("given", [[], ["arithmetic", "--all"]])
+def test_one_task_or_all_of_them(given):
+    assert "give the name of one task, or --all" in str(run("tasks", "check", *given).exception)
 
 
 def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):

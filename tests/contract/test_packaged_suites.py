@@ -7,7 +7,7 @@ from agent2.contract.decision import decide
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import hold_prerequisites
 from agent2.contract.suite_files import load_suite
-from agent2.environments.tools.world import ErrorKind, ToolFaultKind
+from agent2.environments.tools.world import USUAL_FAULTS, ErrorKind
 from agent2.scorers.constraints import default_label
 from agent2.scorers.constraints.checks import InstructionClass
 
@@ -121,7 +121,7 @@ def test_the_taxonomies_know_the_bad_cases_that_the_mini_scorers_name():
         load_suite(f"{name}_mini").failure_taxonomy for name in ("llm_core_regression", "agent_tool_regression")
     )
     assert {default_label(kind) for kind in InstructionClass} <= set(llm)
-    kinds = {*ToolFaultKind, *ErrorKind} - {ErrorKind.REFUSED, ErrorKind.BUDGET}
+    kinds = {*USUAL_FAULTS, *ErrorKind} - {ErrorKind.REFUSED, ErrorKind.BUDGET}
     assert {f"tool_{kind}_no_recovery" for kind in kinds} <= set(agent)
 
 

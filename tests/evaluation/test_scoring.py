@@ -186,6 +186,12 @@ def test_no_more_batches_are_under_way_than_the_scorer_says():
     assert 1 < most[0] <= 3
 
 
+def test_a_few_rollouts_are_spread_over_all_that_may_judge():
+    scorer = Slowly(batch_size=100, concurrency=3)
+    assert len(list(score_played(played(7), scorer))) == 7
+    assert sorted(map(len, scorer.asked)) == [1, 3, 3]
+
+
 def test_a_stage_that_is_told_to_stop_stops():
     stop = threading.Event()
     stop.set()

@@ -50,6 +50,7 @@ def actions(out, outcome):
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_an_hf_evaluation_that_was_interrupted_differs_in_at_most_one_rollout_of_a_thousand(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     settings = LoadSettings(device="cpu")
@@ -79,6 +80,7 @@ def test_an_hf_evaluation_that_was_interrupted_differs_in_at_most_one_rollout_of
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_a_suite_is_evaluated_against_a_real_server(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     model = make_model(tmp_path / "model", steps=200)

@@ -5,14 +5,8 @@ import pytest
 from matplotlib.font_manager import fontManager, get_font
 from matplotlib.text import Text
 
-from agent2.reports.charts import (
-    PAGE_COLOURS,
-    choose_fonts,
-    curves_svg,
-    drawing,
-    standalone,
-    trajectory_svg,
-)
+from agent2.reports.charts import curves_svg, trajectory_svg
+from agent2.reports.style import PAGE_COLOURS, choose_fonts, drawing, standalone
 from builders import START, make_evidence, make_metrics, make_rejected, make_submission
 
 

@@ -7,9 +7,10 @@ from agent2.arena.evidence import CommandLine, LlmCall, LlmRecord
 from agent2.arena.gateway.recording import LlmTotals
 from agent2.arena.gateway.settings import TokenCounts
 from agent2.reports.charts import llm_svg
+from agent2.reports.headline import cost_words, llm_words
 from agent2.reports.pages import write_report
 from agent2.reports.text import dollars
-from agent2.reports.trial_view import command_table, conduct_facts, cost_words, llm_view, llm_words
+from agent2.reports.trial_view import command_table, conduct_facts, llm_view
 from builders import START, make_evidence
 
 TOTALS = LlmTotals(

@@ -11,8 +11,9 @@ from agent2.monitor.readers import read_log
 from agent2.monitor.series import Watched
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import Rules, verdict, watch
-from agent2.reports.charts import draw_panel, drawing, monitor_svg, panel_svgs
+from agent2.reports.charts import draw_panel, monitor_svg, panel_svgs
 from agent2.reports.pages import write_monitor_report
+from agent2.reports.style import drawing
 
 
 def watched(tmp_path, rows):

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from agent2.arena.analysis.result import analyse
+from agent2.reports.headline import headline, headline_facts, summary_lines
 from agent2.reports.pages import write_report
-from agent2.reports.trial_view import headline, headline_facts, summary_lines
 from agent2.stats.estimates import Estimate
 from builders import (
     BASE_DIGEST,

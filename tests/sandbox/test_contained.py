@@ -72,7 +72,7 @@ def test_paths_inside_are_told_for_every_back_end(sandbox, tmp_path):
 
 
 def test_its_time_ends_it_and_all_that_it_started(sandbox, tmp_path):
-    program = "echo $$; sleep 600 & sleep 600"
+    program = f"echo $$; : {tmp_path}; sleep 600 & sleep 600"  # what no other test runs
     request = Contained(("sh", "-c", program), tmp_path / "scratch", tmp_path / "log")
     started = time.monotonic()
     end = run_contained(request, sandbox, timeout_s=5)

@@ -1,5 +1,6 @@
 """How programs end: by themselves, stopped, or with the harness."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -104,18 +105,17 @@ def test_killing_the_harness_ends_the_program(default_runner, tmp_path, backend)
     beat = folder / "workspace" / "beat"
     _until(beat.exists)
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    left = [p for p in family if backend == "none" and _command(p) == ["sleep", "600"]]  # documented
     harness.kill()
     harness.wait()
     harness.stdout.close()
-    if backend == "none":  # documented: only the command itself is sure to end
-        family = [p for p in family if p.is_running() and p.name() != "sleep"]
-    _until(lambda: not [p for p in family if _alive(p)])
+    _until(lambda: not [p for p in family if p not in left and _alive(p)])
     last = beat.read_text()
     time.sleep(0.2)
     assert beat.read_text() == last
-    for left in psutil.process_iter(["cmdline"]):
-        if left.info["cmdline"] == ["sleep", "600"] and backend == "none":
-            left.kill()
+    for process in left:  # these and no other test's
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def test_the_log_keeps_beginning_and_end_of_too_much_output(default_runner):
@@ -166,6 +166,12 @@ def _until(claim, timeout_s: float = 120.0) -> None:
     while not claim():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -20,9 +20,8 @@ from agent2.models.scripted import ScriptedSampler
 from agent2.models.tiny import build_tiny
 from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, Usage
 from agent2.scorers import load_scorer
+from agent2.scorers.judge_model import COSTS, LOCAL_START
 from agent2.scorers.judges import (
-    COSTS,
-    LOCAL_START,
     PAIR_POINTS,
     QUOTE_MISSING,
     UNWEIGHTED,

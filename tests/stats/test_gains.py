@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats.gains import (
-    gain,
     gap_closed,
     held_out_gain,
     normalised_score,
@@ -15,24 +14,6 @@ from agent2.stats.gains import (
 )
 
 SCORE = st.floats(-100, 100)
-
-
-def test_gains_are_absolute_and_relative():
-    found = gain(0.0597, 0.9328)
-    assert found.absolute == pytest.approx(0.8731)
-    assert found.relative == pytest.approx(0.8731 / 0.0597)
-    assert str(found).startswith("0.0597 -> 0.9328 (+0.8731, +1462.5% of the old score; n=1 pair")
-
-
-def test_a_gain_over_a_negative_score_is_relative_to_its_size_and_over_zero_to_nothing():
-    assert gain(-2.0, -1.0).relative == 0.5
-    assert gain(0.0, 1.0).relative is None
-
-
-@pytest.mark.parametrize(("old", "new"), [(math.nan, 1.0), (1.0, math.inf)])
-def test_a_gain_needs_both_scores(old, new):
-    with pytest.raises(NotEnoughData):
-        gain(old, new)
 
 
 def test_held_out_gain_pairs_by_name_and_counts_missing_tasks():

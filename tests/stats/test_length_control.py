@@ -115,6 +115,18 @@ def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(sklearn, tmp
     assert alone.difficulty is None and abs(alone.rate.value - 0.5) < 0.03 and alone.length > 1.0
 
 
+def test_the_interval_covers_the_planted_rate_with_and_without_a_difficulty(sklearn):
+    rng, covered = np.random.default_rng(1), 0
+    for trial in range(20):
+        ours, theirs, hard = rng.normal(0, 1, 150), rng.normal(0.3, 1, 150), rng.normal(0, 1, 150) * (trial % 2)
+        quality, slope = 0.4 + hard, -standardised(ours, theirs)
+        preferred = (rng.random(150) < expit(quality + 1.5 * slope)).astype(float)
+        rate = length_controlled(preferred, ours, theirs, hard if trial % 2 else None).rate
+        assert rate.low < rate.value < rate.high
+        covered += rate.low <= expit(quality).mean() <= rate.high
+    assert covered >= 16
+
+
 def test_cards_of_other_items_or_without_lengths_are_refused(tmp_path):
     one = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
     with pytest.raises(CardError, match="has no lengths of two answers"):

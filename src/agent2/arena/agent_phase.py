@@ -16,10 +16,11 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
@@ -44,6 +45,8 @@ LOGS_GIB = 0.1
 """For logs, cards, code revisions and the report of a small trial."""
 COPIES = 3
 """Of the base model: what the agent makes, the snapshot of a submission, and one more in flight."""
+WORLDS = "/worlds"
+"""Where the sandbox shows the folders that worlds read."""
 INTERPRETER_GIB = 0.5
 """Memory of a process that has loaded torch and no model."""
 
@@ -118,20 +121,29 @@ class AgentOutcome:
     reason: str
 
 
-def sandbox_spec(config: TrialConfig, paths: TrialPaths, agent: Agent, base: Path, inside: InsidePaths) -> SandboxSpec:
+def sandbox_spec(
+    config: TrialConfig,
+    paths: TrialPaths,
+    agent: Agent,
+    base: Path,
+    inside: InsidePaths,
+    worlds: Mapping[Path, str] = MappingProxyType({}),
+) -> SandboxSpec:
     """All that the sandbox may show the agent; what is not named here does not exist for it.
 
-    Writes the files of the launch. Raises ConfigError as `launch_plan`.
+    worlds: folders that the benchmark's worlds read, by `home.world_mounts`. Writes the files of the launch. Raises
+    ConfigError as `launch_plan`.
     """
     launch = launch_plan(agent, config, inside, llm_inside(agent, config, inside), paths.launch)
     launch.write()
     wanted = () if config.replay is not None else agent.spec.pass_environment  # a recording grants itself nothing
     passed = {name: os.environ[name] for name in wanted if name in os.environ}
     llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
+    shown = tuple(Mount(host, f"{WORLDS}/{name}") for host, name in worlds.items())
     return SandboxSpec(
         command=launch.command,
         workspace=paths.workspace,
-        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *launch.mounts),
+        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *shown, *launch.mounts),
         environment={**passed, **launch.environment, **environment(config, inside)},
         ports={inside.grading_port: paths.grader_socket, **llm},
         limits=limits_of(config),

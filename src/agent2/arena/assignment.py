@@ -138,6 +138,8 @@ class InsidePaths:
     """Loopback port of the grading API."""
     llm_port: int = 0
     """Loopback port of the LLM gateway; 0 where the agent has no driver."""
+    worlds: str = ""
+    """Where the folders are that the benchmark's worlds read; empty: they read none."""
 
     @property
     def grading_url(self) -> str:
@@ -210,6 +212,7 @@ def environment(config: TrialConfig, inside: InsidePaths) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "0" if config.network is Network.OPEN else "1",
         "PYTHONUNBUFFERED": "1",
+        **({"AGENT2_WORLDS": inside.worlds} if inside.worlds else {}),
     }
 
 

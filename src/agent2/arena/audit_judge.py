@@ -12,7 +12,8 @@ from typing import Any
 from agent2.arena.evidence import TrialEvidence
 from agent2.errors import shown
 from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Severity, proof
-from agent2.scorers.judges import ModelJudge, UnreadableVerdict, has_verdict, is_quoted, read_verdict
+from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
+from agent2.scorers.judges import ModelJudge, is_quoted
 
 NAME = "audit judge"
 KINDS = {

@@ -15,6 +15,7 @@ one.
 import json
 import math
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,14 @@ import numpy as np
 from agent2 import installation
 from agent2.arena.plan import VISIBLE_SPLITS
 from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, log_task_access, measure_noise
+from agent2.arena.task_findings import (
+    CEILING,
+    HEADROOM_OF_BASE,
+    NOISE_OF_BASE,
+    NULL_FLOOR,
+    RANDOM_FLOOR,
+    TaskFinding,
+)
 from agent2.arena.tasks import Level, TaskSpec, ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
@@ -34,9 +43,10 @@ from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.evaluation.scoring import Progress, ScoringPlace, bench_at, score_played
+from agent2.evaluation.scoring import Progress, ScoringPlace, bench_at, in_batches, score_played
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
-from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, ScoredRollout, Split, digest_of
+from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Score, ScoredRollout, Split, digest_of
+from agent2.scorers.judge_model import COSTS
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.estimates import ITEMS, RAW
 from agent2.stats.quality import AuditedProblem, audit_verifier
@@ -64,26 +74,19 @@ CHANCE_SE = 5.0
 """Standard errors by which a random player may be above chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFinding:
-    """One check and its verdict."""
-
-    name: str
-    ok: bool | None
-    """None: not checked; the detail says why."""
-    detail: str
-    seconds: float = 0.0
-    warning: str = ""
-    """Why the task may be of little use though the check holds; empty: nothing to say."""
+OnPlayed = Callable[[str, int, int], None]
+"""Called with who plays, how many items have been played, and of how many."""
 
 
-def check_task(task: TaskSpec, benchmark: Benchmark | None = None) -> list[TaskFinding]:
+def check_task(
+    task: TaskSpec, benchmark: Benchmark | None = None, on_progress: OnPlayed | None = None
+) -> list[TaskFinding]:
     """Run every check that needs no model and no network.
 
     benchmark: None: the installed one of the task. Raises ConfigError for episodes for which it brings no players.
     """
     source = benchmark if benchmark is not None else load_benchmark(task.benchmark)
-    return list(_timed(_Check(task, source).findings()))
+    return list(_timed(_Check(task, source, on_progress or (lambda who, done, total: None)).findings()))
 
 
 def examples(task: TaskSpec, n: int) -> list[Item]:
@@ -106,6 +109,7 @@ class _Check:
 
     task: TaskSpec
     benchmark: Benchmark
+    on_progress: OnPlayed
     players: Players = field(init=False)
     exam: Exam = field(init=False)
 
@@ -127,20 +131,23 @@ class _Check:
     @cached_property
     def solved(self) -> list[ScoredRollout]:
         """The oracle's rollouts."""
-        return self._play(self.players.oracle)
+        return self._play(self.players.oracle, who="an oracle")
 
     def findings(self) -> Iterator[TaskFinding]:
         """Every check, one after the other."""
         yield self._disjoint()
         ceiling, floor = self.players.ceiling_at_least, self.players.floor_at_most
-        yield _bracket("ceiling: an oracle", self.solved, f"at least {ceiling:.2f}", lambda mean: mean >= ceiling)
-        null = self._play(lambda item, chat: "")
-        yield _bracket("floor: a player that says nothing", null, f"at most {floor:.2f}", lambda mean: mean <= floor)
-        at_random = self._play(self.players.random(self.played), lambda: self.players.random_world(self.benchmark))
+        yield _bracket(CEILING, self.solved, f"at least {ceiling:.2f}", lambda mean: mean >= ceiling)
+        null = self._play(lambda item, chat: "", who="a player that says nothing")
+        yield _bracket(NULL_FLOOR, null, f"at most {floor:.2f}", lambda mean: mean <= floor)
+        random_world = self.players.random_world
+        at_random = self._play(
+            self.players.random(self.played), lambda: random_world(self.benchmark), who="a random player"
+        )
         limit, words = self._random_limit()
-        yield _bracket("floor: a random player", at_random, words, lambda mean: mean <= limit)
+        yield _bracket(RANDOM_FLOOR, at_random, words, lambda mean: mean <= limit)
         for name, player in self.players.shortcuts.items():
-            yield _bracket(f"floor: {name}", self._play(player), words, lambda mean: mean <= limit)
+            yield _bracket(f"floor: {name}", self._play(player, who=name), words, lambda mean: mean <= limit)
         if self.players.known_wrong is not None:
             yield self._detected(self.players.known_wrong)
         yield self._replayed()
@@ -167,14 +174,20 @@ class _Check:
         player: Player,
         make_world: Callable[[], Environment] | None = None,
         items: Sequence[Item] | None = None,
+        who: str = "guesses of the secret",
     ) -> list[ScoredRollout]:
+        asked = self.played if items is None else items
         played = play_by(
             lambda attempt, world, chat: player(attempt.item, chat),
-            [Attempt(item, 0, 0) for item in (self.played if items is None else items)],
+            [Attempt(item, 0, 0) for item in asked],
             make_world or self.benchmark.environment,
             self.benchmark.max_turns,
         )
-        return sorted(score_played(played, self.benchmark.scorer()), key=lambda scored: scored.rollout.item_id)
+        scored: list[ScoredRollout] = []
+        for one in score_played(played, self.benchmark.scorer()):
+            scored.append(one)
+            self.on_progress(who, len(scored), len(asked))
+        return sorted(scored, key=lambda one: one.rollout.item_id)
 
     def _replayed(self) -> TaskFinding:
         """The oracle's own actions again, n times, each time with an environment that remembers nothing."""
@@ -187,7 +200,10 @@ class _Check:
         before = _verdicts(self.solved)
         for number in range(1, N_REPLAYS + 1):
             self.players.forget()
-            again = self._play(lambda item, chat: recorded.get((item.id, *(message.content for message in chat)), ""))
+            again = self._play(
+                lambda item, chat: recorded.get((item.id, *(message.content for message in chat)), ""),
+                who=f"replay {number} of {N_REPLAYS}",
+            )
             after = _verdicts(again)
             different = [item_id for item_id, verdict in before.items() if after[item_id] != verdict]
             if different:
@@ -256,7 +272,10 @@ class _Check:
         return TaskFinding(name, lengths[0] >= FEWEST_TURNS, detail)
 
     def _judged(self, name: str) -> TaskFinding:
-        """That the score cannot be had without asking: not from all that a workspace holds, nor by length."""
+        """That the score cannot be had without asking: not from all that a workspace holds, nor by length.
+
+        Items of a kind that a gate binds are left out: refusing harm, say, is known to be right.
+        """
         benchmark = self.benchmark
         if not isinstance(benchmark, BringsHiddenTaste):
             if isinstance(benchmark, BringsJudge):
@@ -271,13 +290,18 @@ class _Check:
         plain = [item for split in VISIBLE_SPLITS for item in benchmark.items(split, len(self.items[split]), None)]
         if visible != plain:
             return TaskFinding(name, False, "visible items differ with the secret, so they depend on the judge")
+        bound = {gate.task_type for gate in self.task.gates}
+        judged = [item for item in self.played if item.payload.get("task_type") not in bound]
+        if len(judged) < len(self.played) / 2:
+            return TaskFinding(name, False, f"gates bind {len(self.played) - len(judged)} of {len(self.played)} items")
         guesses = [f"guess {number}".encode().ljust(installation.SECRET_BYTES) for number in range(N_GUESSES)]
-        few = self.played[:: max(1, len(self.played) // N_GUESSED_ITEMS)]
+        few = judged[:: max(1, len(judged) // N_GUESSED_ITEMS)]
         guessed = [_mean_score(self._play(benchmark.informed(guess), items=few)) for guess in guesses]
         n_stranger = len({round(value, 6) for value in guessed})
         blind = sum(guessed) / len(guessed)
         told = _mean_score(self._play(benchmark.informed(self.exam.secret), items=few))
-        short = {what: _mean_score(self._play(player, items=few)) for what, player in benchmark.shortcuts().items()}
+        every = self.played[:: max(1, len(self.played) // N_GUESSED_ITEMS)]
+        short = {what: _mean_score(self._play(player, items=every)) for what, player in benchmark.shortcuts().items()}
         best = max(short.values(), default=0.0)
         detail = (
             f"who knows all but the secret scores {blind:.3f} (mean over {N_GUESSES} guesses of it; at most "
@@ -285,6 +309,9 @@ class _Check:
             + ", ".join(f"{what}: {value:.3f}" for what, value in short.items())
             + f" (at most {MAX_SHORTCUT:.2f})"
         )
+        if bound:
+            n_bound = len(self.played) - len(judged)
+            detail += f"; the first two without the {n_bound} items of gated kinds, whose rule may be known"
         is_hidden = blind <= MAX_BLIND and told >= MAX_BLIND + LEAST_HIDDEN and n_stranger > 1
         return TaskFinding(name, bool(short) and is_hidden and best <= MAX_SHORTCUT, detail)
 
@@ -329,14 +356,22 @@ def _audited_by_tests(
     scorer: PythonTestsScorer, items: Sequence[Item], answers: Mapping[str, Sequence[str]], oracle: Player
 ) -> list[AuditedProblem | None]:
     """What each test says of known-wrong programs and of the oracle's; None for an item that could not be judged."""
-    programs = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
+    answered = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
+    programs = [(number, item, code) for number, (item, code) in enumerate(answered)]
+    verdicts: dict[int, ProgramVerdict | Score] = {}
     with bench_at(ScoringPlace()) as bench:
-        verdicts = iter(scorer.verdicts_on(bench, programs))
-        found: list[AuditedProblem | None] = []
-        for item in items:
-            own = [next(verdicts) for _ in range(len(answers[item.id]) + 1)]
-            fails = [[float(not ok) for ok in one.passed] for one in own if isinstance(one, ProgramVerdict)]
-            found.append(AuditedProblem(fails[:-1], fails[-1:]) if len(fails) == len(own) else None)
+
+        def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
+            return scorer.verdicts_on(bench, [(item, code) for _, item, code in batch])
+
+        for (number, _, _), verdict in in_batches(programs, judge, scorer.work, threading.Event()):
+            verdicts[number] = verdict
+    in_order = iter([verdicts[number] for number in range(len(programs))])
+    found: list[AuditedProblem | None] = []
+    for item in items:
+        own = [next(in_order) for _ in range(len(answers[item.id]) + 1)]
+        fails = [[float(not ok) for ok in one.passed] for one in own if isinstance(one, ProgramVerdict)]
+        found.append(AuditedProblem(fails[:-1], fails[-1:]) if len(fails) == len(own) else None)
     return found
 
 
@@ -344,10 +379,10 @@ def _bracket(name: str, rollouts: Sequence[ScoredRollout], bound: str, holds: Ca
     values = [scored.score.value for scored in rollouts if scored.score.value is not None]
     n_missing = len(rollouts) - len(values)
     if not values:
-        return TaskFinding(name, ok=False, detail=f"no score at all, {n_missing} missing")
+        return TaskFinding(name, ok=False, detail=f"no score at all, {n_missing} missing: {rollouts[0].score.reason}")
     mean = sum(values) / len(values)
     detail = f"{mean:.3f} over {len(values)} items ({bound}), {n_missing} missing"
-    return TaskFinding(name, holds(mean) and n_missing == 0, detail)
+    return TaskFinding(name, holds(mean) and n_missing == 0, detail, value=mean)
 
 
 def _mean_score(rollouts: Sequence[ScoredRollout]) -> float:
@@ -374,10 +409,12 @@ def _said(scored: ScoredRollout, n_turns: int) -> Iterator[str]:
 
 
 def _verdicts(rollouts: Iterable[ScoredRollout]) -> dict[str, str]:
-    """Item -> digest of all that was observed and judged."""
-    return {
-        r.rollout.item_id: digest_of([r.rollout.prompt, r.rollout.turns, r.rollout.state, r.score]) for r in rollouts
-    }
+    """Item -> digest of all that was observed and judged; what a judge cost is not a verdict."""
+    found: dict[str, str] = {}
+    for rollout, score in ((one.rollout, one.score) for one in rollouts):
+        views = {name: value for name, value in score.views.items() if name not in COSTS}
+        found[rollout.item_id] = digest_of([rollout.prompt, rollout.turns, rollout.state, replace(score, views=views)])
+    return found
 
 
 def _contents(items: Iterable[Item]) -> set[str]:
@@ -433,12 +470,13 @@ def check_base(
             "never solved gives RL no signal"
         )
     return [
-        TaskFinding("headroom: the base model is below the ceiling", is_below, score, spent, no_signal),
+        TaskFinding(HEADROOM_OF_BASE, is_below, score, spent, no_signal, solved.value),
         TaskFinding(
-            "noise band of the base model",
+            NOISE_OF_BASE,
             band.half_width <= WIDEST_BAND,
             f"±{100 * band.half_width:.1f} points (95%, over {band.over}), from {NOISE_REPLICATES} draws an item",
             warning=no_band,
+            value=band.half_width,
         ),
     ]
 

@@ -10,7 +10,9 @@ Promises: a base model's folder appears whole or not at all; of two builders at 
 get the same folder. Does NOT check weights again on later use (`agent2 models check` does).
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import importlib
 import json
 import logging
@@ -217,7 +219,10 @@ def ensure_base_model(
     entry = _entry(name_or_path, models)
     folder = _folder(name_or_path, entry)
     if not (folder / MANIFEST).is_file():
-        _build(name_or_path, entry, folder, on_progress or _log.info)
+        said = on_progress or _log.info
+        with _building(folder, said):
+            if not (folder / MANIFEST).is_file():
+                _build(name_or_path, entry, folder, said)
     return folder
 
 
@@ -265,6 +270,25 @@ def _folder(name: str, entry: BaseModel) -> Path:
 def _short(name: str) -> str:
     """Of code, the file or module with the name in it: `base-BASE`."""
     return name.rpartition("/")[2].replace(".py:", "-").replace(":", "-")
+
+
+@contextlib.contextmanager
+def _building(folder: Path, on_progress: OnProgress) -> Iterator[None]:
+    """Wait until no other process builds this model; trials of a sweep that start together need it at once.
+
+    Where the file system has no locks nobody waits, and the first to finish wins.
+    """
+    path = installation.home() / "locks" / f"{folder.name}.lock"  # stays: others may be waiting for this very file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_progress("waiting for another process that builds this model")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            _log.info("%s: cannot be locked (%s)", path, error.strerror)
+        yield
 
 
 def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:

@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent2 import installation
-from agent2.arena.agent_phase import AgentOutcome, Deadline, attempt, keep_log, require_room, sandbox_spec, watch_agent
+from agent2.arena.agent_phase import (
+    WORLDS,
+    AgentOutcome,
+    Deadline,
+    attempt,
+    keep_log,
+    require_room,
+    sandbox_spec,
+    watch_agent,
+)
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
@@ -57,11 +66,11 @@ from agent2.arena.scoring import (
 )
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.home import BringsJudge
+from agent2.benchmarks.home import BringsJudge, world_mounts
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
-from agent2.records import HIDDEN_SPLITS, JsonValue, Split
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
 from agent2.stats.estimates import Estimate, PairedDifference
 
@@ -183,7 +192,7 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, re
     steps("base model")
     base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
     require_template(base)
-    inside = _inside(sandbox, paths, base.path, agent)
+    inside = _inside(sandbox, paths, base.path, agent, benchmark)
     if events.last("agent_ended") is None:
         require_room(paths.root, base.path)
     if is_unstarted:
@@ -206,7 +215,7 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, re
         log.close()
 
 
-def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> InsidePaths:
+def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent, benchmark: Benchmark) -> InsidePaths:
     """The paths that the agent sees; without a sandbox they are those of the host."""
     is_contained = sandbox.name != UNSANDBOXED
     llm_port = (LLM_PORT if is_contained else free_port()) if agent.spec.llm is not None else 0
@@ -216,6 +225,7 @@ def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent) -> In
         agent=sandbox.visible_path(agent.folder, "/agent"),
         grading_port=GRADING_PORT if is_contained else free_port(),
         llm_port=llm_port,
+        worlds=sandbox.visible_path(installation.worlds_dir(), WORLDS) if world_mounts(benchmark) else "",
     )
 
 
@@ -310,7 +320,8 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
             server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
             is_at_work = False
             try:
-                spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside)
+                worlds = world_mounts(trial.exam.benchmark)
+                spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside, worlds)
                 process = trial.sandbox.start(spec)
                 event = "agent_started" if stopped is None else "agent_restarted"
                 told = _places(trial) | ({} if stopped is None else {"stopped_at": stopped})

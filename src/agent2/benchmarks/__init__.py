@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from agent2.benchmarks.data import DataBenchmark, is_data_file
+from agent2.benchmarks.faulty import FaultVariant, split_variant
 from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import guard_private, with_entry
 from agent2.plugins import (
@@ -43,8 +44,15 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "household_full": "agent2.benchmarks.household.benchmark:HouseholdFull",
         "household_faulty": "agent2.benchmarks.household.benchmark:HouseholdFaulty",
         "household_listed": "agent2.benchmarks.household.benchmark:HouseholdListed",
+        "shop": "agent2.benchmarks.shop.benchmark:Shop",
+        "webshop": "agent2.benchmarks.webshop.benchmark:Webshop",
         "alfworld": "agent2.benchmarks.alfworld.benchmark:Alfworld",
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
+        "deepsearchqa": "agent2.benchmarks.deepsearchqa.benchmark:DeepSearchQa",
+        "search": "agent2.benchmarks.search.benchmark:Search",
+        "search_faulty": "agent2.benchmarks.search.benchmark:SearchFaulty",
+        "search_contradicting": "agent2.benchmarks.search.benchmark:SearchContradicting",
+        "dialogue": "agent2.benchmarks.dialogue.benchmark:ServiceDialogue",
         "replies": "agent2.benchmarks.replies.benchmark:Replies",
         "replies_guarded": "agent2.benchmarks.replies.benchmark:GuardedReplies",
         "alpacaeval": "agent2.benchmarks.alpacaeval.benchmark:AlpacaEval",
@@ -72,15 +80,23 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
         "tiny-replies-guarded": "agent2.benchmarks.replies.corpus:GUARDED",
         "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
+        "tiny-dialogue": "agent2.benchmarks.dialogue.base:BASE",
+        "tiny-shop": "agent2.benchmarks.shop.base:BASE",
         "tiny-pyfunc": "agent2.benchmarks.pyfunc.base:BASE",
         "tiny-arithmetic-pyfunc": "agent2.benchmarks.mixture.base:BASE",
+        "tiny-search": "agent2.benchmarks.search.base:BASE",
     }
 )
 """Base models that a home brings a recipe for: name -> "module:attribute" of a `BaseModel`."""
 DEMO_TASK = "arithmetic"
 """What is run where nobody named a task; its scripted LLM and its base model have the same name."""
 
-READS_FILES = frozenset({"alfworld", "alfworld_chat", "alpacaeval", "gsm8k", "humaneval", "ifeval", "mbpp", "mmlu_pro"})
+READS_FILES = frozenset(
+    {
+        *("alfworld", "alfworld_chat", "alpacaeval", "deepsearchqa", "gsm8k", "humaneval", "ifeval", "mbpp"),
+        *("mmlu_pro", "webshop"),
+    }
+)
 """Benchmarks whose items come from a folder of the user's; each takes `data`, or looks in the usual place."""
 
 
@@ -91,12 +107,15 @@ METHODS = ("items", "environment", "scorer", "environment_version")
 def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark") -> Benchmark:
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
-    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`.
+    name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; behind a
+    packaged one `-faulty`, `-steady` or `-condensed` (`faulty`).
     data: folder of its official data, for one that reads files; None: where its own downloader puts them.
     where: flag, or file and line, that the name came from.
     Raises ConfigError, with the nearest name, for one that is not known, for data that it does not take, and for a
     plug-in that cannot be used.
     """
+    if (variant := _variant_of(name)) is not None:
+        return guarded(FaultVariant(load_benchmark(variant[0], data, where), variant[1]))
     if data is not None and name not in READS_FILES:
         raise ConfigError(
             f"benchmark {name} makes its own items and reads no data folder ({data}); remove --data, which is for "
@@ -117,7 +136,13 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
 
 def is_known(name: str) -> bool:
     """Whether a benchmark of that name is packaged or installed."""
-    return name in BENCHMARKS or name in installed("benchmark")
+    return name in BENCHMARKS or _variant_of(name) is not None or name in installed("benchmark")
+
+
+def _variant_of(name: str) -> tuple[str, str] | None:
+    """Packaged benchmark and variant of a name; None: it names no variant."""
+    found = split_variant(name)
+    return found if found is not None and found[0] in BENCHMARKS and name not in BENCHMARKS else None
 
 
 def is_data_name(name: str, where: str = "benchmark") -> bool:
@@ -150,6 +175,8 @@ def name_inside(name: str, scratch: Path, shown: Callable[[Path], Path]) -> str:
     scratch: where a file may be written for it. shown: host path -> the path that it sees.
     Data stay outside: the process gets the file alone, with its digests.
     """
+    if _variant_of(name) is not None:
+        return name
     if not is_data_name(name):
         place = find("benchmark", name, BENCHMARKS)
         return name if place.is_packaged else _inside(place, shown)
@@ -166,6 +193,8 @@ def _inside(place: PluginPlace, shown: Callable[[Path], Path]) -> str:
 
 def _code(name: str) -> list[PluginPlace]:
     """The plug-ins behind a benchmark whose code no sandboxed Python finds by itself."""
+    if _variant_of(name) is not None:
+        return []
     if is_data_name(name):
         data = DataBenchmark(Path(name).expanduser())
         places = [data.scorer_place, data.environment_place]

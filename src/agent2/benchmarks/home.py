@@ -7,6 +7,7 @@ A home says more about itself by further methods of its benchmark, none of which
   row holds id, prompt, answer and payload.
 - `expert(item, chat)`: a player to learn from on visible items, for worlds that cannot be asked (`ask_expert`).
 - `static_answers(items, seed)`: what can be imitated without playing, for items that are episodes.
+- `folders()`: folders of this installation (`installation.worlds_dir`) that its worlds read, such as a catalogue.
 - `count(split, secret)`: how many items a split has, where they come from files and end.
 - `judge(secret)`: of level 2, the judge that agents may ask about visible items; where its verdicts follow from the
   installation secret, `informed(secret)` and `shortcuts()` for the proof that they cannot be had otherwise.
@@ -14,6 +15,7 @@ A home says more about itself by further methods of its benchmark, none of which
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -102,6 +104,22 @@ class BringsCount(Protocol):
 
     def count(self, split: Split, secret: bytes | None) -> int:
         """How many items a split has. Raises ConfigError as `items` does."""
+
+
+@runtime_checkable
+class BringsFolders(Protocol):
+    """A benchmark whose worlds read folders that are no part of the package."""
+
+    def folders(self) -> Sequence[Path]:
+        """Folders in `installation.worlds_dir()`, shown read-only to agents and graders: nothing hidden may be in them.
+
+        Raises ConfigError if they cannot be made.
+        """
+
+
+def world_mounts(benchmark: Benchmark | None) -> dict[Path, str]:
+    """What a sandbox has to show so that a benchmark can be played there: host folder -> its name among the worlds."""
+    return {folder: folder.name for folder in benchmark.folders()} if isinstance(benchmark, BringsFolders) else {}
 
 
 @runtime_checkable

@@ -95,8 +95,7 @@ class Source(Generic[T]):
         barren = 0
         for index in count():
             candidate = self.draw(np.random.default_rng(self._seed(split, index, secret)))
-            text = self.text(candidate)
-            if text in seen or not self._belongs(candidate, split, secret):
+            if not self._belongs(candidate, split, secret) or (text := self.text(candidate)) in seen:
                 barren += 1
                 if barren >= _MAX_BARREN_DRAWS:
                     return

@@ -14,6 +14,9 @@ lm-eval (`--log_samples`): `samples_<task>_<time>.jsonl`, with `results_<time>.j
 under one filter: the chosen filter gives the score, other filters and metrics become views named `metric@filter`.
 lm-eval scores only the first of several responses to an item; the others are kept as rollouts with a missing score that
 says so. Tokens and seconds are not known: lm-eval does not log them.
+
+tau-bench: a JSON list of trajectories with `task_id`, `trial`, `reward` and `traj`. A trial is an attempt, the stored
+reward the score; the database behind it is not in the file, so nothing is judged again.
 """
 
 import contextlib
@@ -378,6 +381,91 @@ def _parts(message: Mapping[str, Any]) -> Iterator[str]:
 
 def _first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0][:300]
+
+
+def is_tau_bench(path: Path) -> bool:
+    """Whether a file looks like trajectories of tau-bench: a list, and `traj` near its beginning or end."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(1).strip() or file.read(64).strip()
+            file.seek(0, 2)
+            size = file.tell()
+            file.seek(max(0, size - 200))
+            return start[:1] == b"[" and b'"trial"' in file.read()
+    except OSError:
+        return False
+
+
+def read_tau_bench(path: Path) -> ForeignLog:
+    """The trajectories in a file. Raises ConfigError if a row is not in tau-bench's layout."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); give tau-bench's file of trajectories") from error
+    records, questions = [], {}
+    for number, row in enumerate(rows if isinstance(rows, list) else []):
+        try:
+            record, instruction = _trajectory(row)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{path}: trajectory {number} is not in tau-bench's layout ({error!r}); restore the published file"
+            ) from error
+        records.append(record)
+        questions[record.rollout.item_id] = instruction
+    if not records:
+        raise ConfigError(f"{path}: holds no trajectories; give tau-bench's file, a JSON list")
+    return ForeignLog(
+        harness="tau-bench",
+        task=f"tau_bench-{path.stem}-v{UNKNOWN}",
+        model=path.stem,
+        scorer="reward",
+        questions=list(questions.items()),
+        rollouts=records,
+        settings={},
+        attempts=1 + max(record.rollout.attempt for record in records),
+        lock={"file": path.name},
+        assumed=("model: the name of the file", "tokens and seconds: 0, the file does not state them"),
+    )
+
+
+def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
+    messages = [
+        {
+            **message,
+            "tool_calls": [
+                {**one["function"], "function": one["function"]["name"]} for one in message.get("tool_calls") or ()
+            ],
+        }
+        for message in row["traj"]
+    ]
+    for message in messages:
+        for call in message["tool_calls"]:
+            call["arguments"] = _arguments(call["arguments"])
+    opening, turns = _conversation(messages)
+    ends_in_words = bool(turns) and messages[-1].get("role") != "tool" and not messages[-1]["tool_calls"]
+    rollout = Rollout(
+        item_id=str(row["task_id"]),
+        attempt=int(row["trial"]),
+        seed=0,
+        status=RolloutStatus.COMPLETED,
+        prompt=opening,
+        turns=turns,
+        answer=turns[-1].action if ends_in_words else None,
+        state={"actions": (row.get("info") or {}).get("task", {}).get("actions")},
+        usage=Usage(),
+    )
+    task = (row.get("info") or {}).get("task") or {}
+    return ScoredRollout(rollout, logged_score(float(row["reward"]), "reward", "reward as stored", {})), str(
+        task.get("instruction", "")
+    )
+
+
+def _arguments(text: Any) -> Any:
+    """Arguments of a call, which are JSON in a string; as they are where they are not."""
+    if isinstance(text, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text
 
 
 _SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")

@@ -7,7 +7,7 @@ over both orders. Its value is a win rate, so what it is to be compared with is 
 another card. Its lock names both cards (`lock["judgement"]`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +89,31 @@ def read_judgement(card: Path) -> PairwiseJudgement:
         n_flips=n_flips,
         first_shown=sum(first) / len(first) if first else None,
     )
+
+
+def judged_pairs(cards: Sequence[Path]) -> Iterator[tuple[str, str, str, float | None]]:
+    """(new checkpoint, old checkpoint, item, points of the new one) of every comparison of some judgement cards.
+
+    Checkpoints are named as on their cards, with the start of their digest where two share a name; points are None
+    without a verdict. Raises CardError for a card of another kind.
+    """
+    told = {}
+    digests: dict[str, set[str]] = {}
+    for card in cards:
+        sides = told[card] = read_header(card).lock.get(JUDGEMENT) or {}
+        if not sides:
+            raise CardError(f"{card}: is not a judgement of two cards; make one with agent2 cards judge OLD NEW")
+        for side in (sides["new"], sides["old"]):
+            digests.setdefault(str(side["checkpoint_name"]), set()).add(str(side["checkpoint_digest"]))
+
+    def name_of(side: Mapping[str, JsonValue]) -> str:
+        name, digest = str(side["checkpoint_name"]), str(side["checkpoint_digest"])
+        return name if len(digests[name]) == 1 else f"{name}@{digest[:6]}"
+
+    for card, sides in told.items():
+        new, old = name_of(sides["new"]), name_of(sides["old"])
+        for record in iter_rollouts(card):
+            yield new, old, record.rollout.item_id, record.score.value
 
 
 def length_controlled_of(

@@ -1,6 +1,7 @@
 """SQL over the rollouts of many cards.
 
-    rollouts    a row for each rollout: the columns of `cards.tables`, and card, checkpoint, benchmark, split
+    rollouts    a row for each rollout: the columns of `cards.tables`, and card, checkpoint, benchmark, split, line
+                (its place in the card, from 0, as `reader.read_page` counts)
     cards       a row for each finished card: its numbers, and what its header says
 
 Promises: read-only, and nothing but those two tables can be read: one SELECT statement, no file, extension,
@@ -104,8 +105,10 @@ class CardQueries:
         self._connection.executemany(f"insert into all_cards values ({marks})", rows)
         names = ", ".join(_literal(file) for file in sorted(set(files)))
         self._connection.execute(
-            "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, f.* exclude (filename) "
-            f"from read_parquet([{names}], filename = true) f join all_cards c on f.filename = c.table_file"
+            "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, "
+            "f.file_row_number as line, f.* exclude (filename, file_row_number) "
+            f"from read_parquet([{names}], filename = true, file_row_number = true) f "
+            "join all_cards c on f.filename = c.table_file"
         )
         self._connection.execute("create view cards as select * exclude (table_file) from all_cards")
 
@@ -116,11 +119,12 @@ class CardQueries:
         self._connection.execute("set enable_external_access = false")
         self._connection.execute("set lock_configuration = true")
 
-    def page(self, sql: str, start: int = 0, n: int = 20) -> Page:
-        """Rows start to start + n of one SELECT statement.
+    def page(self, sql: str, start: int = 0, n: int = 20, parameters: Sequence[str | int | float] = ()) -> Page:
+        """Rows start to start + n of one SELECT statement; from several threads at once too.
 
-        The order between pages is that of the statement: give it an ORDER BY where that matters. Raises ConfigError
-        for anything but one SELECT, and for what the database says against it.
+        parameters: values for the `?` of the statement. The order between pages is that of the statement: give it an
+        ORDER BY where that matters. Raises ConfigError for anything but one SELECT, and for what the database says
+        against it.
         """
         if start < 0 or n < 0:
             raise ConfigError(f"start {start}, n {n}: neither may be negative")
@@ -128,7 +132,7 @@ class CardQueries:
             statements = duckdb.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise ConfigError(f"{sql!r}: one SELECT statement is needed, over the tables rollouts and cards")
-            relation = self._connection.sql(sql)
+            relation = self._connection.cursor().sql(sql, params=list(parameters) or None)
             rows = relation.limit(n + 1, offset=start).fetchall()
         except duckdb.Error as error:
             raise ConfigError(f"{sql!r}: {' '.join(str(error).split())}") from error

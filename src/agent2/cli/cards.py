@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.judge import judge, length_control, rescore
+from agent2.cli.judge import judge, length_control, read_settings, rescore
 from agent2.cli.show import AsJson
 from agent2.errors import ConfigError
 
@@ -93,7 +93,10 @@ def compare(
 
 
 def import_log(
-    log: Annotated[Path, typer.Argument(help="inspect-ai .json/.eval, or lm-eval samples_*.jsonl.")],
+    log: Annotated[
+        Path,
+        typer.Argument(help="inspect-ai .json/.eval, lm-eval samples_*.jsonl, or tau-bench's trajectories (.json)."),
+    ],
     out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
     metric: Annotated[
         str | None,
@@ -104,7 +107,7 @@ def import_log(
     as_json: AsJson = False,
 ) -> None:
     """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
-    from agent2.cards.imports import read_inspect, read_lm_eval, write_foreign
+    from agent2.cards.imports import is_tau_bench, read_inspect, read_lm_eval, read_tau_bench, write_foreign
     from agent2.cards.reader import read_header
     from agent2.cli.show import print_json, print_path
     from agent2.errors import unknown_name
@@ -116,7 +119,12 @@ def import_log(
     is_lm_eval = log.suffix == ".jsonl"
     if filter_name is not None and not is_lm_eval:
         raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
-    foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
+    if log.suffix == ".json" and is_tau_bench(log):
+        if metric is not None:
+            raise ConfigError("--metric: trajectories of tau-bench have one reward; remove it")
+        foreign = read_tau_bench(log)
+    else:
+        foreign = read_lm_eval(log, metric, filter_name) if is_lm_eval else read_inspect(log, metric)
     summary = write_foreign(foreign, out, Split(split))
     reasons = Counter(one.score.reason for one in foreign.rollouts if one.score.value is None)
     assumed = read_header(out).lock["assumed"]
@@ -130,6 +138,129 @@ def import_log(
     for line in assumed:
         typer.echo(f"assumed: {line}")
     print_path("card", out)
+
+
+def ground(
+    card: CardArgument,
+    detector: Annotated[
+        list[str] | None, typer.Option(help="Only this detector (docs/grounding.md); may be given again.")
+    ] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", help="Also ask this model whether what was said is supported: http://HOST/v1#MODEL, or a folder."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--settings", help="A setting of the judge, NAME=VALUE; needs --judge; may be given again."),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", help="How many findings to show.")] = SHOWN,
+    as_json: AsJson = False,
+) -> None:
+    """Check what agents said against what their tools returned: invented values, false claims, citations, cascades."""
+    from agent2.cli.show import print_json, print_path, print_table, progress_bar
+    from agent2.evaluation.grounding import ground_card
+    from agent2.reports.text import clean
+    from agent2.scorers.grounding import GroundingJudge
+
+    if n < 0:
+        raise ConfigError(f"--n {n}: must not be negative")
+    given = read_settings(settings)
+    if given and judge_model is None:
+        raise ConfigError("--settings: are those of the judge; name one with --judge")
+    referee = None if judge_model is None else GroundingJudge(judge_model, **given)
+    with progress_bar() as steps:
+        found = ground_card(card, referee, detector or (), lambda done: steps("checking rollouts", done))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            one.kind,
+            one.name,
+            "not checked" if one.n_rollouts is None else str(one.n_rollouts),
+            _mean(one.found.mean),
+            one.meaning,
+        ]
+        for one in found.detectors
+    ]
+    print_table(["kind", "detector", "rollouts", "mean score", "what it means"], rows)
+    shown = [
+        [
+            f"{one.item}#{one.attempt}",
+            str(one.finding.turn),
+            one.finding.detector,
+            clean(one.finding.what),
+            clean(one.finding.why, 200),
+        ]
+        for one in found.findings[:n]
+    ]
+    if shown:
+        print_table(["rollout", "turn", "detector", "words", "why"], shown)
+    left = len(found.findings) - len(shown)
+    typer.echo(
+        f"{found.n_checked} of {found.n_rollouts} rollouts checked ({found.n_without_tools} without tools, "
+        f"{found.n_failed} not played to an end); {found.n_clean} without a finding, mean score "
+        f"{_mean(found.clean.mean)}{f'; {left} more findings: --n {len(found.findings)}' if left else ''}"
+    )
+    typer.echo(
+        f"mean score of {found.made_up.n} rollouts with a made-up conclusion: {_mean(found.made_up.mean)}; of "
+        f"{found.admitted.n} that admit a failure or a gap instead: {_mean(found.admitted.mean)}"
+    )
+    for note in found.notes:
+        typer.echo(clean(note, 400))
+    print_path("card", card)
+
+
+def recovery(
+    card: CardArgument,
+    against: Annotated[
+        Path | None, typer.Option(help="Card of the same checkpoint without faults: what faults cost.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What became of the faults that a world injected: recovered or not, in how many turns; and what they cost."""
+    from agent2.cli.show import print_json, print_path, print_table
+    from agent2.evaluation.recovery import recovery_of
+    from agent2.stats.estimates import RAW
+
+    found = recovery_of(card, against)
+    if as_json:
+        print_json(found)
+        return
+    counts = ("n", "n_recovered", "n_gave_up", "n_not_recovered", "n_cut_off")
+    rows = [
+        [one.kind, *(str(getattr(one, name)) for name in counts), RAW.estimate(one.turns, "-"), RAW.estimate(one.score)]
+        for one in found.kinds
+    ]
+    columns = ["fault", "met", "recovered", "gave up", "not recovered", "cut off", "turns to recovery", "score [95%]"]
+    if rows:
+        print_table(columns, rows)
+    told = [
+        ["rollouts that met a fault", f"{found.n_met} of {found.n_rollouts - found.n_failed - found.n_unrecorded}"],
+        ["recovery rate [95%], without those cut off", RAW.estimate(found.recovery_rate, "-")],
+        ["turns to recovery [95%]", RAW.estimate(found.turns, "-")],
+        ["score with a fault", RAW.estimate(found.score_met)],
+        ["score without one, on this card", RAW.estimate(found.score_spared)],
+    ]
+    if (gap := found.gap) is not None:
+        told += [
+            ["score of this card", RAW.estimate(gap.with_faults)],
+            ["score without faults", RAW.estimate(gap.without)],
+            ["transfer gap, paired by item", str(gap.change) if gap.change else "no item is on both cards"],
+            *([["transfer gap, other items", str(gap.difference)]] if gap.difference else []),
+            ["... on items that met a fault", str(gap.on_met) if gap.on_met else "-"],
+            ["... on items that met none", str(gap.on_spared) if gap.on_spared else "-"],
+        ]
+    print_table(["", ""], told)
+    if gap is not None and gap.n_faults_there:
+        typer.echo(f"{gap.against} met {gap.n_faults_there} faults as well; play NAME-steady for a card without")
+    print_path("card", card)
+
+
+def _mean(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 COUNTINGS = {"count": "as_scored", "zero": "zero", "drop": "missing"}
@@ -290,17 +421,21 @@ def _write(out: Path, found: "list[Regrade]") -> None:
 
 
 cards_app = typer.Typer(
-    help="List, show, query, validate, regrade, rescore, compare and import rollout cards.",
+    help="Rollout cards: look at, check, judge again, compare and import.",
     no_args_is_help=True,
 )
 cards_app.command("regrade")(regrade)
 cards_app.command("rescore")(rescore)
+cards_app.command("ground")(ground)
+cards_app.command("recovery")(recovery)
 cards_app.command("judge")(judge)
 cards_app.command("length-control")(length_control)
 cards_app.command("replay")(replay)
 cards_app.command("compare")(compare)
 cards_app.command("import")(import_log)
 MAX_CELL = 80
+MOST_K = 8
+"""Of pass^k that a card's summary shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +526,7 @@ def show(
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         ["tokens", str(summary.tokens)],
     ]
+    rows += _reliability(card, header.protocol.attempts)
     print_table(["field", "value"], rows)
     page = [
         [
@@ -404,6 +540,30 @@ def show(
     ]
     print_table(["#", "prompt", "completion", "score", "reason"], page)
     print_path("card", card)
+
+
+def _reliability(card: Path, attempts: int) -> list[list[str]]:
+    """Rows of pass^1 to pass^k for a card of several attempts with verdicts of 0 and 1; none for another one."""
+    if attempts < 2:
+        return []
+    from agent2.cards.reader import iter_rollouts
+    from agent2.errors import NotEnoughData
+    from agent2.stats.attempts import pass_metrics, tally
+    from agent2.stats.estimates import RAW
+
+    scores: dict[str, list[float | None]] = {}
+    for record in iter_rollouts(card):
+        scores.setdefault(record.rollout.item_id, []).append(record.score.value)
+    if not all(value in (None, 0.0, 1.0) for values in scores.values() for value in values):
+        return []
+    counted, rows = tally(list(scores.values())), []
+    for k in range(1, min(attempts, MOST_K) + 1):
+        try:
+            found = pass_metrics(counted, k).pass_hat_k
+        except NotEnoughData:
+            break
+        rows.append([f"pass^{k} [95%]: solved in all of {k}", RAW.estimate(found)])
+    return rows
 
 
 def _show_item(card: Path, item: str) -> None:

@@ -8,7 +8,7 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.arena.task_check import TaskFinding
+    from agent2.arena.task_findings import TaskFinding
     from agent2.arena.tasks import TaskSpec
     from agent2.integrity.decontaminate import Contamination
     from agent2.records import Benchmark, Item
@@ -53,15 +53,48 @@ def list_tasks(as_json: AsJson = False) -> None:
     from agent2.cli.show import print_json, print_table
 
     if as_json:
-        print_json([load_task(name).model_dump(mode="json") for name in task_names()])
+        tasks = [load_task(name) for name in task_names()]
+        print_json([task.model_dump(mode="json") | {"measured": _measurements(task)} for task in tasks])
         return
     rows = []
     for name in task_names():
         task = load_task(name)
-        size = "published" if task.published else "embedded"
-        kind = f"{task.category.value} / {task.subcategory}"
-        rows.append([name, str(task.level.value), kind, task.difficulty.value, size, task.title])
-    print_table(["task", "level", "category", "difficulty", "size", "what"], rows)
+        n = task.n_items
+        sizes = "/".join(str(one) for one in (n.train, n.dev, n.test_public, n.test_private))
+        source = "published" if task.published else "embedded"
+        rows.append([name, str(task.level.value), source, sizes, *_measured(task), task.title])
+    measured = ["floor", "base", "ceiling", "noise", "check"]
+    print_table(["task", "level", "items", "train/dev/public/private", *measured, "what"], rows)
+    if any(row[8] == "-" for row in rows):
+        typer.echo("floor, base, ceiling and noise are measured by: agent2 tasks check TASK (or --all)")
+
+
+def _measurements(task: "TaskSpec") -> dict[str, Any] | None:
+    """What the last check on this installation found; None: it was not checked here, or has changed since."""
+    from agent2.arena.task_findings import CEILING, HEADROOM_OF_BASE, NOISE_OF_BASE, RANDOM_FLOOR, last_check
+
+    found = last_check(task)
+    if found is None:
+        return None
+    names = {"floor": RANDOM_FLOOR, "base": HEADROOM_OF_BASE, "ceiling": CEILING, "noise": NOISE_OF_BASE}
+    return {
+        **{key: found.value(name) for key, name in names.items()},
+        "failed": found.n_failed,
+        "seconds": found.seconds,
+        "at": found.at,
+    }
+
+
+def _measured(task: "TaskSpec") -> list[str]:
+    """The same for the table."""
+    found = _measurements(task)
+    if found is None:
+        return ["-"] * 5
+    values = [found[key] for key in ("floor", "base", "ceiling", "noise")]
+    shown = ["-" if value is None else f"{100 * value:.1f}%" for value in values]
+    shown[3] = shown[3] if shown[3] == "-" else f"±{shown[3].removesuffix('%')}"
+    verdict = f"{found['failed']} FAILED" if found["failed"] else "ok"
+    return [*shown, f"{verdict}, {found['seconds']:.0f} s"]
 
 
 @tasks_app.command("show")
@@ -92,40 +125,108 @@ def _task_record(item: "Item") -> str:
 
 @tasks_app.command("check")
 def check_task_file(
-    task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")],
+    task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file; not with --all.")] = "",
     model: Annotated[
         str, typer.Option(help="Base model to score instead of the task's: a folder or a name; 'none' to skip it.")
     ] = "",
     data: Annotated[
-        Path | None, typer.Option(help="Folder of official data, for a task that reads files (alfworld, gsm8k, ...).")
+        Path | None,
+        typer.Option(
+            help="Folder of official data, for a task that reads files; with --all, one that has such folders, "
+            "each named as its benchmark (alfworld, gsm8k, ...)."
+        ),
     ] = None,
+    check_all: Annotated[bool, typer.Option("--all", help="Every packaged task, one after the other.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that a task is sound: floor, ceiling, determinism, disjoint splits, its level's requirement, noise band.
 
     Exit 1 if a check failed. A warning (the base model gives RL no signal) leaves the exit code at 0.
     """
-    from agent2.arena.task_check import check_task
-    from agent2.arena.tasks import load_task, require_base_model
-    from agent2.benchmarks import load_benchmark
+    from agent2.arena.tasks import require_base_model, task_names
     from agent2.cli.run import check_data
-    from agent2.cli.show import print_json, print_table
+    from agent2.cli.show import print_json
+    from agent2.errors import ConfigError
 
-    spec = load_task(task)
+    if check_all == bool(task):
+        raise ConfigError("agent2 tasks check: give the name of one task, or --all")
     if model and model != NO_MODEL:
         require_base_model(model)
-    benchmark = load_benchmark(spec.benchmark, check_data(data))
-    findings = [*check_task(spec, benchmark), *_base_findings(spec, benchmark, model)]
-    if as_json:
-        print_json(findings)
+    folder = check_data(data)
+    if not check_all:
+        findings = _checked(task, folder, model, as_json=as_json)
+        failed = any(finding.ok is False for finding in findings)
     else:
-        rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
-        print_table(["check", "verdict", "seconds", "detail"], rows)
-        for finding in findings:
-            if finding.warning:
-                typer.echo(f"warning: {finding.warning}")
-    if any(finding.ok is False for finding in findings):
+        by_task = {name: _checked_of_all(name, folder, model, as_json=as_json) for name in task_names()}
+        if as_json:
+            print_json(by_task)
+        failed = any(finding.ok is False for found in by_task.values() for finding in found)
+        if not as_json:
+            typer.echo("what they measured: agent2 tasks list")
+    if failed:
         raise typer.Exit(1)
+
+
+def _checked(task: str, data: Path | None, model: str, *, as_json: bool, shows: bool = True) -> "list[TaskFinding]":
+    """The findings on one task, kept and shown."""
+    from agent2.arena.task_check import check_task
+    from agent2.arena.tasks import load_task
+    from agent2.benchmarks import load_benchmark
+    from agent2.cli.show import print_json, print_table, progress_bar
+
+    spec = load_task(task)
+    benchmark = load_benchmark(spec.benchmark, data)
+    with progress_bar() as steps:
+        findings = check_task(spec, benchmark, steps)
+    findings += _base_findings(spec, benchmark, model)
+    if as_json:
+        if shows:
+            print_json(findings)
+        _keep(spec, findings, model)
+        return findings
+    rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
+    print_table(["check", "verdict", "seconds", "detail"], rows)
+    for finding in findings:
+        if finding.warning:
+            typer.echo(f"warning: {finding.warning}")
+    _keep(spec, findings, model)
+    return findings
+
+
+def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str) -> None:
+    """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
+    from agent2.arena.task_findings import keep_check
+
+    try:
+        keep_check(spec, findings, is_own_base=model in ("", NO_MODEL, spec.base_model))
+    except OSError as error:
+        typer.echo(f"warning: tasks list will not show this check: {error.filename}: {error.strerror}", err=True)
+
+
+def _checked_of_all(name: str, root: Path | None, model: str, *, as_json: bool) -> "list[TaskFinding]":
+    """As `_checked`; a task that cannot be checked says why, and the others go on.
+
+    Without a folder of its own below `root`, a benchmark looks for its data where it always looks.
+    """
+    from agent2.arena.task_findings import TaskFinding
+    from agent2.arena.tasks import load_task
+    from agent2.benchmarks import READS_FILES
+    from agent2.errors import Agent2Error
+
+    benchmark = load_task(name).benchmark
+    data = None
+    if benchmark in READS_FILES:
+        places = [] if root is None else [root / part for part in (benchmark, benchmark.partition("_")[0])]
+        data = next((place for place in places if place.is_dir()), None)
+    if not as_json:
+        typer.echo(f"{name}:")
+    try:
+        return _checked(name, data, model, as_json=as_json, shows=False)
+    except Agent2Error as error:
+        if not as_json:
+            typer.echo(f"could not be checked: {error}")
+        is_absent = benchmark in READS_FILES and data is None
+        return [TaskFinding("can be checked", None if is_absent else False, str(error))]
 
 
 def _verdict(finding: "TaskFinding") -> str:
@@ -139,7 +240,7 @@ NO_MODEL = "none"
 
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[TaskFinding]":
     """The base model's part; not checked if the model is not on this machine and none was given."""
-    from agent2.arena.task_check import TaskFinding
+    from agent2.arena.task_findings import TaskFinding
     from agent2.arena.tasks import BASE_MODELS
 
     name = "headroom and noise band of the base model"

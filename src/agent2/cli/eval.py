@@ -111,13 +111,13 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     if as_json:
         print_file(paths.json)
     else:
-        _tell_outcome(outcome)
+        tell_outcome(outcome)
         print_path("report", paths.html)
     if not outcome.decision.passes:
         raise typer.Exit(1)
 
 
-def _tell_outcome(outcome: "SuiteOutcome") -> None:
+def tell_outcome(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
     from agent2.cli.show import print_table
     from agent2.reports.eval_pages import eval_summary

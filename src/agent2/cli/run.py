@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
     from agent2.arena.evidence import TrialEvidence
     from agent2.cli.show import StepBars
+    from agent2.reports.sweep_pages import SweepReport
 
 
 SCORED_AS_IT_IS = "nop"
@@ -125,10 +126,10 @@ def _play(root: Path) -> Path:
 def _resumable(root: Path) -> "Iterator[StepBars]":
     """The progress of a trial; after an interruption, print how to resume it."""
     from agent2.arena.paths import TrialPaths
-    from agent2.cli.show import progress_bar
+    from agent2.cli.live import live_trial
 
     try:
-        with progress_bar() as steps:
+        with live_trial(root) as steps:
             yield steps
     except KeyboardInterrupt:
         typer.echo(f"agent2: resume with: {TrialPaths(root).resume_command}", err=True)
@@ -151,7 +152,7 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
     """
     from agent2.arena.evidence import AgentEnd
     from agent2.cli.show import print_file, print_path, print_table
-    from agent2.reports.trial_view import headline, headline_facts
+    from agent2.reports.headline import headline, headline_facts
 
     evidence, analysis, page = write_trial_report(root)
     if as_json:
@@ -320,24 +321,16 @@ def sweep(
         sweep_rows,
     )
     from agent2.arena.sweep_records import pair_effects
-    from agent2.cli.show import print_file, print_path, print_table, progress_bar, resumed_by_repeating
+    from agent2.cli.live import live_sweep
+    from agent2.cli.show import print_file, print_path, resumed_by_repeating
     from agent2.config import load_yaml
-    from agent2.reports.sweep_pages import (
-        TERMINAL_AGENT,
-        TERMINAL_COMPARISON,
-        agent_table,
-        axis_table,
-        comparison_table,
-        narrow_trial_table,
-        sweep_report,
-        write_sweep_report,
-    )
+    from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:
         spec = spec.model_copy(update={"until_decided": UntilDecided()})
     check_is_folder("--out", out)
-    with progress_bar() as steps, resumed_by_repeating():
+    with live_sweep(out / spec.name) as steps, resumed_by_repeating():
         root, failures = run_sweep(spec, out, steps)
     effects = pair_effects(known_trials(spec, root), final_scores(spec, root))
     rows, comparisons, gains = sweep_rows(spec, root), compare_agents(spec, root), item_gains(spec, root)
@@ -348,21 +341,36 @@ def sweep(
     if as_json:
         print_file(written.json)
     else:
-        tables = (
-            narrow_trial_table(report.rows),
-            agent_table(report.agents).of(*TERMINAL_AGENT),
-            comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
-            axis_table(report.effects),
-        )
-        for table in tables:
-            if table.records:
-                print_table(table.names, table.cells())
+        print_sweep(report)
         decision = decide_sweep(spec, root)
         if decision is not None:
             typer.echo(str(decision))
         print_path("report", written.html)
     if failures:
         raise typer.Exit(1)
+
+
+def print_sweep(report: "SweepReport") -> None:
+    """Print the tables of a sweep's report."""
+    from agent2.cli.show import print_table
+    from agent2.reports.sweep_pages import (
+        TERMINAL_AGENT,
+        TERMINAL_COMPARISON,
+        agent_table,
+        axis_table,
+        comparison_table,
+        narrow_trial_table,
+    )
+
+    tables = (
+        narrow_trial_table(report.rows),
+        agent_table(report.agents).of(*TERMINAL_AGENT),
+        comparison_table(report.comparisons).of(*TERMINAL_COMPARISON),
+        axis_table(report.effects),
+    )
+    for table in tables:
+        if table.records:
+            print_table(table.names, table.cells())
 
 
 def intervene(
@@ -417,3 +425,51 @@ def access(
         print_path("access log", log)
     if problems:
         raise typer.Exit(1)
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(help="Folder with trials, sweeps, evaluations or cards.")] = Path("."),
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8765,
+    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback, readers need the token.")] = (
+        "127.0.0.1"
+    ),
+    token: Annotated[
+        str | None, typer.Option(envvar="AGENT2_VIEW_TOKEN", help="What readers have to know; default: a random one.")
+    ] = None,
+    show_hidden: Annotated[
+        bool, typer.Option("--show-hidden", help="Show texts of hidden items too, to readers with the token.")
+    ] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Write all pages to this new folder instead, for a web host; no hidden texts.")
+    ] = None,
+) -> None:
+    """Show a folder of results in the browser, as they grow; writes nothing there but notes. Ctrl-C ends it."""
+    if export is not None:
+        _export_site(folder, export, shows_hidden=show_hidden)
+        return
+    from agent2.web.server import view_folder
+
+    view_folder(
+        folder,
+        host,
+        port,
+        shows_hidden=show_hidden,
+        token=token,
+        ready=lambda address: typer.echo(f"agent2 view: {address}"),
+    )
+
+
+def _export_site(folder: Path, out: Path, *, shows_hidden: bool) -> None:
+    from agent2.cli.show import print_path, progress_bar
+    from agent2.web.catalog import Catalog
+    from agent2.web.export import export_site
+    from agent2.web.site import Site
+
+    if shows_hidden:
+        raise ConfigError("--show-hidden: an exported site never contains texts of hidden items; leave it out")
+    with progress_bar() as steps:
+        found = export_site(Site(Catalog(folder)), out, lambda done, known: steps("pages", done, known))
+    for problem in found.problems:
+        typer.echo(f"cannot be shown: {problem}", err=True)
+    typer.echo(f"{found.n_pages:,} pages, {found.n_bytes / 1e6:.1f} MB")
+    print_path("site", found.index)

@@ -369,7 +369,7 @@ def _at_the_floor(primary: MetricSpec, evidence: Evidence) -> list[str]:
     if primary.unit is not Unit.RATE or primary.direction is not Direction.HIGHER:
         return []
     badcases = sorted((evidence.badcases or {}).items(), key=lambda pair: (-pair[1], pair[0]))
-    cause = f" (the checkpoint's rollouts: {badcases[0][1]} times {badcases[0][0]})" if badcases else ""
+    cause = f" (most frequent badcase of the whole suite: {badcases[0][0]}, {badcases[0][1]} times)" if badcases else ""
     return [
         f"{primary.name}: 0% on both sides{where}, so no change can be shown{cause}; find out why nothing is solved, "
         "or take easier items"

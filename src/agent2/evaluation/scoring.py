@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 Played = tuple[Item, Rollout]
 JudgeBatch = Callable[[Sequence[Played]], Sequence[Score]]
 UnitT = TypeVar("UnitT")
+VerdictT = TypeVar("VerdictT")
 Progress = Callable[[int, int], None]
 """Called with (rollouts on the card, rollouts planned) after each one that is safe on the card."""
 
@@ -212,25 +213,28 @@ def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
 
 def in_batches(
     units: Iterable[UnitT],
-    judge: Callable[[Sequence[UnitT]], Sequence[Score]],
+    judge: Callable[[Sequence[UnitT]], Sequence[VerdictT]],
     work: ScoringWork,
     stop: threading.Event,
-) -> Iterator[tuple[UnitT, Score]]:
+) -> Iterator[tuple[UnitT, VerdictT | Score]]:
     """Every unit with its verdict as it comes; batches are judged side by side, each in a thread of its own.
 
     judge: raises nothing. A batch that is overdue is missing with a judge fault; its thread is left behind. Raises
     ScoringStopped soon after `stop` is set.
     """
     waiting, numbers = iter(units), count()
-    answers: queue.SimpleQueue[tuple[int, Sequence[Score]]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[int, Sequence[VerdictT]]] = queue.SimpleQueue()
     in_flight: dict[int, tuple[Sequence[UnitT], float]] = {}
 
     def work_on(number: int, batch: Sequence[UnitT]) -> None:
         answers.put((number, judge(batch)))
 
     while True:
-        while len(in_flight) < work.concurrency and (batch := list(islice(waiting, work.batch_size))):
-            number = next(numbers)
+        n_free = work.concurrency - len(in_flight)
+        taken = list(islice(waiting, work.batch_size * n_free))
+        share = math.ceil(len(taken) / n_free) if taken else 1  # a few units are spread over all that are free
+        for start in range(0, len(taken), share):
+            batch, number = taken[start : start + share], next(numbers)
             in_flight[number] = (batch, math.inf if work.timeout_s is None else time.monotonic() + work.timeout_s)
             threading.Thread(target=work_on, args=(number, batch), name="scoring", daemon=True).start()
         if not in_flight:

@@ -273,6 +273,10 @@ OnStep = Callable[[int, float], None]
 """Told, every `report_every_steps`, the step and the mean loss in nats a learned token since the last time."""
 
 
+Prepare = Callable[[LlamaForCausalLM, PreTrainedTokenizerFast], None]
+"""Changes a fresh model, such as the first vectors of tokens that are alike."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatReport:
     """How a training went."""
@@ -286,12 +290,20 @@ class ChatReport:
 
 
 def build_on_chats(
-    recipe: ChatRecipe, stages: Sequence[Sequence[Sequence[Message]]], out_dir: Path, on_step: OnStep | None = None
+    recipe: ChatRecipe,
+    stages: Sequence[Sequence[Sequence[Message]]],
+    out_dir: Path,
+    on_step: OnStep | None = None,
+    *,
+    prepare: Prepare | None = None,
+    n_read_whole: int = 0,
+    n_tokenizer_chats: int | None = None,
 ) -> ChatReport:
     """Train a model on the chats of each stage and save it in out_dir: float32, rounded to half precision.
 
-    The vocabulary comes from the first stage. Raises ConfigError if a stage has no chats, a chat does not fit the
-    context, or the recipe has another number of stages.
+    The vocabulary comes from the first stage, or its first `n_tokenizer_chats`. prepare: changes the fresh model. In
+    the first `n_read_whole` stages every token is learned, not the assistant's alone. Raises ConfigError if a stage has
+    no chats, a chat does not fit the context, or the recipe has another number of stages.
     """
     if len(stages) != len(recipe.steps) or not all(stages):
         raise ConfigError(
@@ -301,10 +313,15 @@ def build_on_chats(
     started = time.perf_counter()
     n_tokens, loss = 0, 0.0
     with threads(recipe.model.threads):
-        tokenizer = build_word_tokenizer(stages[0], recipe)
+        tokenizer = build_word_tokenizer(stages[0][:n_tokenizer_chats], recipe)
         model = build_model(tokenizer, recipe.model)
+        if prepare is not None:
+            prepare(model, tokenizer)
         for stage, chats in enumerate(stages):
-            losses, n_read = train_stage(model, encode_chats(tokenizer, chats), recipe, stage, on_step)
+            rows = encode_chats(tokenizer, chats)
+            losses, n_read = train_stage(
+                model, all_learned(rows) if stage < n_read_whole else rows, recipe, stage, on_step
+            )
             n_tokens += n_read
             tail = losses[-max(1, len(losses) // 10) :]
             loss = sum(tail) / len(tail)
@@ -363,6 +380,11 @@ def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Me
             labels += [NO_LABEL, *body] if is_learned else [NO_LABEL] * len(body)
         rows.append((ids, labels))
     return rows
+
+
+def all_learned(rows: Sequence[Row]) -> list[Row]:
+    """The same token ids with every token but the first as a label."""
+    return [(ids, [NO_LABEL, *ids[1:]]) for ids, _ in rows]
 
 
 def _without(text: str, pieces: Sequence[str]) -> str:

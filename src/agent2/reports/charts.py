@@ -1,36 +1,18 @@
-"""Figures as inline SVG: trials, sweeps, evaluations and monitored runs.
+"""What the figures of trials, sweeps, evaluations and monitored runs show; as inline SVG, or in a given figure.
 
-Figures of a trial report as inline SVG: score trajectory and training curves.
-
-The drawings take their colours from the page (CSS variables with fallbacks), so one figure serves light and
-dark; `standalone` gives the form for a file, in fixed colours on white. Series differ in marker and dash as well as
-in a colour-blind-safe hue. Deterministic: equal input gives equal bytes. Labels that an agent chose are cleaned and
-never read as mathematics.
-
-Labels stay text, drawn with the reader's fonts. In scripts that DejaVu Sans lacks (Chinese, Japanese, Korean, ...) they
-are measured with an installed font that has them; where there is none, a line under the figure says so.
-
-The figures of a monitored run as inline SVG: one small panel for each series, dangers marked where they began.
-
-Each panel is a figure of its own, so that a page can set as many side by side as there is room for. What a mark
-means is written above the panel, where nothing is drawn.
+A monitored run has one small panel for each series, dangers marked where they began. Each panel is a figure of its own,
+so that a page can set as many side by side as there is room for. What a mark means is written above the panel, where
+nothing is drawn. Colours, fonts and files: `agent2.reports.style`.
 """
 
-import io
 import math
-import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager, get_font
-from matplotlib.text import Text
+from matplotlib.figure import FigureBase
 
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import logged_training
@@ -40,143 +22,48 @@ from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, Unit
 from agent2.monitor.series import MEANING, Series
 from agent2.monitor.watch import Watch
+from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, as_svg, drawing
 from agent2.reports.text import clean
 from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import Estimate
 
-INK, MUTED, GRID = "#010203", "#010204", "#010205"
-BLUE, ORANGE, GREEN, PURPLE = "#010206", "#010207", "#010208", "#010209"
-PAGE_COLOURS = {
-    INK: "var(--ink, #1b1f24)",
-    MUTED: "var(--muted, #59636e)",
-    GRID: "var(--line, #d9dee3)",
-    BLUE: "var(--blue, #0072b2)",
-    ORANGE: "var(--orange, #d55e00)",
-    GREEN: "var(--green, #00815b)",
-    PURPLE: "var(--purple, #a5568a)",
-}
-"""Stand-ins that matplotlib draws with -> what the page fills in (hues after Okabe and Ito)."""
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "agent2",
-    "font.family": ["sans-serif"],
-    "font.size": 10,
-    "text.parse_math": False,
-    "text.color": INK,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-}
+TRAJECTORY_INCHES = (8.2, 3.6)
 MAX_CURVES = 4
 MIN_SPAN = 30.0
 FAR_SHARE = 0.5
 TIME_UNITS = ((180.0, 1.0, "seconds"), (3 * 3600.0, 60.0, "minutes"), (math.inf, 3600.0, "hours"))
 """(shorter than, seconds of one unit, its name)"""
 MAX_CURVE_POINTS = 400
-MAX_LACKING = 8
-NOT_FOR_LABELS = ("DejaVu", "STIXNon", "STIXSize", "cm", "Last Resort")
-"""Font families that matplotlib brings for formulas, and the one that has a box for everything."""
-
-
-@contextmanager
-def drawing(width: float, height: float) -> Iterator[Figure]:
-    """A figure in the style of the reports; sizes in inches. The style holds inside the `with` only."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        figure.patch.set_alpha(0)
-        yield figure
-
-
-def as_svg(figure: Figure, name: str, description: str) -> str:
-    """The figure as an <svg> element with ids of its own; call inside `drawing`."""
-    buffer = io.StringIO()
-    choose_fonts(figure)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")  # the figure says it
-        warnings.filterwarnings("ignore", r"Matplotlib currently does not support .* natively")
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    svg = re.sub(r'(xlink:href="|url\()#', rf"\1#{name}-", svg)
-    for stand_in, colour in PAGE_COLOURS.items():
-        svg = svg.replace(stand_in, colour)
-    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-
-
-def standalone(svg: str) -> str:
-    """The figure for a file of its own: in fixed colours on white, since no page fills in a colour there."""
-    return re.sub(r"var\(--\w+, (#\w+)\)", r"\1", svg).replace("<svg ", '<svg style="background: #ffffff" ', 1)
-
-
-def choose_fonts(figure: Figure) -> None:
-    """Give labels beyond DejaVu Sans installed fonts that have their characters, else say which have none."""
-    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and not text.get_text().isascii()]
-    known = _characters_of(matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf")
-    lacking = {mark for text in texts for mark in text.get_text() if not mark.isspace()} - known
-    if not lacking:
-        return
-    without = set(lacking)
-    families = []
-    for entry in sorted(
-        fontManager.ttflist, key=lambda entry: (entry.style != "normal", entry.weight != 400, entry.name)
-    ):
-        if not without:
-            break
-        if entry.name.startswith(NOT_FOR_LABELS) or entry.name in families:
-            continue
-        if found := without & _characters_of(entry.fname):
-            families.append(entry.name)
-            without -= found
-    for text in texts:
-        if lacking & set(text.get_text()):
-            text.set_fontfamily(["DejaVu Sans", *families, "sans-serif"])
-    if without:
-        shown = " ".join(sorted(without)[:MAX_LACKING])
-        more = f" and {len(without) - MAX_LACKING} more" if len(without) > MAX_LACKING else ""
-        words = f"Drawn without a font for {shown}{more}: spacing is estimated, the viewer's own fonts show the labels."
-        figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
-
-
-def _characters_of(font: str) -> set[str]:
-    """What a font file can draw; nothing if it cannot be read."""
-    try:
-        return {chr(code) for code in get_font(font).get_charmap()}
-    except (OSError, RuntimeError):
-        return set()
 
 
 def trajectory_svg(evidence: TrialEvidence) -> str:
     """Public score of every submission over time, beside the base's, with the deadline and the final mark."""
-    with drawing(8.2, 3.6) as figure:
-        axes = figure.subplots()
-        axes.patch.set_alpha(0)
-        allowed = evidence.deadline - evidence.started_at
-        shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
-        unit, unit_name = time_unit(shown)
-        base = evidence.base_public.scaled(100)
-        axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
-        axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
-        _draw_submissions(axes, evidence, unit)
-        _draw_final(axes, evidence, unit)
-        _draw_deadline(axes, evidence, unit)
-        _give_room(axes)
-        axes.set_xlabel(f"{unit_name} since the agent started")
-        axes.set_ylabel("score, %")
-        axes.grid(axis="y")
-        axes.set_axisbelow(True)
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
+    with drawing(*TRAJECTORY_INCHES) as figure:
+        draw_trajectory(figure, evidence)
         n_scored = len(scored_submissions(evidence))
         return as_svg(figure, "trajectory", f"Scores of {n_scored} submissions over time, with the base model's score")
+
+
+def draw_trajectory(figure: FigureBase, evidence: TrialEvidence) -> None:
+    """The figure of `trajectory_svg`, or one panel of several."""
+    axes = figure.subplots()
+    axes.patch.set_alpha(0)
+    allowed = evidence.deadline - evidence.started_at
+    shown = allowed if _is_deadline_near(evidence) else evidence.ended_at - evidence.started_at
+    unit, unit_name = time_unit(shown)
+    base = evidence.base_public.scaled(100)
+    axes.axhspan(*base.interval, color=MUTED, alpha=0.14, linewidth=0)
+    axes.axhline(base.value, color=MUTED, linewidth=1.4, linestyle=(0, (5, 3)), label="base model, 95% band")
+    _draw_submissions(axes, evidence, unit)
+    _draw_final(axes, evidence, unit)
+    _draw_deadline(axes, evidence, unit)
+    _give_room(axes)
+    axes.set_xlabel(f"{unit_name} since the agent started")
+    axes.set_ylabel("score, %")
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9)
 
 
 def curves_svg(evidence: TrialEvidence) -> str | None:

@@ -31,8 +31,9 @@ from agent2.evaluation.outcome import (
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
-from agent2.reports.charts import change_kind, change_svg, standalone
+from agent2.reports.charts import change_kind, change_svg
 from agent2.reports.pages import render
+from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
 

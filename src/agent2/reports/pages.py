@@ -11,8 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from agent2.arena.analysis.verdicts import Analysis
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.recording import ReplayReport, SubmissionReplay
@@ -23,9 +21,11 @@ from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
 from agent2.monitor.watch import TrainingVerdict, Watch
-from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, standalone, trajectory_svg
-from agent2.reports.text import DASH, Column, Table, breakable, clean, clean_lines, markdown, markdown_lines
-from agent2.reports.trial_view import headline, summary_lines, trial_view
+from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, trajectory_svg
+from agent2.reports.headline import headline, summary_lines
+from agent2.reports.style import standalone
+from agent2.reports.text import DASH, Column, Table, clean, clean_lines, template_engine
+from agent2.reports.trial_view import trial_view
 
 MAX_DIFFERENCES = 5
 MAX_LINES = 40
@@ -82,7 +82,6 @@ __all__ = ["ReportPaths", "headline", "summary_lines", "write_report"]
 
 FORMAT = "agent2-report-2"
 """Version 1 had numbers with intervals as flat fields, and the headline as a mapping of words."""
-SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +130,7 @@ def report_record(evidence: TrialEvidence, analysis: Analysis) -> dict[str, Any]
 
 def render(template: str, fields: dict[str, Any]) -> str:
     """A packaged template filled in; HTML is escaped by the engine, Markdown by the `md` filter."""
-    engine = jinja2.Environment(
-        loader=jinja2.PackageLoader("agent2.reports", "templates"),
-        autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",), default=False),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable}
-    engine.globals["symbols"] = SYMBOLS
-    return engine.get_template(template).render(fields)
+    return template_engine("agent2.reports").get_template(template).render(fields)
 
 
 def spot_check_page(sample: Sample) -> str:

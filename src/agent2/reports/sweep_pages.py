@@ -7,6 +7,7 @@ its reason and enters no average; averages say over how many trials they are.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent2.arena.analysis.verdicts import IntegrityState
 from agent2.arena.sweep_records import (
@@ -22,8 +23,9 @@ from agent2.arena.sweep_records import (
     summarise_agents,
 )
 from agent2.files import write_json, write_text
-from agent2.reports.charts import MAX_LINES, forest_svg, standalone
+from agent2.reports.charts import MAX_LINES, forest_svg
 from agent2.reports.pages import render
+from agent2.reports.style import standalone
 from agent2.reports.text import (
     DASH,
     Column,
@@ -79,14 +81,12 @@ def sweep_report(
     return SweepReport(FORMAT, title, rows, summarise_agents(rows, gains), comparisons, axis_effects(effects), effects)
 
 
-def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
-    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
-    out_dir.mkdir(parents=True, exist_ok=True)
-    figure = forest_svg(report.rows, report.agents)
-    fields = {
+def sweep_fields(report: SweepReport) -> dict[str, Any]:
+    """What the templates of a sweep's report are filled with."""
+    return {
         "title": clean(report.title),
         "subtitle": _subtitle(report.rows),
-        "figure": figure,
+        "figure": forest_svg(report.rows, report.agents),
         "rows": trial_table(report.rows),
         "agents": agent_table(report.agents),
         "types": sweep_type_table(report.rows),
@@ -94,8 +94,14 @@ def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
         "effects": axis_table(report.effects),
         "pairs": pair_table(report.pair_effects),
     }
+
+
+def write_sweep_report(report: SweepReport, out_dir: Path) -> SweepReportPaths:
+    """Write all files of the report into `out_dir` (made if missing); existing ones are replaced."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    fields = sweep_fields(report)
     paths = SweepReportPaths(*(out_dir / name for name in ("sweep.json", "sweep.md", "sweep.html", "forest.svg")))
-    write_text(paths.figure, standalone(figure))
+    write_text(paths.figure, standalone(fields["figure"]))
     write_json(paths.json, report)
     write_text(paths.markdown, render("sweep.md.j2", fields))
     write_text(paths.html, render("sweep.html.j2", fields))

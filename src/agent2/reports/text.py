@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import jinja2
 from markupsafe import Markup
 
 from agent2.stats.estimates import PERCENT, Estimate, Notation
@@ -123,6 +124,27 @@ def markdown_lines(value: object, indent: int = 0) -> str:
 def markdown(value: object, limit: int = MAX_CHARACTERS) -> str:
     """Harmless text for a Markdown cell or sentence: marks are escaped, so nothing is rendered or linked."""
     return _BARE_LINK.sub(r"\g<0>\\", _MARKDOWN.sub(r"\\\g<0>", clean(value, limit)))
+
+
+SYMBOLS = {"pass": "✓", "partial": "◐", "fail": "✗", "unknown": "?"}
+
+
+def template_engine(*packages: str) -> jinja2.Environment:
+    """The engine for the templates of these packages; of two with one name the earlier package's is taken.
+
+    HTML is escaped by the engine, Markdown by the `md` filter. `place` is for where a piece of evidence is found, which
+    a web page links.
+    """
+    engine = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "templates") for package in packages]),
+        autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",), default=False),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters |= {"md": markdown, "md_lines": markdown_lines, "soft": breakable, "place": str}
+    engine.globals["symbols"] = SYMBOLS
+    return engine
 
 
 DASH = "–"

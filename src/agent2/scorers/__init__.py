@@ -14,17 +14,22 @@ from agent2.records import Emits, Scorer, emits_of
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
+        "answer_parts": "agent2.scorers.answer_parts:AnswerPartsJudge",
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
         "choice": "agent2.scorers.answers:ChoiceScorer",
+        "cited_answer": "agent2.scorers.search:CitedAnswerScorer",
         "constraints": "agent2.scorers.constraints:ConstraintScorer",
+        "dialogue_state": "agent2.scorers.service:DialogueScorer",
         "exact": "agent2.scorers.answers:ExactScorer",
         "final_answer": "agent2.scorers.answers:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",
+        "grounded": "agent2.scorers.grounding:GroundedScorer",
         "household_won": "agent2.scorers.household:HouseholdScorer",
         "llm_judge": "agent2.scorers.judges:LlmJudge",
         "longer_answer": "agent2.scorers.answers:LongerAnswerScorer",
         "pair_judge": "agent2.scorers.judges:PairJudge",
         "panel_judge": "agent2.scorers.judges:PanelJudge",
+        "purchase": "agent2.scorers.purchase:PurchaseScorer",
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.answers:RationalScorer",
         "resolved": "agent2.scorers.tool_calls:ResolvedScorer",

@@ -1,7 +1,5 @@
 """Scores over many runs and tasks: IQM, mean, median, optimality gap, profiles, probability of improvement.
 
-Not yet reached by a command.
-
 scores_RT is always runs x tasks of one algorithm (or agent), scores made comparable between tasks first. Intervals are
 percentile bootstrap intervals stratified by task: runs are resampled inside each task, tasks are not. They speak of
 new runs on these tasks, never of new tasks; the band of a profile holds at each threshold by itself.

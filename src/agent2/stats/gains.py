@@ -1,10 +1,7 @@
-"""Gains: over seeds and held-out tasks, gap closed, what tuning bought, how soon a target was reached.
-
-Not yet reached by a command, except `gain`.
+"""Gains: over seeds and held-out tasks, gap closed, what a search found by when, how soon a target was reached.
 
 Promises: scores are compared as they are (rates 0-1); sides are paired by name, never by position; a task or seed
-without a score is left out and counted. Tuning and test seeds are disjoint, or nothing is computed, and all
-configurations are judged on the same tuning seeds. A target that was not reached takes infinite time, never a large
+without a score is left out and counted. A target that was not reached takes infinite time, never a large
 number; a workload whose held-out variant was not reached counts as not reached; times must come from one kind of
 hardware. Does NOT say whether a gain is real: `comparisons` has the paired interval and the noise band.
 """
@@ -15,32 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import UNIT, Estimate, Values, check_confidence, finite_vector, measure, with_gaps
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """One score before and after."""
-
-    old: float
-    new: float
-
-    @property
-    def absolute(self) -> float:
-        """New minus old; for rates, 100 times it are percentage points."""
-        return self.new - self.old
-
-    @property
-    def relative(self) -> float | None:
-        """Absolute gain as a share of the size of the old score; None when that is 0."""
-        return self.absolute / abs(self.old) if self.old else None
-
-    def __str__(self) -> str:
-        relative = "" if self.relative is None else f", {self.relative:+.1%} of the old score"
-        return f"{self.old:.4f} -> {self.new:.4f} ({self.absolute:+.4f}{relative}; n=1 pair, no interval)"
+from agent2.stats.estimates import UNIT, Bounds, Estimate, Values, finite_vector, measure, with_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +34,6 @@ class SeedSpread:
             f"{self.mean}, std {self.std:.4f}, {self.lowest:+.4f} to {self.highest:+.4f}, "
             f"{self.share_positive:.0%} of seeds gained"
         )
-
-
-def gain(old: float, new: float) -> Gain:
-    """Absolute and relative gain of one score over its baseline. Raises NotEnoughData for NaN or infinity."""
-    for name, value in (("old", old), ("new", new)):
-        if not math.isfinite(value):
-            raise NotEnoughData(f"the {name} score is {value}; a gain needs both scores")
-    return Gain(float(old), float(new))
 
 
 def held_out_gain(
@@ -138,138 +104,65 @@ def _difference(old: float | None, new: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningGap:
-    """What tuning promised, and what new seeds gave."""
-
-    incumbent: str
-    n_configurations: int
-    tune_mean: float
-    n_tune_seeds: int
-    test: Estimate
-    """Mean of the incumbent on test seeds, t interval over seeds."""
-    gap: Estimate
-    """tune_mean - test mean: positive if tuning promised too much. Welch interval; n is the test seeds."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.incumbent} (best of {self.n_configurations} on {self.n_tune_seeds} seeds): "
-            f"test {self.test}; tuning-overfit gap {self.gap}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class IncumbentCurve:
-    """The best configuration known after each unit of cost."""
+    """The best attempt known after each unit of cost."""
 
     costs_T: NDArray[np.float64]
-    """Cost spent after each configuration tried."""
+    """Cost spent after each attempt."""
     best_T: NDArray[np.float64]
-    """Tuning mean of the incumbent then; never falls."""
+    """Score of the incumbent then; never falls."""
     incumbents_T: NDArray[np.int64]
-    """Which configuration that was; the earlier one of equals."""
+    """Which attempt that was; the earlier one of equals."""
 
     def at(self, cost: float) -> float | None:
-        """Tuning mean of the incumbent once `cost` was spent; None before the first configuration was done."""
+        """Score of the incumbent once `cost` was spent; None before the first attempt was made."""
         done = int(np.searchsorted(self.costs_T, cost, side="right"))
         return float(self.best_T[done - 1]) if done else None
 
     def __str__(self) -> str:
         return (
-            f"incumbent {self.best_T[-1]:.4f} after cost {self.costs_T[-1]:g} (n={self.best_T.size} configurations, "
+            f"incumbent {self.best_T[-1]:.4f} after cost {self.costs_T[-1]:g} (n={self.best_T.size} attempts, "
             f"last change at {self.incumbents_T[-1] + 1})"
         )
 
 
-def tuning_gap(
-    tuning: Mapping[str, Mapping[int, float]], test: Mapping[int, float], confidence: float = 0.95
-) -> TuningGap:
-    """Choose the incumbent by its mean on tuning seeds and compare it with its test seeds.
-
-    tuning: configuration -> seed -> score, the same seeds for each. test: seed -> score of the incumbent
-    (`choose_incumbent` names it), at least two seeds, none of them a tuning seed. The gap's interval treats
-    the incumbent's tuning seeds as if it had not been chosen for them: its centre shows the bias of the
-    choice, its width only the seeds. One tuning seed: the gap has only the test seeds' spread. Raises
-    NotEnoughData for no configuration, fewer than two test seeds or missing scores, ValueError for seeds in both.
-    Source: HPO in RL (PAPERS #38) for separation and incumbent; the Welch interval is ours.
-    """
-    incumbent = choose_incumbent(tuning)
-    both = sorted(set(tuning[incumbent]) & set(test))
-    if both:
-        raise ValueError(f"seeds {both[:5]} are both tuning and test seeds; test on seeds that tuning never saw")
-    if len(test) < 2:
-        raise NotEnoughData(f"a test mean with an interval needs at least 2 test seeds, got {len(test)}")
-    check_confidence(confidence)
-    tune_scores = finite_vector(list(tuning[incumbent].values()), f"tuning scores of {incumbent}")
-    test_scores = finite_vector(list(test.values()), "test scores")
-    n_tune, n_test = tune_scores.size, test_scores.size
-    var_test = float(test_scores.var(ddof=1)) / n_test
-    var_tune = float(tune_scores.var(ddof=1)) / n_tune if n_tune > 1 else 0.0
-    weight = var_test**2 / (n_test - 1) + (var_tune**2 / (n_tune - 1) if n_tune > 1 else 0.0)
-    freedom = (var_test + var_tune) ** 2 / weight if weight > 0 else math.inf
-    tune_mean, test_mean = float(tune_scores.mean()), float(test_scores.mean())
-    half_test = _t(confidence, n_test - 1) * math.sqrt(var_test)
-    half_gap = _t(confidence, freedom) * math.sqrt(var_test + var_tune)
-    gap = tune_mean - test_mean
-    return TuningGap(
-        incumbent,
-        len(tuning),
-        tune_mean,
-        n_tune,
-        Estimate(test_mean, test_mean - half_test, test_mean + half_test, n_test, method="t over seeds"),
-        Estimate(gap, gap - half_gap, gap + half_gap, n_test, method="Welch t over seeds"),
-    )
-
-
-def choose_incumbent(tuning: Mapping[str, Mapping[int, float]]) -> str:
-    """The configuration of highest mean over the tuning seeds; the first one of equals.
-
-    Raises NotEnoughData for no configuration or missing scores, ValueError if seeds differ between them.
-    """
-    if not tuning:
-        raise NotEnoughData("there is no configuration to choose from")
-    seeds = set(next(iter(tuning.values())))
-    means: dict[str, float] = {}
-    for name, scores in tuning.items():
-        if set(scores) != seeds:
-            raise ValueError(f"{name} was tuned on seeds {sorted(scores)}, others on {sorted(seeds)}; use the same")
-        means[name] = float(finite_vector(list(scores.values()), f"tuning scores of {name}").mean())
-    return max(means, key=lambda name: means[name])
-
-
-def incumbent_curve(costs_T: ArrayLike, means_T: ArrayLike) -> IncumbentCurve:
+def incumbent_curve(costs_T: ArrayLike, scores_T: ArrayLike, start: float | None = None) -> IncumbentCurve:
     """Anytime curve of a search: what was the best so far, after how much cost.
 
-    costs_T: cost of each configuration in the order tried, positive. means_T: its mean over the tuning seeds.
-    Raises NotEnoughData if empty or not finite, ValueError for costs that are not positive or unequal lengths.
+    costs_T: cost of each attempt in the order tried, not negative. scores_T: the score of each. start: the score known
+    before anything is spent; it is the first point, at cost 0. Raises NotEnoughData if there is no score or one is not
+    finite, ValueError for negative costs or unequal lengths.
     """
-    costs, means = finite_vector(costs_T, "costs_T"), finite_vector(means_T, "means_T")
-    if costs.size != means.size:
-        raise ValueError(f"costs_T has {costs.size} configurations, means_T {means.size}; they must match")
-    if np.any(costs <= 0):
-        raise ValueError("costs_T must be positive: every configuration tried has a cost")
-    best = np.maximum.accumulate(means)
-    is_new = np.concatenate([[True], means[1:] > best[:-1]])
-    incumbents = np.maximum.accumulate(np.where(is_new, np.arange(means.size), 0))
+    costs, scores = np.asarray(costs_T, dtype=np.float64), np.asarray(scores_T, dtype=np.float64)
+    if costs.size != scores.size:
+        raise ValueError(f"costs_T has {costs.size} attempts, scores_T {scores.size}; they must match")
+    if start is not None:
+        costs, scores = np.concatenate([[0.0], costs]), np.concatenate([[start], scores])
+    costs, scores = finite_vector(costs, "costs_T"), finite_vector(scores, "scores_T")
+    if np.any(costs < 0):
+        raise ValueError("costs_T must not be negative")
+    best = np.maximum.accumulate(scores)
+    is_new = np.concatenate([[True], scores[1:] > best[:-1]])
+    incumbents = np.maximum.accumulate(np.where(is_new, np.arange(scores.size), 0))
     return IncumbentCurve(np.cumsum(costs), best, incumbents)
 
 
-def mean_incumbent_curve(curves: Sequence[IncumbentCurve], costs_G: ArrayLike) -> NDArray[np.float64]:
-    """Mean over repeated searches of the incumbent's tuning mean, at each cost of a grid.
+def mean_incumbent_curve(
+    curves: Sequence[IncumbentCurve], costs_G: ArrayLike, bounds: Bounds | None = None
+) -> list[Estimate]:
+    """Mean over repeated searches of the incumbent's score, at each cost of a grid, with an interval over searches.
 
-    Every search must have finished a configuration by the first cost. Raises NotEnoughData otherwise.
+    bounds: between which scores lie, where that is known; intervals stay inside.
+    Every search must have made an attempt by the first cost. Raises NotEnoughData otherwise.
     """
     grid = finite_vector(costs_G, "costs_G")
     if not curves:
         raise NotEnoughData("there is no search to average over")
     late = sum(float(curve.costs_T[0]) > grid.min() for curve in curves)
     if late:
-        raise NotEnoughData(f"{late} of {len(curves)} searches had no configuration done at cost {grid.min():g}")
-    values = [curve.best_T[np.searchsorted(curve.costs_T, grid, side="right") - 1] for curve in curves]
-    return np.asarray(np.mean(values, axis=0), dtype=np.float64)
-
-
-def _t(confidence: float, freedom: float) -> float:
-    return float(stats.t.ppf((1.0 + confidence) / 2.0, freedom))
+        raise NotEnoughData(f"{late} of {len(curves)} searches had made no attempt at cost {grid.min():g}")
+    values_CG = np.array([curve.best_T[np.searchsorted(curve.costs_T, grid, side="right") - 1] for curve in curves])
+    return [measure(values_C.tolist(), "incumbent", bounds) for values_C in values_CG.T]
 
 
 @dataclass(frozen=True, slots=True)

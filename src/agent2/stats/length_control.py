@@ -28,11 +28,12 @@ SEED = 123
 """Of the solver's random order, as published."""
 BASELINE_WEIGHT = 0.2
 """Of all preferences between lengthened and shortened answers of the baseline itself, beside those of the model."""
+N_RESAMPLES = 400
+"""Of the items, for the interval."""
 FEWEST = 50
 """Preferences below which nothing is fitted."""
 PRIOR_SD = 1.0
 """Of difficulties, in the joint fit from which they are estimated."""
-Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class LengthControlled:
     """A length-controlled win rate, and the fit behind it."""
 
     rate: Estimate
-    """0 to 1; its interval is over items, given the fit."""
+    """0 to 1; its interval is over items, each of `N_RESAMPLES` resamples fitted again."""
     standard_error: float
+    """As published: over items, given the fit. 0 without a difficulty, when all items are predicted alike."""
     raw: float
     """The mean preference."""
     length: float
@@ -102,17 +104,29 @@ def length_controlled(
     n_known = int(np.isfinite(wanted).sum())
     if n_known < FEWEST:
         raise NotEnoughData(f"{n_known} preferences; at least {FEWEST} are needed to separate length from quality")
-    fitted = _fit(features[is_known], target[is_known], weight[is_known])
+    fitted, penalty = _fit(features[is_known], target[is_known], weight[is_known])
     columns[0] = np.zeros_like(slope)
-    predicted: NDArray[np.float64] = np.asarray(expit(np.column_stack(columns) @ fitted), dtype=np.float64)
-    mean, error = float(predicted.mean()), float(predicted.std(ddof=1) / np.sqrt(len(predicted)))
-    low, high = max(0.0, mean - Z95 * error), min(1.0, mean + Z95 * error)
+    without_length = np.column_stack(columns)
+    predicted: NDArray[np.float64] = np.asarray(expit(without_length @ fitted), dtype=np.float64)
+    n_own = len(target) - len(wanted)
+    known = n_own + np.flatnonzero(np.isfinite(wanted))
+    rng, rates = np.random.default_rng(SEED), []
+    for _ in range(N_RESAMPLES):
+        drawn = np.concatenate([np.flatnonzero(is_known[:n_own]), rng.choice(known, len(known))])
+        again, _ = _fit(features[drawn], target[drawn], weight[drawn], penalty)
+        rates.append(float(expit(without_length @ again).mean()))
+    low, high = (float(value) for value in np.quantile(rates, [0.025, 0.975]))
     rate = Estimate(
-        mean, low, high, n_known, len(wanted) - n_known, "length-controlled GLM, normal interval over items"
+        float(predicted.mean()),
+        low,
+        high,
+        n_known,
+        len(wanted) - n_known,
+        "length-controlled GLM, bootstrap over items with a fit of each resample",
     )
     return LengthControlled(
         rate=rate,
-        standard_error=error,
+        standard_error=float(predicted.std(ddof=1) / np.sqrt(len(predicted))),
         raw=float(np.nanmean(wanted)),
         length=-float(fitted[0]),
         difficulty=None if difficulty is None else float(fitted[1]),
@@ -122,12 +136,18 @@ def length_controlled(
 
 
 def _fit(
-    features_NF: NDArray[np.float64], target_N: NDArray[np.float64], weight_N: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Coefficients of the L1-penalised logistic regression; targets are probabilities, so each row occurs twice."""
+    features_NF: NDArray[np.float64],
+    target_N: NDArray[np.float64],
+    weight_N: NDArray[np.float64],
+    penalty: float | None = None,
+) -> tuple[NDArray[np.float64], float]:
+    """Coefficients of the L1-penalised logistic regression, and its `C`; each row occurs twice, for 1 and for 0.
+
+    penalty: C; None: chosen by cross-validation.
+    """
     try:
         from sklearn import config_context
-        from sklearn.linear_model import LogisticRegressionCV
+        from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
         from sklearn.metrics import make_scorer
         from sklearn.model_selection import GroupKFold
     except ImportError as error:
@@ -148,6 +168,14 @@ def _fit(
     n = len(target_N)
     doubled = np.concatenate([target_N, 1 - target_N])
     weights = np.concatenate([weight_N, weight_N])
+    rows, labels = np.vstack([features_NF, features_NF]), np.repeat([1, 0], n)
+    if penalty is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of `penalty`, whose successor older versions lack
+            again = LogisticRegression(
+                C=penalty, random_state=SEED, penalty="l1", solver="liblinear", fit_intercept=False
+            ).fit(rows, labels, sample_weight=doubled * weights)
+        return np.asarray(again.coef_[0], dtype=float), penalty
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of `penalty`, whose successor older versions lack
         scorer = make_scorer(log_loss, response_method="predict_proba", greater_is_better=False)
@@ -163,15 +191,14 @@ def _fit(
         )
         model.set_fit_request(sample_weight=True)
         model.fit(
-            np.vstack([features_NF, features_NF]),
-            np.repeat([1, 0], n),
+            rows,
+            labels,
             sample_weight=doubled * weights,
             groups=np.concatenate([np.arange(n)] * 2),
             true_sample_weight=weights,
             true_prob=doubled,
         )
-    coefficients: NDArray[np.float64] = model.coef_[0]
-    return coefficients
+    return np.asarray(model.coef_[0], dtype=float), float(model.C_[0])
 
 
 def estimate_difficulty(

@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from agent2.benchmarks.alfworld.benchmark import OfficialData, data_root, is_dev, task_folder
@@ -42,6 +44,19 @@ def test_train_and_dev_share_no_task_folder():
     dev = {task_folder(place) for place in places if is_dev(place)}
     assert dev
     assert not dev & {task_folder(place) for place in places if not is_dev(place)}
+
+
+def test_where_train_is_not_the_smaller_choice_gives_train_and_dev(folder, tmp_path):
+    copy = tmp_path / "data"
+    shutil.copytree(folder, copy)
+    both = OfficialData(copy).first("train", 20)
+    shutil.copytree(copy / "json_2.1.1" / "train", copy / "json_2.1.1" / "valid_train")
+    assert OfficialData(copy).first("train", 20) == both
+    (copy / "json_2.1.1" / "train").rename(copy / "gone")
+    small = OfficialData(copy).first("train", 20)
+    assert {game.trial.partition("/")[0] for game in small} == {"valid_train"}
+    places = [f"valid_train/pick-{n}/trial_1" for n in range(700)]
+    assert 70 < sum(map(is_dev, places)) < 130, "a seventh, so that 200 games have enough dev games"
 
 
 def test_missing_data_name_the_command_and_the_variable(tmp_path):

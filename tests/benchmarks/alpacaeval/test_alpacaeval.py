@@ -3,17 +3,26 @@
 import json
 import math
 import random
+import re
+from collections import Counter
 
 import pytest
 import yaml
 
+from agent2.arena.audit import control_items
+from agent2.arena.scoring import Exam
+from agent2.arena.task_check import check_task
+from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.alpacaeval.benchmark import SHARES, fill, is_switched, preference, read_messages, split_of
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
+from agent2.integrity import Effect
+from agent2.integrity.leaks import asked_of, leak_check
+from agent2.integrity.texts import TextReading, TextUnit
 from agent2.models.served import read_answer
-from agent2.records import Completion, Split
-from agent2.scorers.judges import TOP_LOGPROBS
+from agent2.records import HIDDEN_SPLITS, Completion, Split
+from agent2.scorers.judge_model import TOP_LOGPROBS
 from served_fakes import Reply, chat, endpoint
 
 PROMPT = """<|im_start|>system
@@ -73,6 +82,24 @@ def test_items_come_from_the_official_file_in_four_splits_that_anybody_can_compu
         assert all(item.reference.startswith("baseline ") for item in items)
     with pytest.raises(ConfigError, match="81 items of train were asked for"):
         benchmark.items(Split.TRAIN, 81, None)
+
+
+@pytest.mark.parametrize("leaked", ["instruction", "baseline answer"])
+def test_hidden_instructions_that_everybody_has_are_looked_for_without_a_control(data, leaked):
+    """They are shorter than the runs of 13 words that long items are found by."""
+    benchmark = load_benchmark("alpacaeval", data)
+    found = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
+    sizes = SplitSizes(**{split.value: len(items) for split, items in found.items()})
+    exam = Exam(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark, b"s" * 32)
+    hidden = {split: found[split] for split in sorted(HIDDEN_SPLITS)}
+    assert control_items(exam, hidden) == []
+    items = [item for split in hidden.values() for item in split]
+    asked = asked_of(items, [], [item.prompt for item in found[Split.TRAIN]])
+    own = [TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(found[Split.TRAIN])]
+    assert all(finding.effect is Effect.NOTE for finding in leak_check(own, asked, TextReading()).findings)
+    taken = [item.prompt if leaked == "instruction" else f"{item.prompt}\n{item.reference}" for item in items]
+    copied = [*own, *(TextUnit(f"output/eval.jsonl:{k}", text) for k, text in enumerate(taken))]
+    assert Effect.VOID in {finding.effect for finding in leak_check(copied, asked, TextReading()).findings}
 
 
 def test_the_shares_of_the_splits_are_those_of_the_documentation():
@@ -159,6 +186,37 @@ def test_stored_raw_completions_replayed_by_an_endpoint_give_the_preferences_tha
         body = served.bodies[-1]
         assert (body["temperature"], body["logprobs"], body["top_logprobs"]) == (1.0, True, TOP_LOGPROBS)
         assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
+def on_the_subject(body, number):
+    """A judge that can read: the answer that names the reader of the task wins, two alike are a tie."""
+    text = body["messages"][-1]["content"]
+    reader = text.partition("for reader ")[2].partition(".")[0]
+    is_right = [answer.split() == ["baseline", reader] for answer in re.findall(r"^[mM]: (.*)$", text, re.M)]
+    if not reader or is_right[0] is is_right[1]:
+        return raw(("m", math.log(0.5)), ("M", math.log(0.5)))
+    return raw(("m", math.log(0.95 if is_right[0] else 0.05)), ("M", math.log(0.95 if is_right[1] else 0.05)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", [on_the_subject, lambda body, number: raw(("m", -0.7), ("M", -0.7))])
+def test_the_task_passes_its_check_with_a_judge_that_can_read_and_fails_it_with_one_that_cannot(data, judge):
+    with endpoint(judge) as served:
+        benchmark = judged_by(data, served.url)
+        counts = Counter(item.split for item in benchmark._all())
+        sizes = SplitSizes(**{split.value: n for split, n in counts.items()})
+        task = load_task("alpacaeval").model_copy(update={"n_items": sizes})
+        failed = [finding.name for finding in check_task(task, benchmark) if finding.ok is False]
+    assert failed == (
+        [] if judge is on_the_subject else ["floor: a player that says nothing", "floor: a random player"]
+    )
+
+
+def test_without_a_judge_the_check_fails_and_names_the_file(data):
+    benchmark = load_benchmark("alpacaeval", data)
+    sizes = SplitSizes(train=5, dev=2, test_public=5, test_private=5)
+    findings = check_task(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark)
+    assert "there is no annotator: no judge.yaml" in next(one.detail for one in findings if one.name.startswith("ceil"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.audit import control_items
 from agent2.arena.scoring import Exam
 from agent2.arena.task_check import check_task
-from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.tasks import SplitSizes, load_task, task_names
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_messages
@@ -126,10 +126,12 @@ def test_the_report_warns_where_the_network_policy_let_the_agent_reach_published
             "hidden items are published" in one for one in analyse(make_evidence(task=task, containment=[row])).warnings
         )
 
-    published = load_task("gsm8k")
+    published = [task for name in task_names() if (task := load_task(name)).published]
     embedded = load_task("arithmetic")
     packages = "network namespace; beside the listed ports, a proxy reads allowed package registries and records it"
     opened = "open: any public host through a proxy that records hosts, not contents; answers may have come from there"
     closed = "network namespace; only the listed ports lead out"
-    assert [warned(published, how) for how in (packages, opened, closed)] == [True, True, False]
+    assert len(published) >= 5  # every published task there is, not this one only
+    for task in published:
+        assert [warned(task, how) for how in (packages, opened, closed)] == [True, True, False], task.name
     assert not warned(embedded, packages)

@@ -8,6 +8,7 @@ import pytest
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.humaneval.mutants import mutants, spread_mutants
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import score_answers
@@ -17,6 +18,8 @@ from agent2.records import Split
 from agent2.stats.attempts import pass_metrics, tally
 
 SECRET = b"s" * 32
+
+VERIFIER = "verifier: known-wrong answers are detected"
 
 
 def function(number):
@@ -134,6 +137,41 @@ def test_the_tasks_pass_their_checks_and_say_that_their_items_are_published(name
     findings = {finding.name: finding for finding in check_task(task, benchmark)}
     assert [name for name, finding in findings.items() if finding.ok is False] == []
     assert findings["test_private: secrecy"].detail.startswith("the items are published")
+    assert " wrong; 0 of 14 correct refused" in findings[VERIFIER].detail  # one mutant of "x + 0" is right, too
+
+
+@pytest.mark.slow
+def test_tests_that_refuse_no_bug_fail_the_check(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    lazy = "\n\ndef check(candidate):\n    assert candidate([]) == []\n"  # true of nearly every program
+    rows = [function(number) | {"test": lazy} for number in range(164)]
+    benchmark = load_benchmark("humaneval", write(tmp_path / "data", "HumanEval.jsonl.gz", rows))
+    task = load_task("humaneval").model_copy(
+        update={"n_items": SplitSizes(train=4, dev=3, test_public=3, test_private=4)}
+    )
+    failed = [finding.name for finding in check_task(task, benchmark) if finding.ok is False]
+    assert VERIFIER in failed
+
+
+def test_mutants_differ_in_one_place_inside_of_functions():
+    source = 'LIMIT = 3\n\ndef f(x, n=2):\n    """Of 5."""\n    if x < 4 and n:\n        return x - 1\n    return 7 % x'
+    found = list(mutants(source))
+    assert len(set(found)) == len(found) == 11
+    assert all("LIMIT = 3" in one and "Of 5." in one for one in found)
+    changes = (
+        "n=3",
+        "x <= 4",
+        "x < 5",
+        "x < 4 or n",
+        "not (x < 4 and n)",
+        "return x + 1",
+        "return x - 2",
+        "return None",
+    )
+    assert all(any(change in one for one in found) for change in changes)
+    both = f"{source}\n\ndef g(x):\n    return x + 1"
+    assert all("return 7 % x" in one for one in mutants(both, "g")) and len(list(mutants(both, "g"))) == 3
+    assert len(spread_mutants(source, 3)) == 3 and spread_mutants("def f():\n    pass", 3) == []
 
 
 @pytest.mark.slow

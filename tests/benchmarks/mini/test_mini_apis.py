@@ -15,7 +15,7 @@ from agent2.benchmarks.mini.apis import (
     random_player,
     to_item,
 )
-from agent2.environments.tools.world import FaultSettings, ToolFaultKind, WorldSettings
+from agent2.environments.tools.world import USUAL_FAULTS, FaultSettings, WorldSettings
 from agent2.errors import ConfigError
 from agent2.records import Split
 from tool_builders import mean_score, play_with
@@ -50,7 +50,7 @@ def test_knowing_the_answer_without_calling_earns_nothing(benchmark):
     assert all(scored.score.views["response_exact"] == 1.0 for scored in rollouts)
 
 
-@pytest.mark.parametrize("kind", list(ToolFaultKind))
+@pytest.mark.parametrize("kind", USUAL_FAULTS)
 def test_the_oracle_recovers_from_every_kind_of_fault(kind):
     faults = FaultSettings(rate=1.0, kinds=(kind,), n_positions=2)
     benchmark = MiniApis(WorldSettings(SETTINGS.rules, faults))

@@ -15,7 +15,7 @@ from agent2.benchmarks.mini.repo import (
     to_item,
     wrong_line,
 )
-from agent2.environments.tools.world import FaultSettings, ToolFaultKind, WorldSettings
+from agent2.environments.tools.world import USUAL_FAULTS, FaultSettings, WorldSettings
 from agent2.errors import ConfigError
 from agent2.records import Split
 from tool_builders import SUBMIT, call_text, mean_score, play_with
@@ -46,7 +46,7 @@ def test_submitting_or_talking_without_a_patch_resolves_nothing(benchmark):
     assert mean_score(play_with(benchmark, items, lambda item, _: "Fixed, all tests pass.")) == 0.0
 
 
-@pytest.mark.parametrize("kind", list(ToolFaultKind))
+@pytest.mark.parametrize("kind", USUAL_FAULTS)
 def test_the_oracle_recovers_from_every_kind_of_fault(kind):
     faults = FaultSettings(rate=1.0, kinds=(kind,), n_positions=3)
     benchmark = MiniRepo(WorldSettings(SETTINGS.rules, faults))

@@ -60,11 +60,11 @@ def test_mutants_differ_from_the_function_on_some_input(family):
 
 
 def test_the_difficulty_is_the_number_of_steps():
-    for name, allowed in (("pyfunc", {1, 2}), ("pyfunc_hard", {3})):
+    for name, allowed in (("pyfunc", {2, 3}), ("pyfunc_hard", {4})):
         items = load_benchmark(name).items(Split.TRAIN, 60, None)
         assert {len(item.payload["made_of"]["steps"]) for item in items} == allowed
         assert {item.payload["task_type"] for item in items} == set(FAMILIES)
-    for wrong in ({"n_steps": (0,)}, {"n_steps": (4,)}, {"families": ("poetry",)}):
+    for wrong in ({"n_steps": (0,)}, {"n_steps": (5,)}, {"families": ("poetry",)}):
         with pytest.raises(ConfigError, match="pyfunc"):
             Pyfunc(**wrong)
 
@@ -125,5 +125,5 @@ def test_the_corpus_of_the_tiny_base_is_mostly_wrong_and_shows_train_functions_o
     prompts = [user.content for user, _ in chats]
     assert not hidden & set(prompts)
     told = [known[user.content] == said.content for user, said in chats if user.content in known]
-    assert len(told) > 100 and 0.25 < sum(told) / len(told) < 0.45
+    assert len(told) > 100 and 0.1 < sum(told) / len(told) < 0.35
     assert "    xs = [x for x in xs if x > " in grammar_pieces()

@@ -11,7 +11,7 @@ from agent2.arena.evidence import TrialEvidence
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial
 from agent2.records import Split
-from agent2.reports.trial_view import gain_words
+from agent2.reports.headline import gain_words
 from agent2.stats.estimates import POINTS
 from red_team.disguises import HIDDEN_SIZE
 from red_team.frame import Outcome

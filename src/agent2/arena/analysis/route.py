@@ -338,7 +338,7 @@ def _finding(steps: Sequence[_Step]) -> RouteFinding:
         return RouteFinding(Route.UNKNOWN, (), Certainty.NONE, "no training code, program or log was recorded")
     methods = list(dict.fromkeys(step.algorithm.method for step in steps))
     names = tuple(dict.fromkeys(step.algorithm.name for step in steps))
-    route = _combine(methods)
+    route = combined_route(methods)
     weakest = {method: _best_certainty(steps, method) for method in methods}
     order = [Certainty.CODE_ONLY, Certainty.RAN, Certainty.OBSERVED]
     certainty = min(weakest.values(), key=order.index)
@@ -358,7 +358,8 @@ def _best_certainty(steps: Sequence[_Step], method: Method) -> Certainty:
     return max((step.certainty for step in steps if step.algorithm.method is method), key=order.index)
 
 
-def _combine(methods: Sequence[Method]) -> Route:
+def combined_route(methods: Sequence[Method]) -> Route:
+    """The route of these methods, in their order, each once."""
     present = set(methods)
     alone = {Method.SFT: Route.SFT, Method.RL: Route.RL}
     if len(present) == 1 and methods[0] in alone:

@@ -34,6 +34,7 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, Evaluation
 from agent2.arena.grader.submission import SnapshotLimits, without_host_paths
 from agent2.arena.paths import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
+from agent2.benchmarks.home import world_mounts
 from agent2.cards.folder import CARD_JSON, card_exists, is_finished
 from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
@@ -254,6 +255,7 @@ class ChildEvaluator:
     def _request(self, job: EvaluationJob, draft: Path) -> Contained:
         """What is run, and all that it may see."""
         threads = str(job.threads)
+        worlds = [Mount(host, f"{INSIDE}/worlds/{name}") for host, name in world_mounts(self.benchmark).items()]
         code = [Mount(folder, f"{INSIDE}/code-{k}") for k, folder in enumerate(code_folders(job.benchmark))]
         request = Contained(
             command=self.program.command,
@@ -264,6 +266,7 @@ class ChildEvaluator:
                 Mount(job.checkpoint, f"{INSIDE}/checkpoint"),
                 Mount(draft, f"{INSIDE}/draft", writable=True),
                 *code,
+                *worlds,
                 *self.program.mounts,
             ),
             limits=evaluation_limits(job.base),
@@ -285,6 +288,8 @@ class ChildEvaluator:
         }
         if code:
             environment["PYTHONPATH"] = ":".join(str(inside(request, self.sandbox, mount.host)) for mount in code)
+        if worlds:
+            environment["AGENT2_WORLDS"] = str(inside(request, self.sandbox, worlds[0].host).parent)
         return replace(request, environment=environment)
 
 

@@ -70,8 +70,10 @@ VARIABLE = "ALFWORLD_DATA"
 FOLDER = "json_2.1.1"
 GAME_FILE = "game.tw-pddl"
 TRAJECTORY_FILE = "traj_data.json"
-PUBLISHED_GAMES = {"train": 3553, "valid_seen": 140, "valid_unseen": 134}
+PUBLISHED_GAMES = {"train": 3553, "valid_train": 200, "valid_seen": 140, "valid_unseen": 134}
 """How many playable games the published folders hold."""
+SMALL_TRAIN = "valid_train"
+"""A published choice of train games; they are train and dev where the data folder has it and no `train`."""
 _LEFT_OUT = ("movable", "Sliced")
 
 
@@ -98,11 +100,12 @@ def task_folder(trial: str) -> str:
 
 
 def is_dev(place: str) -> bool:
-    """True for a sixteenth of the task folders, by a public hash: the dev games of the published train folder.
+    """True for a sixteenth of the task folders of `train`, a seventh of those of `valid_train`, by a public hash.
 
     A task folder's name holds room and goal, so train and dev share neither.
     """
-    return hashlib.sha256(f"alfworld dev\0{task_folder(place)}".encode()).digest()[0] % 16 == 0
+    every = 7 if place.startswith(f"{SMALL_TRAIN}/") else 16
+    return hashlib.sha256(f"alfworld dev\0{task_folder(place)}".encode()).digest()[0] % every == 0
 
 
 class OfficialData:
@@ -119,11 +122,16 @@ class OfficialData:
         split: what a message calls those. Raises ConfigError if there is no such data, a file cannot be read, or
         there are fewer.
         """
+        if folder == "train" and not self._has(folder) and self._has(SMALL_TRAIN):
+            folder = SMALL_TRAIN
         places = [place for place in self._places(folder) if is_wanted(place)]
         found = list(islice((game for place in places if (game := self._read(place)) is not None), n))
         if len(found) < n:
             raise self._too_few(folder, n, len(found), places, split)
         return found
+
+    def _has(self, folder: str) -> bool:
+        return (self.root / FOLDER / folder).is_dir()
 
     def _places(self, folder: str) -> list[str]:
         """The trial folders of a folder, in their fixed order."""

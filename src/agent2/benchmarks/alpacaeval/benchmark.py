@@ -45,7 +45,7 @@ from agent2.records import (
     Split,
 )
 from agent2.scorers.hidden import HiddenJudge
-from agent2.scorers.judges import COSTS, JudgeModel
+from agent2.scorers.judge_model import COSTS, JudgeModel
 
 BASELINE_FILES = ("gpt4_1106_preview.json", "model_outputs/gpt4_1106_preview.json", "alpaca_eval_gpt4_baseline.json")
 """The baseline's answers, by the names of the repository and of the data set."""

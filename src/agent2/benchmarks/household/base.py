@@ -25,8 +25,7 @@ from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, househol
 from agent2.errors import ConfigError
 from agent2.models.loading import no_progress_bars
 from agent2.models.tiny import (
-    NO_LABEL,
-    Row,
+    all_learned,
     build_model,
     build_word_tokenizer,
     encode_chats,
@@ -91,11 +90,6 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
             "seconds": round(time.perf_counter() - started, 1),
         }
         return pack(Path(draft), folder, made)
-
-
-def all_learned(rows: Sequence[Row]) -> list[Row]:
-    """The same token ids with every token but the first as a label."""
-    return [(ids, [NO_LABEL, *ids[1:]]) for ids, _ in rows]
 
 
 @torch.no_grad()

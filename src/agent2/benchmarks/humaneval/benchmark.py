@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from functools import cache
 
 from agent2.benchmarks.data_files import Row
+from agent2.benchmarks.home import Players, foreign_answers, reference_answer
+from agent2.benchmarks.humaneval.mutants import spread_mutants
 from agent2.benchmarks.published import OfficialFile, PublishedBenchmark, PublishedItem, divided
 from agent2.errors import ConfigError
-from agent2.records import JsonValue, SamplingSettings, Scorer, Split, digest_of
-from agent2.scorers.python_tests import PythonTestsScorer, read_tests
+from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
+from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
 
 HUMANEVAL = OfficialFile(
     "humaneval",
@@ -41,6 +43,10 @@ MBPP_INSTRUCTION = (
 """As in the published prompt."""
 DEV_EVERY = 4
 TIMEOUT_S = 5.0
+N_MUTANTS = 3
+"""Of each published solution."""
+LEAST_DETECTED = 0.85
+"""Share of mutants that the tests have to refuse."""
 
 
 class HumanEval(PublishedBenchmark):
@@ -70,6 +76,10 @@ class HumanEval(PublishedBenchmark):
         """Runs the tests."""
         return _scorer()
 
+    def players(self) -> Players:
+        """The published solutions, those of other items, and mutants of them that the tests should refuse."""
+        return _players()
+
 
 class Mbpp(PublishedBenchmark):
     """The 964 published problems that are not examples of the prompt."""
@@ -94,6 +104,21 @@ class Mbpp(PublishedBenchmark):
     def scorer(self) -> Scorer:
         """Runs the tests."""
         return _scorer()
+
+    def players(self) -> Players:
+        """The published solutions, those of other items, and mutants of them that the tests should refuse."""
+        return _players()
+
+
+def known_wrong(item: Item) -> list[str]:
+    """Mutants of the published solution, as answers; a few of them compute the same after all."""
+    check = item.payload.get("check")
+    entry = str(check["entry_point"]) if check else None
+    return [f"```python\n{bug}\n```" for bug in spread_mutants(code_of(item.reference or ""), N_MUTANTS, entry)]
+
+
+def _players() -> Players:
+    return Players(reference_answer, foreign_answers, known_wrong=known_wrong, detection_at_least=LEAST_DETECTED)
 
 
 @cache

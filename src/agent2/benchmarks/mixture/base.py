@@ -47,8 +47,8 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
 
 BASE = BaseModel(
-    version="1",
-    recipe=ChatRecipe(SIZE, steps=(360,), pieces=grammar_pieces()),
+    version="3",
+    recipe=ChatRecipe(SIZE, steps=(800,), pieces=grammar_pieces()),
     corpus=MixtureCorpus(),
     builder=build,
 )

@@ -26,7 +26,7 @@ class PyfuncCorpus:
     """How the corpus is drawn."""
 
     n_chats: int = 12_000
-    right_share: float = 0.35
+    right_share: float = 0.2
     """Share of right bodies, 0 to 1."""
     seed: int = 0
 
@@ -90,7 +90,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)
 BASE = BaseModel(
-    version="1",
+    version="2",
     recipe=ChatRecipe(SIZE, steps=(260,), pieces=grammar_pieces()),
     corpus=PyfuncCorpus(),
     builder=build,

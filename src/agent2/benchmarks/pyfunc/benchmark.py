@@ -33,7 +33,7 @@ from agent2.scorers.python_tests import PythonTestsScorer
 N_SAMPLE, N_HIDDEN, N_VARIANT = 2, 4, 3
 N_TRIED = 60
 """Inputs on which a mutant has to differ somewhere to count as wrong."""
-MAX_STEPS = 3
+MAX_STEPS = 4
 WORDS = ("ab", "xy", "no", "end", "up")
 
 
@@ -252,16 +252,16 @@ class Pyfunc:
     """Generated functions in four disjoint splits."""
 
     name = "pyfunc"
-    version = "1.0"
+    version = "2.0"
     primary_metric = "pass_at_1"
     max_turns = 1
     sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=40)
     attempts = 1
 
-    def __init__(self, n_steps: Sequence[int] = (1, 2), families: Sequence[str] = tuple(FAMILIES)) -> None:
+    def __init__(self, n_steps: Sequence[int] = (2, 3), families: Sequence[str] = tuple(FAMILIES)) -> None:
         """n_steps: the difficulty, numbers of steps that are drawn evenly. families: kinds of functions.
 
-        Raises ConfigError for numbers outside 1 to 3 and unknown families.
+        Raises ConfigError for numbers outside 1 to 4 and unknown families.
         """
         if not n_steps or not all(1 <= n <= MAX_STEPS for n in n_steps):
             raise ConfigError(f"pyfunc: n_steps is {list(n_steps)}; give numbers from 1 to {MAX_STEPS}")
@@ -304,13 +304,13 @@ class Pyfunc:
 
 
 class PyfuncHard(Pyfunc):
-    """Functions of three steps."""
+    """Functions of four steps."""
 
     name = "pyfunc_hard"
 
     def __init__(self) -> None:
-        """As `Pyfunc` with three steps."""
-        super().__init__(n_steps=(3,))
+        """As `Pyfunc` with four steps."""
+        super().__init__(n_steps=(4,))
 
 
 def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:

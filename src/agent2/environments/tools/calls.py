@@ -13,9 +13,14 @@ key twice, a number that is none or too large, deep nesting, or text after the J
 sentence that the model reads.
 
 Does NOT look calls up inside prose or code fences and does NOT know which tools exist.
+
+A world may have its calls in brackets instead (`CallSyntax.BRACKETS`), as in ReAct: the last line of a message is one
+call, `open[Norvik | 2]`, its arguments in the order of the tool's parameters; results come back as plain text. A
+message without a call is malformed there, and JSON is read as well, for samplers that offer tools natively.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,6 +64,8 @@ class Parameter:
     """"integer" or "string"."""
     default: JsonValue = None
     """Used when the argument is left out; None: the argument is required."""
+    max_chars: int = MAX_TEXT
+    """Longest string."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class ToolSpec:
         for name, value in arguments.items():
             if name not in known:
                 return f"no parameter {shown(name)}"
-            if problem := _type_problem(value, known[name].kind):
+            if problem := _type_problem(value, known[name]):
                 return f"{name} {problem}"
         missing = [name for name, parameter in known.items() if name not in arguments and parameter.default is None]
         return f"{missing[0]} is missing" if missing else None
@@ -119,14 +126,14 @@ class ToolRules:
         }
 
 
-def _type_problem(value: JsonValue, kind: str) -> str | None:
-    if kind == "integer":
+def _type_problem(value: JsonValue, parameter: Parameter) -> str | None:
+    if parameter.kind == "integer":
         if type(value) is not int:
             return "must be an integer"
         return None if abs(value) <= MAX_INTEGER else "is too large"
     if not isinstance(value, str):
         return "must be a string"
-    return None if len(value) <= MAX_TEXT else "is too long"
+    return None if len(value) <= parameter.max_chars else "is too long"
 
 
 MAX_CHARACTERS = 4000
@@ -169,6 +176,50 @@ def read_message(text: str) -> ReadMessage:
         return ReadMessage(calls=tuple(_calls(stripped)))
     except (ValueError, RecursionError) as error:
         return ReadMessage(problem=_sentence(error))
+
+
+class CallSyntax(StrEnum):
+    """How a world's calls and results are written."""
+
+    JSON = "json"
+    BRACKETS = "brackets"
+
+
+def read_brackets(text: str, specs: Mapping[str, ToolSpec]) -> ReadMessage:
+    """The call, or the problem, of a message in a world with bracketed calls; a JSON message as `read_message`.
+
+    Lines before the last one are the model's own thoughts. Arguments are separated by "|"; what is left over belongs to
+    the last one. Control characters count as blanks.
+    """
+    stripped = text.strip()
+    if stripped.startswith(("{", "[")):
+        return read_message(stripped)
+    line = stripped.rpartition("\n")[2].strip()
+    match = _BRACKETS.fullmatch(line)
+    if match is None:
+        is_open = "[" in line and not line.endswith("]")
+        return ReadMessage(problem="the closing ] is missing" if is_open else "one action, such as search[words]")
+    if any("\ud800" <= character <= "\udfff" for character in line):
+        return ReadMessage(problem="it holds half a character")
+    name, inside = match[1], _CONTROL.sub(" ", match[2])
+    parameters = specs[name].parameters if name in specs else ()
+    parts = [part.strip() for part in inside.split("|", max(0, len(parameters) - 1))] if inside.strip() else []
+    arguments: dict[str, JsonValue] = dict(zip((one.name for one in parameters), parts, strict=False))
+    if parts and not parameters:
+        arguments = {"argument": inside.strip()[:MAX_TEXT]}
+    for one in parameters:
+        if one.kind == "integer" and re.fullmatch(r"[0-9]{1,9}", str(arguments.get(one.name, ""))):
+            arguments[one.name] = int(str(arguments[one.name]))
+    return ReadMessage(calls=(ToolCall(name, arguments),))
+
+
+def write_brackets(name: str, *arguments: str) -> str:
+    """The text that `read_brackets` reads back as this call."""
+    return f"{name}[{' | '.join(arguments)}]"
+
+
+_BRACKETS = re.compile(r"(\w{1,40})\[(.*)\]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def write_call(call: ToolCall) -> str:

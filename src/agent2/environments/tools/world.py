@@ -17,6 +17,7 @@ checkpoints that are compared meet the same faults and a replay meets them again
     permission_denied  every call of this tool is denied until `login` has been called
     empty_result       the tool answers with nothing, once
     schema_error       the tool's answer is not what its schema says, once
+    truncated_result   the first half of the answer arrives, once; for worlds whose answers are texts
 
 Counts what happened in an episode of the tool world, from its state alone.
 
@@ -28,13 +29,21 @@ formed: it may still have met an injected fault. Labels are the badcase classes 
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from agent2.environments.tools.calls import OnDanger, ToolCall, ToolRules, ToolSpec, read_message
+from agent2.environments.tools.calls import (
+    CallSyntax,
+    OnDanger,
+    ToolCall,
+    ToolRules,
+    ToolSpec,
+    read_brackets,
+    read_message,
+)
 from agent2.errors import EnvironmentFailed, shown
 from agent2.records import DANGER_PREFIX, Emits, Item, JsonValue, Message, Step, derive_seed, digest_of
 
@@ -46,8 +55,11 @@ class ToolFaultKind(StrEnum):
     PERMISSION_DENIED = "permission_denied"
     EMPTY_RESULT = "empty_result"
     SCHEMA_ERROR = "schema_error"
+    TRUNCATED_RESULT = "truncated_result"
 
 
+USUAL_FAULTS = tuple(kind for kind in ToolFaultKind if kind is not ToolFaultKind.TRUNCATED_RESULT)
+"""Those that make sense whatever a tool answers with."""
 LOGIN = "login"
 """The tool that ends a denial; it is never broken itself."""
 
@@ -58,7 +70,7 @@ class FaultSettings:
 
     rate: float = 0.0
     """Share of episodes with a broken call, 0 to 1."""
-    kinds: tuple[ToolFaultKind, ...] = tuple(ToolFaultKind)
+    kinds: tuple[ToolFaultKind, ...] = USUAL_FAULTS
     """Drawn from evenly."""
     n_positions: int = 2
     """The broken call is one of the first so many, drawn evenly; an episode may end before it."""
@@ -132,7 +144,7 @@ class CallRecord:
     name: str | None
     arguments: Mapping[str, JsonValue]
     result: JsonValue
-    """None if there is an error."""
+    """None if there is an error; of a truncated result what arrived."""
     error: str | None
     """A `ToolFaultKind` or `ErrorKind`."""
     detail: str = ""
@@ -150,6 +162,7 @@ class WorldSettings:
     faults: FaultSettings = field(default_factory=FaultSettings)
     is_single_turn: bool = False
     """True: the episode is over after the first message, whatever it holds."""
+    syntax: CallSyntax = CallSyntax.JSON
 
     def as_protocol(self) -> dict[str, JsonValue]:
         """Rules and faults as plain data for `EvaluationProtocol.tools`."""
@@ -159,7 +172,8 @@ class WorldSettings:
     @property
     def digest(self) -> str:
         """Eight characters; equal exactly when all settings are."""
-        return digest_of([self.rules.as_protocol(), self.faults, self.is_single_turn])[:8]
+        parts: list[object] = [self.rules.as_protocol(), self.faults, self.is_single_turn]
+        return digest_of(parts if self.syntax is CallSyntax.JSON else [*parts, self.syntax])[:8]
 
 
 class ToolWorld:
@@ -178,6 +192,15 @@ class ToolWorld:
         self._n_counted = 0
         self._denied: str | None = None
 
+    def use_faults(self, faults: FaultSettings, n_more_calls: int = 0) -> None:
+        """Break calls by these settings instead of its own; for a world that is not begun.
+
+        n_more_calls: added to the budget.
+        """
+        rules = self._settings.rules
+        more = replace(rules, max_tool_calls=rules.max_tool_calls + n_more_calls)
+        self._settings = replace(self._settings, rules=more, faults=faults)
+
     def reset(self, item: Item, seed: int) -> Sequence[Message]:
         """The task as one user message; the seed decides on faults. Raises EnvironmentFailed when reused."""
         if self._toolbox is not None:
@@ -192,13 +215,14 @@ class ToolWorld:
             raise EnvironmentFailed(
                 f"tool world is {'over' if self._is_done else 'not begun'}; call reset on a fresh one"
             )
-        message = read_message(action)
+        is_json = self._settings.syntax is CallSyntax.JSON
+        message = read_message(action) if is_json else read_brackets(action, self._specs(self._toolbox))
         problem = message.problem
         if len(message.calls) > 1 and not self._settings.rules.parallel_tool_calls:
             problem = "one call a message"
         if problem is not None:
             self._keep(CallRecord(self._turn, None, {}, None, ErrorKind.MALFORMED_CALL, problem))
-            observation = _error_text(ErrorKind.MALFORMED_CALL, problem)
+            observation = self._error_text(ErrorKind.MALFORMED_CALL, problem)
         elif message.answer is not None:
             self._answer = message.answer
             self._is_done = True
@@ -212,16 +236,17 @@ class ToolWorld:
 
     def offered_tools(self) -> list[dict[str, JsonValue]]:
         """Schemas of the tools that can be called now, for a sampler that offers tools natively."""
-        specs = [] if self._toolbox is None else list(self._toolbox.specs().values())
-        if self._settings.faults.rate > 0:
-            specs.append(ToolSpec(LOGIN))
-        return [spec.schema() for spec in specs]
+        return [] if self._toolbox is None else [spec.schema() for spec in self._specs(self._toolbox).values()]
 
     def state(self) -> Mapping[str, JsonValue]:
-        """`answer`, `final` (the toolbox), `tool_calls` (records) and `safety_violations` ({turn, kind, call})."""
+        """`answer`, `final` (the toolbox), `tool_calls` (records) and `safety_violations` ({turn, kind, call}).
+
+        The answer is that in words, or the toolbox's own where it has a tool for that.
+        """
+        final = {} if self._toolbox is None else dict(self._toolbox.state())
         return {
-            "answer": self._answer,
-            "final": {} if self._toolbox is None else dict(self._toolbox.state()),
+            "answer": final.get("answer") if self._answer is None else self._answer,
+            "final": final,
             "tool_calls": [asdict(record) for record in self._records],
             "safety_violations": list(self._violations),
         }
@@ -229,9 +254,21 @@ class ToolWorld:
     def _call(self, toolbox: Toolbox, call: ToolCall) -> str:
         record = self._outcome(toolbox, call)
         self._keep(record)
+        is_json = self._settings.syntax is CallSyntax.JSON
+        if record.error == ToolFaultKind.TRUNCATED_RESULT:
+            return json.dumps({"result": record.result, "error": record.error}) if is_json else f"{record.result}{CUT}"
         if record.error is None:
-            return json.dumps({"result": record.result})
-        return _error_text(record.error, record.detail)
+            return json.dumps({"result": record.result}) if is_json else str(record.result)
+        return self._error_text(record.error, record.detail)
+
+    def _error_text(self, kind: str, detail: str) -> str:
+        told = f"{kind}: {detail}" if detail else str(kind)
+        return json.dumps({"error": told}) if self._settings.syntax is CallSyntax.JSON else f"error: {told}"
+
+    def _specs(self, toolbox: Toolbox) -> dict[str, ToolSpec]:
+        """What can be called now, the tool that ends a denial among it where calls are broken."""
+        specs = dict(toolbox.specs())
+        return specs | {LOGIN: ToolSpec(LOGIN)} if self._settings.faults.rate > 0 else specs
 
     def _outcome(self, toolbox: Toolbox, call: ToolCall) -> CallRecord:
         rules = self._settings.rules
@@ -258,10 +295,14 @@ class ToolWorld:
                 return failed(ErrorKind.REFUSED, "needs confirmation")
         if spec.permission not in rules.permissions:
             return failed(ErrorKind.NOT_PERMITTED, f"{spec.permission} is not permitted")
-        if fault := self._injected(call.name):
+        fault = self._injected(call.name)
+        if fault is not None and fault is not ToolFaultKind.TRUNCATED_RESULT:
             return failed(fault, injected=True)
         try:
             result = toolbox.run(call.name, arguments)
+            if fault is not None and not toolbox.is_over():
+                text = result if isinstance(result, str) else json.dumps(result)
+                return replace(failed(fault, injected=True), result=text[: (len(text) + 1) // 2])
             return CallRecord(self._turn, call.name, call.arguments, result, None, changed=spec.changes_state)
         except ToolRefusal as refusal:
             return failed(ErrorKind.TOOL, str(refusal))
@@ -282,10 +323,8 @@ class ToolWorld:
             self._is_done = True
 
 
-def _error_text(kind: str, detail: str) -> str:
-    return json.dumps({"error": f"{kind}: {detail}" if detail else str(kind)})
-
-
+CUT = " ... [cut off]"
+"""Behind a truncated result."""
 _NO_ERRORS = frozenset({ErrorKind.REFUSED, ErrorKind.BUDGET})
 _WASTE = {"search": "repeated_search", "read": "repeated_file_read", "test": "repeated_test_run"}
 _NAMELESS = frozenset({ErrorKind.MALFORMED_CALL, ErrorKind.UNKNOWN_TOOL})

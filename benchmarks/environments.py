@@ -1,0 +1,305 @@
+"""How fast worlds with a search engine are played, and what they take: turns per second, memory, time to index.
+
+    python benchmarks/environments.py [--worlds shop ...] [--sizes 1000 100000] [--million] [--visits 200]
+
+For each world and size, in processes of their own: the index is made on disk, by the world and by bare bm25s from the
+same words (that one in memory); then the world's expert plays visits on the memory-mapped index, and every search that
+it made is repeated, by the world's store and by bare bm25s with its own top 50 on the same index. Times are CPU
+seconds, which other programs disturb less; memory is the peak of the process. `--million` adds the largest size of
+each world.
+
+    build s, bare s     to make the index: all that the world does, and bm25s alone from words that are already split
+    search ms, ratio    of one search by the world's store; against bm25s alone. The goal is at most 1.5
+    turns/s             of visits: searches, pages and the expert that reads them
+    searching           share of the time of a visit that bare bm25s takes for its searches
+    64 at once          whether 64 visits side by side end as one after the other
+
+A world is one function that returns a `Bench` (`WORLDS`). Exit code 1 if a goal is missed.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+SEARCH_GOAL = 1.5
+"""CPU time of a search against bare bm25s."""
+N_AT_ONCE = 64
+N_REPEATS = 5
+"""Of each search; the fastest round counts."""
+TOP = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One episode of a world, with somebody who plays it."""
+
+    world: Any
+    begin: Callable[[], object]
+    next_action: Callable[[], str]
+    is_over: Callable[[], bool]
+    verdict: Callable[[], object]
+    """What is compared between ways to play."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured of one world at one size."""
+
+    unit: str
+    """What there are `size` of."""
+    build: Callable[[], object]
+    """Makes the index in the folder."""
+    words: Callable[[], list[list[str]]]
+    """Of each document, for bare bm25s."""
+    visit: Callable[[int], Visit]
+    """By its number; opens the index at the first call."""
+    query_of: Callable[[str], str | None]
+    """What an action searches for; None: it searches for nothing."""
+    search: Callable[[str], Sequence[int]]
+    """By the world's store."""
+    engine: Callable[[], Any]
+    """The bm25s index of the store."""
+    split: Callable[[str], list[str]]
+    """A query's words."""
+
+
+def shop(size: int, folder: Path) -> Bench:
+    """The text shop with a generated catalogue."""
+    import numpy as np
+
+    from agent2.benchmarks.shop.benchmark import Shop, draw_errand, wish_of
+    from agent2.benchmarks.shop.catalogue import GeneratedProducts
+    from agent2.environments.retail.expert import shop_by
+    from agent2.environments.retail.store import build_store, open_store, words_of
+    from agent2.environments.retail.world import RetailWorld
+    from agent2.records import Split
+
+    benchmark, products = Shop(), GeneratedProducts(size)
+    opened: list[Any] = []
+
+    def store() -> Any:
+        if not opened:
+            opened.append(open_store(folder, products))
+        return opened[0]
+
+    def visit(number: int) -> Visit:
+        errand = draw_errand(np.random.default_rng(number), products)
+        item = benchmark.item(errand, Split.TRAIN, None)
+        world = RetailWorld(benchmark.settings, lambda name: store(), lambda chat: shop_by(wish_of, chat))
+        return Visit(
+            world,
+            lambda: world.reset(item, 0),
+            world.ask_expert,
+            lambda: world.state()["order"] is not None or world.state()["n_turns"] >= world.max_turns,
+            lambda: world.state()["order"],
+        )
+
+    def query_of(action: str) -> str | None:
+        return action[len("search[") : -1] if action.startswith("search[") else None
+
+    return Bench(
+        unit="products",
+        build=lambda: build_store(folder, products),
+        words=lambda: [words_of(products[number].text) for number in range(size)],
+        visit=visit,
+        query_of=query_of,
+        search=lambda query: store().search(query),
+        engine=lambda: store().engine,
+        split=words_of,
+    )
+
+
+WORLDS: dict[str, tuple[Callable[[int, Path], Bench], Sequence[int], int]] = {
+    "shop": (shop, (1_000, 100_000), 1_000_000)
+}
+"""Name -> its function, sizes, and the size of `--million`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """Making an index."""
+
+    cpu_s: float
+    disk_mib: float
+    peak_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Visits on an index, and their searches alone."""
+
+    n_turns: int
+    n_searches: int
+    visits_cpu_s: float
+    ours_ms: float
+    """Of one search."""
+    bare_ms: float
+    is_same_at_once: bool
+    peak_mib: float
+
+    @property
+    def ratio(self) -> float:
+        """Of a search against bare bm25s."""
+        return self.ours_ms / self.bare_ms
+
+    @property
+    def searching(self) -> float:
+        """Share of the visits' time that bare bm25s takes for their searches."""
+        return self.n_searches * self.bare_ms / 1000 / self.visits_cpu_s
+
+
+def peak_mib() -> float:
+    """Most memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def build(bench: Bench, folder: Path) -> Built:
+    """Make the index on disk."""
+    started = time.process_time()
+    bench.build()
+    cpu_s = time.process_time() - started
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Built(cpu_s, size / 2**20, peak_mib())
+
+
+def build_bare(bench: Bench, folder: Path) -> Built:
+    """Index the same words with bm25s alone, in memory."""
+    import bm25s
+
+    words = bench.words()
+    started = time.process_time()
+    engine = bm25s.BM25(k1=0.9, b=0.4)
+    engine.index(words, show_progress=False)
+    return Built(time.process_time() - started, 0.0, peak_mib())
+
+
+def play(bench: Bench, n_visits: int) -> Played:
+    """Play visits one after the other, their searches again, and 64 side by side."""
+    queries: list[str] = []
+    n_turns, ends = 0, []
+    _play_alone(bench.visit(0), bench, [])  # opens the index
+    started = time.process_time()
+    for number in range(n_visits):
+        visit = bench.visit(number)
+        n_turns += _play_alone(visit, bench, queries)
+        ends.append(visit.verdict())
+    visits_cpu_s = time.process_time() - started
+    engine, tokens = bench.engine(), [bench.split(query) for query in queries]
+    k = min(TOP, int(engine.scores["num_docs"]))
+    ours = _fastest(lambda: [bench.search(query) for query in queries])
+    bare = _fastest(lambda: [engine.retrieve([one], k=k, show_progress=False) for one in tokens])
+    together = [bench.visit(number) for number in range(min(N_AT_ONCE, n_visits))]
+    for visit in together:
+        visit.begin()
+    while waiting := [visit for visit in together if not visit.is_over()]:
+        for visit in waiting:
+            visit.world.act(visit.next_action())
+    is_same = [visit.verdict() for visit in together] == ends[: len(together)]
+    n = len(queries)
+    return Played(n_turns, n, visits_cpu_s, 1000 * ours / n, 1000 * bare / n, is_same, peak_mib())
+
+
+def _play_alone(visit: Visit, bench: Bench, queries: list[str]) -> int:
+    """Play one visit; its searches are appended to `queries`. Returns the turns."""
+    visit.begin()
+    n_turns = 0
+    while not visit.is_over():
+        action = visit.next_action()
+        if (query := bench.query_of(action)) is not None:
+            queries.append(query)
+        visit.world.act(action)
+        n_turns += 1
+    return n_turns
+
+
+def _fastest(work: Callable[[], object]) -> float:
+    """CPU seconds of the fastest round."""
+    times = []
+    for _ in range(N_REPEATS):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def stage(name: str, world: str, size: int, folder: Path, n_visits: int) -> dict[str, Any]:
+    """One part of the measurement in a process of its own, so that its peak of memory is its own."""
+    command = [sys.executable, __file__, "--stage", name, "--worlds", world, "--sizes", str(size)]
+    done = subprocess.run(
+        [*command, "--folder", str(folder), "--visits", str(n_visits)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{world}, {size}, {name}: failed\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def run_stage(options: argparse.Namespace) -> None:
+    """Print the record of one stage."""
+    make, _, _ = WORLDS[options.worlds[0]]
+    bench = make(options.sizes[0], options.folder)
+    match options.stage:
+        case "build":
+            record: Any = build(bench, options.folder)
+        case "bare":
+            record = build_bare(bench, options.folder)
+        case _:
+            record = play(bench, options.visits)
+    print(json.dumps(asdict(record)))
+
+
+def measure(world: str, size: int, n_visits: int) -> bool:
+    """Print the line of one size; whether its goals are met."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "index"
+        built = Built(**stage("build", world, size, folder, n_visits))
+        played = Played(**stage("play", world, size, folder, n_visits))
+        bare = Built(**stage("bare", world, size, folder, n_visits))
+    is_met = played.ratio <= SEARCH_GOAL and played.is_same_at_once
+    print(
+        f"{world:8}{size:>10,}{built.cpu_s:>9.1f}{bare.cpu_s:>8.1f}{built.peak_mib:>9.0f}{built.disk_mib:>8.1f}"
+        f"{played.n_turns / played.visits_cpu_s:>9.0f}{played.peak_mib:>9.0f}{played.ours_ms:>11.3f}"
+        f"{played.bare_ms:>9.3f}{played.ratio:>7.2f}{100 * played.searching:>10.0f}%"
+        f"{'same' if played.is_same_at_once else 'DIFFERENT':>11}{'' if is_met else '   GOAL MISSED'}",
+        flush=True,
+    )
+    return is_met
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--worlds", nargs="+", choices=sorted(WORLDS), default=sorted(WORLDS))
+    parser.add_argument("--sizes", nargs="+", type=int, help="instead of each world's own")
+    parser.add_argument("--million", action="store_true", help="the largest size too: minutes, and gigabytes of memory")
+    parser.add_argument("--visits", type=int, default=200)
+    parser.add_argument("--stage", choices=("build", "bare", "play"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.visits < 1 or min(options.sizes or [1]) < 1:
+        parser.error("--visits and --sizes: give whole numbers of at least 1")
+    if options.stage:
+        run_stage(options)
+        return
+    print(
+        f"{'world':8}{'size':>10}{'build s':>9}{'bare s':>8}{'MiB peak':>9}{'MiB disk':>9}{'turns/s':>8}{'MiB peak':>9}"
+        f"{'search ms':>11}{'bare ms':>9}{'ratio':>7}{'searching':>11}{'64 at once':>11}"
+    )
+    is_met = True
+    for world in options.worlds:
+        _, sizes, largest = WORLDS[world]
+        for size in options.sizes or (*sizes, *([largest] if options.million else [])):
+            is_met &= measure(world, size, options.visits)
+    sys.exit(0 if is_met else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Screens of the web app for the documentation: each page at desktop width in light and at phone width in dark.
+
+    python scripts/make_screens.py FOLDER [--out docs/images] [--only NAME ...] [--whole]
+
+FOLDER: results with a finished trial and an evaluation of visible items, such as what `agent2 demo` and
+`examples/evaluate_checkpoint.py` leave. Needs the `dev` extra and a Chromium on PATH. Writes `web-NAME.png` for every
+kind of page that the folder has; --whole shows pages to their end instead of the first screen.
+"""
+
+import argparse
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from PIL import Image
+
+from browser_builders import find_chromium, open_browser, serving
+
+SIZES = (("light", 1280, 860), ("dark", 390, 860))
+COLOURS = 256
+"""Of a stored image; pages are flat."""
+
+
+def find_pages(tab: Any, address: str) -> dict[str, str]:
+    """Name -> address of one page of each kind; of several the one with most to see comes first in the list."""
+    found = {"home": address}
+
+    def first(name: str, selector: str, start: str) -> None:
+        tab.goto(start)
+        if (link := tab.locator(selector)).count():
+            found[name] = link.first.evaluate("one => one.href")
+
+    for kind in ("trial", "sweep", "evaluation", "training", "card"):
+        first(kind, f"main .rows a[href^='/{kind}/']", f"{address}?kind={kind}")
+    for part in ("timeline", "transcript", "code"):
+        if "trial" in found:
+            found[part] = f"{found['trial']}/{part}"
+    if "trial" in found:
+        for link in tab_links(tab, f"{address}?kind=trial", "main .rows a[href^='/trial/']"):
+            tab.goto(f"{link}/transcript")
+            if tab.locator(".steps .step").count():
+                found["transcript"] = f"{link}/transcript"
+                break
+    if "evaluation" in found:
+        first("pair", ".item-links a", found["evaluation"])
+        first("card", "main .rows a[href^='/card/']", found["evaluation"])
+    if "card" in found:
+        first("rollout", ".rollouts tbody a", found["card"])
+    tab.goto(address)
+    if tab.locator("a[href='/leaderboard']").count():
+        found["leaderboard"] = f"{address}leaderboard"
+    return found
+
+
+def tab_links(tab: Any, address: str, selector: str) -> list[str]:
+    """Addresses that the links of a page lead to."""
+    tab.goto(address)
+    found: list[str] = tab.locator(selector).evaluate_all("all => all.map(one => one.href)")
+    return found
+
+
+def screen(browser: Any, link: str, scheme: str, width: int, height: int, *, whole: bool) -> Image.Image:
+    """One page as an image."""
+    context = browser.new_context(
+        color_scheme=scheme, viewport={"width": width, "height": height}, reduced_motion="reduce"
+    )
+    tab = context.new_page()
+    tab.goto(link)
+    tab.wait_for_load_state("load")
+    data = tab.screenshot(full_page=whole)
+    context.close()
+    return Image.open(io.BytesIO(data)).convert("RGB")
+
+
+def side_by_side(images: list[Image.Image]) -> Image.Image:
+    """Images in one row, with space between them."""
+    gap = 24
+    width = sum(image.width for image in images) + gap * (len(images) - 1)
+    found = Image.new("RGB", (width, max(image.height for image in images)), "white")
+    left = 0
+    for image in images:
+        found.paste(image, (left, 0))
+        left += image.width + gap
+    return found
+
+
+def main() -> int:
+    """Write the images, print their paths."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--only", nargs="*", default=[], help="names of pages")
+    parser.add_argument("--whole", action="store_true", help="pages to their end")
+    asked = parser.parse_args()
+    chromium = find_chromium()
+    if chromium is None:
+        print("no Chromium was found on PATH; install one (apt-get install chromium)", file=sys.stderr)
+        return 1
+    if not asked.folder.is_dir():
+        print(f"{asked.folder}: no such folder; pass one with results", file=sys.stderr)
+        return 1
+    asked.out.mkdir(parents=True, exist_ok=True)
+    with serving(asked.folder) as address, open_browser(chromium) as browser:
+        pages = find_pages(browser.new_page(), address)
+        unknown = [name for name in asked.only if name not in pages]
+        if unknown:
+            print(f"{', '.join(unknown)}: no such page here; there are {', '.join(pages)}", file=sys.stderr)
+            return 1
+        for name, link in pages.items():
+            if asked.only and name not in asked.only:
+                continue
+            images = [screen(browser, link, *size, whole=asked.whole) for size in SIZES]
+            path = asked.out / f"web-{re.sub('[^a-z]', '', name)}.png"
+            side_by_side(images).quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,460 @@
+"""The dialogue benchmark: a customer with two or three wishes, a desk with rules, records that must be right.
+
+A case follows from its seed alone: a few customers with orders and bookings, and what one of them wants. One wish is to
+be granted and one is against the rules, so that neither refusing nor granting everything wins anything; some have a
+question, too. Cases of a split are chosen by `keyed_splits`.
+
+`dialogue` has the scripted customer. `class Mine(ServiceDialogue): user_model = "http://HOST:PORT/v1#MODEL"` in a file
+of your own has one who is played by that model (not inside of a sandbox, which has no network).
+
+Promises: a visible row holds the case's seed and its opening, no target. Does NOT compare with tau-bench's scores:
+domain, rules and customers are our own.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.keyed_splits import Source
+from agent2.environments.service.customers import CustomerWish, Goal, ScriptedUser, ServedUser, opening_words
+from agent2.environments.service.desk import (
+    BOOKING,
+    CANCEL_BOOKING,
+    CANCEL_ORDER,
+    CUSTOMER,
+    DAYS,
+    MOVE_BOOKING,
+    NOTICE_DAYS,
+    ORDER,
+    POLICY,
+    REFUND_ITEM,
+    RETURN_DAYS,
+    SAY,
+    STATUSES,
+    TOOLS,
+    Desk,
+    User,
+    agrees,
+    change_of,
+    money,
+)
+from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
+from agent2.environments.tools.world import ToolWorld, WorldSettings
+from agent2.errors import ConfigError, shown
+from agent2.records import (
+    Completion,
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    SamplingSettings,
+    Scorer,
+    Split,
+    canonical_json,
+)
+from agent2.scorers.judge_model import JudgeModel
+from agent2.scorers.service import DialogueScorer
+
+WORLD, VERSION = "desk", "1.0"
+HEADER = f"You work at the desk of a shop that also gives courses.\n\n{POLICY}\n\n{TOOLS}\n\nCustomer: "
+SETTINGS = WorldSettings(
+    ToolRules(
+        frozenset({Permission.READING, Permission.RECORD_CHANGES}),
+        max_tool_calls=24,
+        parallel_tool_calls=False,
+        on_danger=OnDanger.ALLOW,
+    ),
+    syntax=CallSyntax.BRACKETS,
+)
+NAMES = (
+    "ann",
+    "ben",
+    "cleo",
+    "dan",
+    "eva",
+    "finn",
+    "gwen",
+    "hugo",
+    "iris",
+    "jack",
+    "kim",
+    "leo",
+    "mia",
+    "nils",
+    "olga",
+)
+ITEMS = ("mug", "lamp", "scarf", "clock", "kettle", "radio", "basket", "candle", "mirror", "blanket", "teapot", "vase")
+COURSES = ("pottery", "weaving", "baking", "painting", "carving", "sewing")
+WHERE = "where"
+CHANGES = (CANCEL_ORDER, REFUND_ITEM, CANCEL_BOOKING, MOVE_BOOKING)
+VAGUE: Mapping[str, tuple[str, ...]] = {
+    CANCEL_ORDER: ("I do not want an order any more.", "I ordered something by mistake."),
+    REFUND_ITEM: ("I want to send something back.", "I am not happy with a thing that I bought."),
+    CANCEL_BOOKING: ("I cannot come to my course.", "I want my money for a course back."),
+    MOVE_BOOKING: ("I would like to come on another day.", "My course does not fit my week."),
+    WHERE: ("I am waiting for something.", "I have a question about an order."),
+}
+ACTIONS: Mapping[str, tuple[str, ...]] = {
+    CANCEL_ORDER: ("cancel",),
+    REFUND_ITEM: ("refund", "money back", "take back", "return"),
+    CANCEL_BOOKING: ("cancel",),
+    MOVE_BOOKING: ("move", "reschedul", "change"),
+}
+HOW_MUCH = "And how much do I get back?"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One dialogue before it is played."""
+
+    database: Mapping[str, JsonValue]
+    goal: Goal
+    changes: Sequence[JsonValue]
+    """[table, number, record] as they should be in the end, sorted."""
+    told: tuple[str, ...]
+
+
+@lru_cache(maxsize=20_000)
+def case_of(seed: int) -> Case:
+    """The case of a seed."""
+    rng = np.random.default_rng(seed)
+    names = [NAMES[k] for k in rng.permutation(len(NAMES))[:3]]
+    customers = {
+        f"{name}{int(rng.integers(10, 100))}@mail.example": {
+            "name": name.capitalize(),
+            "postcode": f"{int(rng.integers(10, 100))}",
+        }
+        for name in names
+    }
+    numbers = iter(map(str, rng.permutation(90) + 10))
+    orders = {next(numbers): _order(rng, email) for email in customers for _ in range(3)}
+    bookings = {next(numbers): _booking(rng, email) for email in customers for _ in range(2)}
+    database: dict[str, JsonValue] = {"customers": customers, "orders": orders, "bookings": bookings}
+    email = next(iter(customers))
+    wishes: list[CustomerWish] = []
+    changes: dict[tuple[str, str], JsonValue] = {}
+    told: list[str] = []
+    for kinds, is_allowed in ((CHANGES, True), (CHANGES, False), *([((WHERE,), True)] if rng.random() < 0.4 else [])):
+        used = [number for one in wishes for number in one.names[:1]]
+        wish, call = _wish(rng, database, email, used, kinds[int(rng.integers(len(kinds)))], is_allowed=is_allowed)
+        wishes.append(wish)
+        if call is None:
+            told.append(wish.amount)
+        elif wish.is_allowed:
+            table = "orders" if call.name in (CANCEL_ORDER, REFUND_ITEM) else "bookings"
+            changes[table, str(call.arguments["number"])] = dict(change_of(database, call).row)
+            told += [wish.amount] if wish.amount else []
+    wishes = [wishes[k] for k in rng.permutation(len(wishes))]
+    rows = [[table, number, row] for (table, number), row in sorted(changes.items())]
+    return Case(database, Goal(email, str(customers[email]["postcode"]), tuple(wishes)), rows, tuple(told))
+
+
+def _order(rng: np.random.Generator, email: str) -> dict[str, JsonValue]:
+    items = [ITEMS[k] for k in rng.permutation(len(ITEMS))[: 1 + int(rng.integers(3))]]
+    return {
+        "email": email,
+        "status": STATUSES[int(rng.integers(3))],
+        "days_ago": int(rng.integers(1, 2 * RETURN_DAYS)),
+        "items": {item: int(rng.integers(1000, 3300)) for item in items},
+        "refunded": [],
+    }
+
+
+def _booking(rng: np.random.Generator, email: str) -> dict[str, JsonValue]:
+    return {
+        "email": email,
+        "status": "booked",
+        "what": COURSES[int(rng.integers(len(COURSES)))],
+        "day": DAYS[int(rng.integers(7))],
+        "days_ahead": int(rng.integers(2 * NOTICE_DAYS + 1)),
+        "cents": int(rng.integers(1000, 9000)),
+    }
+
+
+def _wish(
+    rng: np.random.Generator,
+    database: Mapping[str, JsonValue],
+    email: str,
+    used: Sequence[str],
+    kind: str,
+    *,
+    is_allowed: bool,
+) -> tuple[CustomerWish, ToolCall | None]:
+    """A wish about a record that was not used yet, which is made to fit, with the call that grants it."""
+    table = "bookings" if kind in (CANCEL_BOOKING, MOVE_BOOKING) else "orders"
+    own = [number for number, row in database[table].items() if row["email"] == email and number not in used]
+    number = own[int(rng.integers(len(own)))]
+    row = database[table][number]
+    if kind == CANCEL_ORDER:
+        row["status"] = "pending" if is_allowed else "shipped"
+    elif kind == REFUND_ITEM:
+        first, last = (1, RETURN_DAYS) if is_allowed else (RETURN_DAYS + 1, 2 * RETURN_DAYS)
+        row |= {"status": "delivered", "days_ago": int(rng.integers(first, last + 1))}
+    elif kind != WHERE:
+        first, last = (NOTICE_DAYS, 2 * NOTICE_DAYS) if is_allowed else (0, NOTICE_DAYS - 1)
+        row["days_ahead"] = int(rng.integers(first, last + 1))
+    vague = VAGUE[kind][int(rng.integers(len(VAGUE[kind])))]
+    if kind == WHERE:
+        return CustomerWish(
+            vague, f"Where is order {number}?", (), True, f"Where is order {number}?", row["status"]
+        ), None
+    arguments: dict[str, JsonValue] = {"number": number}
+    names = [number]
+    if kind == REFUND_ITEM:
+        arguments["item"] = list(row["items"])[int(rng.integers(len(row["items"])))]
+        names.append(str(arguments["item"]))
+    elif kind == MOVE_BOOKING:
+        others = [day for day in DAYS if day != row["day"]]
+        arguments["day"] = others[int(rng.integers(len(others)))]
+        names.append(str(arguments["day"]).lower())
+    call = ToolCall(kind, arguments)
+    change = change_of(database, call)
+    detail = {
+        CANCEL_ORDER: f"I want to cancel order {number}.",
+        REFUND_ITEM: f"I want my money back for the {arguments.get('item')} of order {number}.",
+        CANCEL_BOOKING: f"I want to cancel booking {number}.",
+        MOVE_BOOKING: f"I want to move booking {number} to {arguments.get('day')}.",
+    }[kind]
+    amount = money(change.refund_cents) if change.refund_cents and change.is_allowed else ""
+    question = HOW_MUCH if amount else ""
+    return CustomerWish(vague, detail, tuple(names), change.is_allowed, question, amount, ACTIONS[kind]), call
+
+
+def _canonical(seed: int) -> str:
+    return canonical_json(asdict(case_of(seed).goal)).decode()
+
+
+SOURCE = Source(
+    "dialogue",
+    draw=lambda rng: int(rng.integers(2**31)),
+    canonical=_canonical,
+    text=lambda seed: f"{seed} {opening_words(case_of(seed).goal)}",
+)
+
+
+def item_of_case(name: str, split: Split, seed: int) -> Item:
+    """A case as an item."""
+    case = case_of(seed)
+    target: dict[str, JsonValue] = {"changes": list(case.changes), "told": list(case.told)}
+    prompt = f"{HEADER}{opening_words(case.goal)}"
+    return Item(name, split, prompt, payload={"case": seed, "target": target})
+
+
+class ServiceDialogue:
+    """Customers with two wishes, by script."""
+
+    name = "dialogue"
+    version = "1.0"
+    primary_metric = "success"
+    max_turns = 24
+    attempts = 1
+    sampling = SamplingSettings(temperature=1.0, max_tokens=48)
+    tool_protocol = SETTINGS.as_protocol()
+    user_model = ""
+    """Of the customer: an endpoint `URL#MODEL` or a local checkpoint; empty: the script."""
+
+    def __init__(self) -> None:
+        self._model: JudgeModel | None = None
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n cases. Raises ConfigError without the secret for a hidden split."""
+        return [
+            item_of_case(SOURCE.item_id(seed, split, secret), split, seed) for seed in SOURCE.first(split, n, secret)
+        ]
+
+    def environment(self) -> Environment:
+        """A fresh desk and customer."""
+        return ToolWorld(lambda item: self._desk(item), SETTINGS)
+
+    def scorer(self) -> Scorer:
+        """Records right, customer told."""
+        return DialogueScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world, its rules, and who plays the customer."""
+        user = f"+user={self.user_model}" if self.user_model else ""
+        return f"{WORLD}-v{VERSION}+{SETTINGS.digest}{user}"
+
+    def players(self) -> Players:
+        """Who brackets the cases."""
+        return Players(
+            oracle=expert,
+            random=at_random(random_action),
+            floor_at_most=0.02,
+            shared_content=lambda item: _canonical(item.payload["case"]),
+            content_name="case",
+            n_played=75,
+            shortcuts={
+                "a player that refuses everything": lambda item, chat: write_brackets(SAY, "Sorry, not possible."),
+                "a player that says that all is done": lambda item, chat: write_brackets(SAY, "It is done."),
+                "a player that changes without asking": hasty,
+                "a player that refuses once and grants what is insisted on": yielding,
+            },
+        )
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first message that fits every customer."""
+        return [write_brackets(SAY, WHO_ARE_YOU) for _ in items]
+
+    def expert(self, item: Item, chat: Sequence[Message]) -> str:
+        """What the expert does next, having read the chat and nothing else."""
+        return expert(item, chat)
+
+    def visible_row(self, item: Item) -> dict[str, JsonValue]:
+        """A visible item as a row of train.jsonl: enough to play it, not what settles it."""
+        return {"id": item.id, "prompt": item.prompt, "case": item.payload["case"]}
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of a row. Raises ConfigError for another kind of row."""
+        seed = row.get("case")
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**31 or "id" not in row:
+            raise ConfigError(
+                f"row {shown(str(row.get('id')))}: has no id, or no case below 2^31; give a line of data/train.jsonl"
+            )
+        return item_of_case(str(row["id"]), Split.TRAIN, seed)
+
+    def _desk(self, item: Item) -> Desk:
+        case = case_of(item.payload["case"])
+        return Desk(case.database, self._user(case.goal))
+
+    def _user(self, goal: Goal) -> User:
+        if not self.user_model:
+            return ScriptedUser(goal)
+        model = self._model = self._model or JudgeModel(self.user_model)
+
+        def ask(chat: Sequence[Message]) -> Completion:
+            (answer,) = model.ask([chat], lambda completion: completion.fault is None)
+            return answer.completion
+
+        return ServedUser(goal, ask)
+
+
+WHO_ARE_YOU = "Welcome. Please tell me your email and postcode."
+WHAT_IS_IT = "Which order or booking is it, and what exactly do you want?"
+_EMAIL = re.compile(r"email is (\S+) and my postcode is (\d+)")
+_DETAIL = {
+    CANCEL_ORDER: re.compile(r"I want to cancel order (\d+)\."),
+    REFUND_ITEM: re.compile(r"I want my money back for the (\w+) of order (\d+)\."),
+    CANCEL_BOOKING: re.compile(r"I want to cancel booking (\d+)\."),
+    MOVE_BOOKING: re.compile(r"I want to move booking (\d+) to (\w+)\."),
+    WHERE: re.compile(r"Where is order (\d+)\?"),
+}
+_SETTLED = ("Thank you.", "That is a pity.")
+
+
+def expert(item: Item, chat: Sequence[Message]) -> str:
+    """Verifies, asks what is wanted, looks it up, decides by the rules, asks for a yes, changes, and tells."""
+    actions, seen = [m.content for m in chat[1::2]], [m.content for m in chat[2::2]]
+    verified = f"{CUSTOMER}["
+    if not any(one.startswith(verified) and " is verified" in said for one, said in zip(actions, seen, strict=False)):
+        known = next((found for said in seen if (found := _EMAIL.search(said))), None)
+        return write_brackets(SAY, WHO_ARE_YOU) if known is None else write_brackets(CUSTOMER, known[1], known[2])
+    start = max((k + 1 for k, said in enumerate(seen) if said.startswith(_SETTLED)), default=0)
+    steps = list(zip(actions, seen, strict=False))[start:]
+    asked = next((wish for _, said in steps if (wish := _wanted(said)) is not None), None)
+    if asked is None:
+        return write_brackets(SAY, WHAT_IS_IT)
+    kind, number, what = asked
+    table = BOOKING if kind in (CANCEL_BOOKING, MOVE_BOOKING) else ORDER
+    record = next((said for action, said in steps if action == write_brackets(table, number)), None)
+    if record is None:
+        return write_brackets(table, number)
+    if kind == WHERE:
+        return write_brackets(SAY, f"Order {number} is {re.split(r'[ :]', record)[0]}.")
+    if not _allows(kind, record):
+        again = "I have looked again, and" if any("Please look again." in said for _, said in steps) else "I am sorry,"
+        return write_brackets(SAY, f"{again} that is not possible: {table} {number} is {record.partition(':')[0]}.")
+    call = write_brackets(kind, number, *([what] if what else []))
+    done = next((said for action, said in steps if action == call), None)
+    if done is not None:
+        return write_brackets(SAY, f"It is done: {done}.")
+    return (
+        call
+        if agrees(steps[-1][1])
+        else write_brackets(SAY, f"Shall I {_in_words(kind, number, what)}? Please confirm.")
+    )
+
+
+def _wanted(said: str) -> tuple[str, str, str] | None:
+    """Kind, number, and item or day of what a customer says that they want."""
+    for kind, pattern in _DETAIL.items():
+        if found := pattern.search(said):
+            parts = list(found.groups())
+            number = next(part for part in parts if part.isdigit())
+            return kind, number, next((part for part in parts if not part.isdigit()), "")
+    return None
+
+
+def _allows(kind: str, record: str) -> bool:
+    """By the rules, from a record in words."""
+    if kind == CANCEL_ORDER:
+        return record.startswith("pending")
+    if kind == REFUND_ITEM:
+        found = re.match(r"delivered (\d+) days ago", record)
+        return found is not None and int(found[1]) <= RETURN_DAYS
+    found = re.search(r"(\d+) days ahead", record)
+    return found is not None and int(found[1]) >= NOTICE_DAYS
+
+
+def _in_words(kind: str, number: str, what: str) -> str:
+    return {
+        CANCEL_ORDER: f"cancel order {number}",
+        REFUND_ITEM: f"refund the {what} of order {number}",
+        CANCEL_BOOKING: f"cancel booking {number}",
+        MOVE_BOOKING: f"move booking {number} to {what}",
+    }[kind]
+
+
+def hasty(item: Item, chat: Sequence[Message]) -> str:
+    """As the expert, but changes at once whatever the rules say, and never says a word about it."""
+    move = expert(item, chat)
+    if "not possible" not in move and "Shall I" not in move:
+        return move if "It is done" not in move else write_brackets(SAY, "Anything else?")
+    kind, number, what = [one for m in chat[2::2] if (one := _wanted(m.content)) is not None][-1]
+    return write_brackets(kind, number, *([what] if what else []))
+
+
+def yielding(item: Item, chat: Sequence[Message]) -> str:
+    """Refuses every wish without looking it up, then does what the customer insists on; verifies as the expert."""
+    move = expert(item, chat)
+    texts = [message.content for message in chat[2::2]]
+    asked = next((k for k in range(len(texts) - 1, -1, -1) if _wanted(texts[k]) is not None), None)
+    if asked is None or any(text.startswith(_SETTLED) for text in texts[asked + 1 :]):
+        return move
+    kind, number, what = _wanted(texts[asked]) or ("", "", "")
+    if kind == WHERE:
+        return move
+    if not texts[asked].startswith("Please look again."):
+        return write_brackets(SAY, "I am sorry, that is not possible.")
+    call = write_brackets(kind, number, *([what] if what else []))
+    done = [said for one, said in zip([m.content for m in chat[1::2]], texts, strict=False) if one == call]
+    if done:
+        return write_brackets(SAY, f"It is done: {done[-1]}.")
+    if agrees(texts[-1]):
+        return call
+    return write_brackets(SAY, f"Shall I {_in_words(kind, number, what)}? Please confirm.")
+
+
+def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+    """Any action, with numbers and words that were seen."""
+    text = " ".join(message.content for message in chat[2::2])
+    numbers = re.findall(r"\b\d\d\b", text) or ["10"]
+    number = numbers[int(rng.integers(len(numbers)))]
+    known = _EMAIL.search(text)
+    moves = [
+        write_brackets(SAY, WHO_ARE_YOU),
+        write_brackets(SAY, WHAT_IS_IT),
+        write_brackets(CUSTOMER, known[1], known[2]) if known else write_brackets(SAY, "Hello."),
+        write_brackets(ORDER, number),
+        write_brackets(BOOKING, number),
+        write_brackets(CANCEL_ORDER, number),
+        write_brackets(CANCEL_BOOKING, number),
+        write_brackets(REFUND_ITEM, number, ITEMS[int(rng.integers(len(ITEMS)))]),
+        write_brackets(MOVE_BOOKING, number, DAYS[int(rng.integers(7))]),
+        write_brackets(SAY, "It is done."),
+    ]
+    return moves[int(rng.integers(len(moves)))]

@@ -1,0 +1,1 @@
+"""Questions over worlds of linked pages: search, open, and answer with citations."""

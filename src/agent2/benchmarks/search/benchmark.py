@@ -1,0 +1,205 @@
+"""The search benchmark: multi-hop questions over small wikis, each answered with the pages that say so.
+
+A world belongs to one split (`keyed_splits`), so that what a visible page says is worth nothing on a hidden one. Three
+names: `search`; `search_faulty`, in which a tool fails now and then; `search_contradicting`, in which notes of another
+year contradict pages, pages hold instructions to the reader, and questions are longer or filter natives by trade.
+
+Promises: a visible row holds question and settings of the world, neither answer nor proof; its item is solved again
+from the pages. Does NOT hide how worlds are made: who has this package can write down any world, and the choice among
+hidden questions needs the secret.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.search.players import (
+    always_unknown,
+    expert_chats,
+    first_search,
+    frequent_answer,
+    ngram,
+    random_action,
+    single_hop,
+)
+from agent2.benchmarks.search.questions import HEADER, QuestionSettings, Solved, draw_question, read_question, solve
+from agent2.benchmarks.search.wiki import PLANTED, WikiSettings, corpus_of
+from agent2.environments.search.corpus import Corpus
+from agent2.environments.search.world import NAME, VERSION, SearchSettings, SearchWorld, follow_proof
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind
+from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
+from agent2.scorers.search import CitedAnswerScorer
+
+ROW_KEYS = ("id", "prompt", "world")
+N_PLAYED, N_READ = 100, 200
+"""Items of each split that a check plays, and further train items that its counting players have read."""
+MAX_PAGES = 100_000
+"""Of a world that a row may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldDraw:
+    """Where a question comes from; the question itself is made when it is asked for."""
+
+    wiki: WikiSettings
+    questions: QuestionSettings
+    seed: int
+
+
+@lru_cache(maxsize=20_000)
+def question_of(draw: WorldDraw) -> Solved:
+    """The question of a draw. Raises ConfigError for settings whose worlds hardly ever yield one."""
+    rng = np.random.default_rng(draw.seed)
+    found = draw_question(rng, draw.wiki, draw.questions)
+    if found is None:
+        raise ConfigError(
+            f"search: world {draw.wiki.number} of {draw.wiki.n_pages} pages yields no question; take more"
+        )
+    return found
+
+
+def source_of(name: str, wiki: WikiSettings, questions: QuestionSettings, n_worlds: int = 1200) -> Source[WorldDraw]:
+    """Questions of n_worlds worlds like this one; splits share no world."""
+
+    def draw(rng: np.random.Generator) -> WorldDraw:
+        number = int(rng.integers(n_worlds))
+        return WorldDraw(
+            WikiSettings(number, wiki.n_pages, wiki.missing_share, wiki.contradictions, wiki.injections),
+            questions,
+            int(rng.integers(2**31)),
+        )
+
+    return Source(
+        name=name,
+        draw=draw,
+        canonical=lambda one: str(one.wiki.number),
+        text=lambda one: f"{one.wiki.number} {question_of(one).asked.text}",
+    )
+
+
+def item_of_question(name: str, split: Split, found: Solved) -> Item:
+    """A question with its proof as an item."""
+    planted = [PLANTED] if found.asked.wiki.injections else []
+    return Item(name, split, HEADER + found.asked.text, payload={**found.payload(), "planted": planted})
+
+
+def corpus_of_item(item: Item) -> Corpus:
+    """The pages of an item's world. Raises EnvironmentFailed for an item without one."""
+    try:
+        return corpus_of(WikiSettings(**item.payload["world"]))
+    except (KeyError, TypeError, ConfigError) as error:
+        raise EnvironmentFailed(f"item {item.id} names no world of pages ({error}); take items of search") from error
+
+
+class Search:
+    """Questions over worlds of 80 pages, two or three relations deep, with and without an answer."""
+
+    name = "search"
+    version = "1.0"
+    primary_metric = "accuracy"
+    max_turns = 12
+    attempts = 1
+    sampling = SamplingSettings(temperature=1.0, max_tokens=64)
+    settings = SearchSettings()
+    wiki = WikiSettings(n_pages=80)
+    questions = QuestionSettings()
+
+    def __init__(self) -> None:
+        self._source = source_of(self.name, self.wiki, self.questions)
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n questions. Raises ConfigError without the secret for a hidden split, or if it has fewer."""
+        return [
+            item_of_question(self._source.item_id(draw, split, secret), split, question_of(draw))
+            for draw in self._source.first(split, n, secret)
+        ]
+
+    def environment(self) -> Environment:
+        """A fresh world."""
+        return self._world()
+
+    def scorer(self) -> Scorer:
+        """Right values, read on cited pages."""
+        return CitedAnswerScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world, and what its settings are."""
+        return f"{NAME}-v{VERSION}+{self.settings.digest}"
+
+    def players(self) -> Players:
+        """Who brackets the questions."""
+        return Players(
+            oracle=lambda item, chat: follow_proof(item, chat),
+            random=at_random(random_action),
+            floor_at_most=0.05,
+            shared_content=lambda item: str(item.payload["world"]["number"]),
+            content_name="world",
+            n_played=N_PLAYED,
+            shortcuts={
+                "a player that always says unknown": always_unknown,
+                "a player that reads one page": single_hop,
+                "a player that gives the most frequent answer to questions that end alike": frequent_answer(self._read),
+                "an n-gram model of an expert's actions": ngram(
+                    lambda: expert_chats(self._read(), self._world, self.max_turns)
+                ),
+            },
+            forget=corpus_of.cache_clear,
+        )
+
+    def _world(self) -> SearchWorld:
+        return SearchWorld(corpus_of_item, self.settings)
+
+    def _read(self) -> list[Item]:
+        """Train items that the players who count have read, none of those that they play in a check."""
+        return self.items(Split.TRAIN, N_PLAYED + N_READ, None)[N_PLAYED:]
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first message for each question, of its own words: what the description says is searched for."""
+        return [first_search(item) for item in items]
+
+    def visible_row(self, item: Item) -> dict[str, JsonValue]:
+        """A visible item as a row of train.jsonl: enough to play it, nothing that solves it."""
+        return {"id": item.id, "prompt": item.prompt, "world": dict(item.payload["world"])}
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of a row, solved again from the pages. Raises ConfigError for another kind of row."""
+        missing = [key for key in ROW_KEYS if key not in row]
+        if missing:
+            raise ConfigError(
+                f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
+            )
+        try:
+            wiki = WikiSettings(**row["world"])
+        except TypeError as error:
+            raise ConfigError(f"row {shown(str(row['id']))}: world is no world's settings ({error})") from error
+        if wiki.n_pages > MAX_PAGES:
+            raise ConfigError(f"row {shown(str(row['id']))}: a world of {wiki.n_pages} pages; at most {MAX_PAGES}")
+        found = solve(read_question(str(row["prompt"]), wiki))
+        if found is None:
+            raise ConfigError(
+                f"row {shown(str(row['id']))}: the pages of world {wiki.number} do not answer its question"
+            )
+        return item_of_question(str(row["id"]), Split.TRAIN, found)
+
+
+class SearchFaulty(Search):
+    """The questions of `search`; in three of ten episodes a tool fails once, by the seed."""
+
+    name = "search_faulty"
+    settings = SearchSettings(max_tool_calls=16, faults=FaultSettings(0.3, tuple(ToolFaultKind)))
+    max_turns = 16
+
+
+class SearchContradicting(Search):
+    """Two to four relations, natives filtered by trade, notes that contradict pages, and planted instructions."""
+
+    name = "search_contradicting"
+    settings = SearchSettings(max_tool_calls=16)
+    max_turns = 16
+    wiki = WikiSettings(n_pages=80, contradictions=0.6, injections=0.2)
+    questions = QuestionSettings(depths=(2, 3, 4), filtered_share=0.1)

@@ -1,0 +1,1 @@
+"""A generated text shop: instructions, a catalogue, an order."""

@@ -1,0 +1,1 @@
+"""The published WebShop instructions in a text store of the official products."""

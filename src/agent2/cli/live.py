@@ -1,0 +1,252 @@
+"""The live screen of `agent2 run` and `agent2 sweep`: phase, time left, submissions, spending, GPUs.
+
+It is read from the trial's own files, so it shows what a report would, and it cannot disturb the trial: what cannot be
+read is left out until the next look. Without a terminal there are plain lines instead (`agent2.cli.show`).
+"""
+
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from agent2.cli.show import StepBars, phase_of, progress_bar
+from agent2.errors import Agent2Error
+from agent2.reports.text import clean, dollars, duration, percent, score_words
+
+if TYPE_CHECKING:
+    from agent2.arena.gateway.recording import LlmTotals
+    from agent2.stats.estimates import Estimate
+    from agent2.web.catalog import EntrySummary
+
+LOOK_EVERY_S = 2.0
+LAST_SUBMISSIONS = 5
+MOST_TRIALS = 16
+SECONDS = " (seconds)"
+"""End of the message of a phase that is counted in seconds."""
+
+
+@dataclass(slots=True)
+class ScreenState:
+    """What one look at a trial's folder gave; what is not known yet is None or empty."""
+
+    title: str = ""
+    base: "Estimate | None" = None
+    submissions: Sequence[str] = ()
+    """In words, latest first."""
+    n_submissions: int = 0
+    max_submissions: int | None = None
+    llm: "LlmTotals | None" = None
+    max_tokens: int | None = None
+    max_dollars: float | None = None
+    gpus: Sequence[str] = ()
+
+
+def look_at_trial(root: Path) -> ScreenState:
+    """The state of a trial that may be running. Raises what reading its files raises."""
+    from agent2.arena.analysis.read import read_llm
+    from agent2.arena.eventlog import read_events
+    from agent2.arena.evidence import read_score
+    from agent2.arena.paths import TrialPaths
+    from agent2.arena.recording import read_submissions_of
+    from agent2.records import Split
+    from agent2.web.catalog import read_object
+
+    paths = TrialPaths(root)
+    config = read_object(paths.trial_json)
+    task = config["task"]
+    agent = str(config["agent"]).rstrip("/").rpartition("/")[2]
+    driver = f" driven by {config['driver']}" if config.get("driver") else ""
+    found = ScreenState(title=clean(f"{agent}{driver} on {task['name']}, seed {config['seed']}", 160))
+    events = read_events(paths.trial_log)
+    for row in events.rows:
+        if row.get("event") == "base_scored" and row.get("split") == Split.TEST_PUBLIC.value:
+            found.base = read_score(row.get("score"))
+    started = next((row["t"] for row in events.rows if row.get("event") == "agent_started"), None)
+    budget = config.get("budget") or task.get("budget") or {}
+    found.max_submissions = budget.get("submissions")
+    known = read_submissions_of(paths) if paths.grader_db.exists() else []
+    found.n_submissions = len(known)
+    for one in list(reversed(known))[:LAST_SUBMISSIONS]:
+        after = f" after {duration(one.received_at - started)}" if started is not None else ""
+        reason = f": {one.reason}" if one.reason else ""
+        found.submissions = [
+            *found.submissions,
+            clean(f"{one.number}  {score_words(one.score, one.state.value)}{after}{reason}", 160),
+        ]
+    llm = read_llm(paths, {**config, "budget": budget})
+    if llm is not None:
+        found.llm, found.max_tokens, found.max_dollars = llm.totals, llm.max_tokens, llm.max_dollars
+    found.gpus = gpu_words(config.get("gpus") or ())
+    return found
+
+
+def gpu_words(numbers: Sequence[int]) -> list[str]:
+    """Load and memory of these GPUs in words; empty where none was given or they cannot be asked."""
+    if not numbers:
+        return []
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        handles = [(number, pynvml.nvmlDeviceGetHandleByIndex(number)) for number in numbers]
+        return [
+            gpu_line(number, pynvml.nvmlDeviceGetUtilizationRates(handle).gpu, memory.used, memory.total)
+            for number, handle in handles
+            for memory in [pynvml.nvmlDeviceGetMemoryInfo(handle)]
+        ]
+    except pynvml.NVMLError:
+        return []
+
+
+def gpu_line(number: int, load_percent: int, used_bytes: int, total_bytes: int) -> str:
+    """One GPU in words."""
+    return f"{number}: {load_percent}%, {used_bytes / 2**30:.1f} of {total_bytes / 2**30:.1f} GiB"
+
+
+@dataclass(slots=True)
+class TrialScreen:
+    """Where a trial is; told its phases, and looks at its folder for the rest."""
+
+    root: Path
+    look: Callable[[Path], ScreenState] = look_at_trial
+    clock: Callable[[], float] = time.monotonic
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    """Phase, and when it began."""
+    message: str = ""
+    done: int | None = None
+    total: int | None = None
+    _state: ScreenState = field(default_factory=ScreenState)
+    _looked_at: float = float("-inf")
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        """Report the current phase; done and total where it can be counted."""
+        if not self.phases or self.phases[-1][0] != phase_of(message):
+            self.phases.append((phase_of(message), self.clock()))
+        self.message, self.done, self.total = message, done, total
+
+    def render(self) -> RenderableType:
+        """The screen now."""
+        now = self.clock()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            # a file may be missing yet or half written: what was seen before stays; a screen must not end a trial
+            with suppress(Agent2Error, OSError, sqlite3.Error, AttributeError, LookupError, TypeError, ValueError):
+                self._state = self.look(self.root)
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._rows(now):
+            table.add_row(Text(name, style="dim"), value)
+        title = Text(self._state.title or "preparing the trial", style="bold")
+        return Group(title, table)
+
+    def _rows(self, now: float) -> Iterator[tuple[str, RenderableType]]:
+        state = self._state
+        if self.phases:
+            name, begun = self.phases[-1]
+            yield "phase", Text(f"{clean(self.message.removesuffix(SECONDS) or name, 100)}, {duration(now - begun)}")
+        if self.total and self.done is not None:
+            left = self.total - self.done
+            if self.message.endswith(SECONDS):
+                words = f"{duration(self.done)} of {duration(self.total)}, {duration(left)} left"
+            else:
+                words = f"{self.done} of {self.total}"
+            yield "time" if self.message.endswith(SECONDS) else "done", Text(words)
+            yield "", ProgressBar(total=self.total, completed=self.done, width=40)
+        if state.base is not None:
+            yield "base model", Text(f"{percent(state.base.value)} on public items")
+        most = f" of {state.max_submissions}" if state.max_submissions is not None else ""
+        if state.title:
+            yield "submissions", Text(f"{state.n_submissions}{most}")
+        for line in state.submissions:
+            yield "", Text(line)
+        if state.llm is not None:
+            yield "LLM", Text(llm_line(state.llm, state.max_tokens, state.max_dollars))
+        for line in state.gpus:
+            yield "GPU", Text(line)
+
+
+def llm_line(totals: "LlmTotals", max_tokens: int | None, max_dollars: float | None) -> str:
+    """Calls, tokens and dollars with what is left of them; a cost that is not known is no zero."""
+    tokens = f"{totals.tokens.total:,} tokens" + (f" of {max_tokens:,}" if max_tokens is not None else "")
+    spent = dollars(totals.dollars) if totals.calls else dollars(0.0)
+    spent += f" of {dollars(max_dollars)}" if max_dollars is not None else ""
+    unknown = f" + {totals.n_unknown_cost} calls of unknown cost" if totals.n_unknown_cost else ""
+    failed = f", {totals.n_failed} failed" if totals.n_failed else ""
+    return f"{totals.calls} calls{failed}, {tokens}, {spent}{unknown}"
+
+
+@dataclass(slots=True)
+class SweepScreen:
+    """Where the trials of a sweep are."""
+
+    root: Path
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    total: int | None = None
+    _begun: float | None = None
+    _parts: "Sequence[EntrySummary]" = ()
+    _looked_at: float = float("-inf")
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        """Report how many trials are done."""
+        self.done, self.total = done or self.done, total or self.total
+
+    def render(self) -> RenderableType:
+        """The screen now: running trials first, then those that ended last."""
+        now = self.clock()
+        self._begun = now if self._begun is None else self._begun
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            with suppress(Agent2Error, OSError, LookupError, TypeError, ValueError):  # the next look may succeed
+                self._parts = self._look()
+        total = f" of {self.total}" if self.total is not None else ""
+        title = Text(f"sweep {clean(self.root.name)}: {self.done}{total} trials ended", style="bold")
+        title.append(f", {duration(now - self._begun)}", style="dim")
+        table = Table.grid(padding=(0, 2))
+        for one in self._parts[:MOST_TRIALS]:
+            table.add_row(Text(one.state.value, style="dim"), Text(f"{one.title}, {one.detail}"), Text(one.words))
+        if len(self._parts) > MOST_TRIALS:
+            table.add_row("", Text(f"and {len(self._parts) - MOST_TRIALS} more"), "")
+        return Group(title, table)
+
+    def _look(self) -> "Sequence[EntrySummary]":
+        from agent2.web.catalog import Catalog, EntryKind, EntryState
+
+        catalog = Catalog(self.root)
+        found = [one for one in catalog.findings().entries.values() if one.kind is EntryKind.TRIAL]
+        parts = [catalog.summary(one) for one in sorted(found, key=lambda one: -one.changed)]
+        return sorted(parts, key=lambda one: one.state is not EntryState.RUNNING)
+
+
+@contextmanager
+def live_trial(root: Path) -> Iterator[StepBars]:
+    """The live screen of a trial on a terminal's stderr; plain lines elsewhere."""
+    with _live(TrialScreen(root)) as steps:
+        yield steps
+
+
+@contextmanager
+def live_sweep(root: Path) -> Iterator[StepBars]:
+    """The live screen of a sweep on a terminal's stderr; plain lines elsewhere."""
+    with _live(SweepScreen(root)) as steps:
+        yield steps
+
+
+@contextmanager
+def _live(screen: TrialScreen | SweepScreen) -> Iterator[StepBars]:
+    if not sys.stderr.isatty():
+        with progress_bar() as steps:
+            yield steps
+        return
+    console = Console(stderr=True)
+    with Live(get_renderable=screen.render, console=console, refresh_per_second=1, vertical_overflow="ellipsis"):
+        yield screen

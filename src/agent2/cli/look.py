@@ -1,0 +1,356 @@
+"""`agent2 leaderboard` and `show`: look at what has been measured."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent2.cli.show import AsJson
+from agent2.errors import Agent2Error, ConfigError, unknown_name
+
+if TYPE_CHECKING:
+    from agent2.arena.analysis.leaderboard import Leaderboard
+    from agent2.web.catalog import Catalog, CatalogEntry, EntrySummary
+
+FORMATS = ("table", "html", "csv", "json", "markdown")
+
+
+def leaderboard(
+    folders: Annotated[list[Path], typer.Argument(help="Folders with sweeps, trials or published tables.")],
+    format_: Annotated[str, typer.Option("--format", help="table, html, csv, json or markdown.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="File to write instead of printing.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pool trials that sat the same exam, verify them from their cards, and rank the stacks with intervals."""
+    from agent2.arena.analysis.leaderboard import make_leaderboard
+    from agent2.arena.analysis.pool import read_pool
+    from agent2.cli.show import print_json, print_path, progress_bar
+    from agent2.files import write_text
+    from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+
+    form = "json" if as_json else format_
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS, "--format")
+    with progress_bar() as steps:
+        pool = read_pool(folders, steps)
+        steps("ranks")
+        board = make_leaderboard(pool.trials, pool.left_out, pool.published, [str(folder) for folder in folders])
+    if form == "table":
+        _print_board(board)
+        return
+    if form == "json" and out is None:
+        print_json(board)
+        return
+    text = {
+        "html": leaderboard_html,
+        "markdown": leaderboard_markdown,
+        "csv": leaderboard_csv,
+        "json": _as_json,
+    }[form](board)
+    if out is None:
+        typer.echo(text.rstrip("\n"))
+        return
+    write_text(out, text)
+    print_path("leaderboard", out)
+
+
+def _as_json(board: "Leaderboard") -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(board, enc_hook=str), indent=1).decode() + "\n"
+
+
+def _print_board(board: "Leaderboard") -> None:
+    from agent2.cli.show import print_table
+    from agent2.reports.leaderboard_pages import (
+        NOT_OURS,
+        TERMINAL,
+        left_out_table,
+        overall_table,
+        overall_title,
+        published_table,
+        standing_table,
+        subtitle,
+        task_title,
+    )
+    from agent2.reports.sweep_pages import axis_table
+
+    for overall in board.overall:
+        found = overall_table(overall)
+        print_table(found.names, found.cells(), overall_title(overall))
+        for stack, missing in overall.lacking.items():
+            typer.echo(f"{stack} has no place: no counted trial on {missing}")
+    for task in board.tasks:
+        shown = standing_table(task).of(*TERMINAL)
+        print_table(shown.names, shown.cells(), task_title(task))
+    effects = axis_table(board.effects)
+    if effects.records:
+        print_table(effects.names, effects.cells(), "What the driver and the agent system are worth")
+    for source in board.published:
+        rows = published_table(source)
+        print_table(rows.names, rows.cells(), f"{source.title} ({source.source}; {NOT_OURS})")
+    out = left_out_table(board.left_out)
+    if out.records:
+        print_table(out.names, out.cells(), "Left out")
+    typer.echo(subtitle(board))
+
+
+MAX_LISTED = 200
+SHOWN_ROLLOUTS = 10
+
+
+def show(
+    path: Annotated[Path, typer.Argument(help="Trial, sweep, evaluation, card, training report, or a folder of them; "
+                                              "a leaderboard or report as JSON.")],
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Print any result in the terminal: what it is, how far it is, and its numbers. Changes nothing."""
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file or folder; pass the folder of a result, or a report's JSON file")
+    try:
+        if path.is_dir():
+            _show_folder(path, as_json=as_json)
+        else:
+            _show_file(path, as_json=as_json)
+    except Agent2Error:
+        raise
+    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
+        # a folder may come from anywhere: what our readers stumble over is its content
+        raise ConfigError(
+            f"{path}: cannot be read ({type(error).__name__}: {error}); it is damaged, or of another version of agent2"
+        ) from error
+
+
+def _show_folder(path: Path, *, as_json: bool) -> None:
+    from agent2.cli.show import print_json, print_table
+    from agent2.web.catalog import Catalog
+
+    catalog = Catalog(path)
+    entry = catalog.at(path)
+    if entry is not None:
+        _show_entry(catalog, entry, as_json=as_json)
+        return
+    found = catalog.findings()
+    outer = [one for one in found.entries.values() if one.parent is None]
+    if not outer:
+        why = f" ({'; '.join(found.problems)})" if found.problems else ""
+        raise ConfigError(
+            f"{path}: contains no trial, sweep, evaluation, card or training report{why}; pass a folder that does"
+        )
+    summaries = [catalog.summary(one) for one in sorted(outer, key=lambda one: one.place)]
+    if as_json:
+        print_json([_as_document(one) for one in summaries])
+        return
+    print_table(["where", "what", "state", "title", "result"], [_row(one) for one in summaries[:MAX_LISTED]])
+    if len(summaries) > MAX_LISTED:
+        typer.echo(f"and {len(summaries) - MAX_LISTED} more; agent2 show --json lists all, agent2 view has a search")
+    for problem in found.problems:
+        typer.echo(f"agent2: {problem}", err=True)
+
+
+def _row(one: "EntrySummary") -> list[str]:
+    words = f"{one.words}; continue with: {one.command}" if one.command else one.words
+    title = f"{one.title}, {one.detail}" if one.detail else one.title
+    return [one.entry.place, one.entry.kind.value, one.state.value, title, words]
+
+
+def _as_document(one: "EntrySummary") -> dict[str, Any]:
+    return {
+        "path": str(one.entry.path), "kind": one.entry.kind.value, "state": one.state.value, "title": one.title,
+        "detail": one.detail, "words": one.words, "command": one.command or None,
+    }  # fmt: skip
+
+
+def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> None:
+    """One result: in full where it is finished, else how far it is."""
+    from agent2.cli import cards
+    from agent2.cli.show import print_json, print_table
+    from agent2.web.catalog import EntryKind, EntryState
+
+    summary = catalog.summary(entry)
+    is_whole = summary.state is EntryState.FINISHED or (
+        entry.kind is EntryKind.TRIAL and summary.state is EntryState.FAILED and "cannot be read" not in summary.words
+    )
+    if is_whole and entry.kind is EntryKind.CARD:
+        cards.show(entry.path, 0, SHOWN_ROLLOUTS, None, as_json)
+    elif is_whole:
+        shows = {
+            EntryKind.TRIAL: _show_trial,
+            EntryKind.SWEEP: _show_sweep,
+            EntryKind.EVALUATION: _show_evaluation,
+            EntryKind.TRAINING: _show_training,
+        }
+        shows[entry.kind](entry.path, as_json=as_json)
+    elif summary.state is EntryState.FAILED:
+        raise ConfigError(f"{entry.path}: this {entry.kind.value} {summary.words}")
+    else:
+        parts = [catalog.summary(one) for one in catalog.children(entry, EntryKind.TRIAL)]
+        if any(one.state is EntryState.RUNNING for one in parts):
+            summary = replace(summary, state=EntryState.RUNNING)
+        if as_json:
+            print_json({**_as_document(summary), "trials": [_as_document(one) for one in parts]})
+            return
+        typer.echo(f"{entry.kind.value}: {summary.title}{f', {summary.detail}' if summary.detail else ''}")
+        typer.echo(f"{summary.state.value}: {summary.words}")
+        if parts:
+            print_table(["where", "what", "state", "title", "result"], [_row(one) for one in parts])
+        if summary.command:
+            typer.echo(f"continue with: {summary.command}")
+
+
+def _show_trial(path: Path, *, as_json: bool) -> None:
+    from agent2.arena.analysis.read import read_evidence
+    from agent2.arena.analysis.result import analyse
+    from agent2.arena.sweep_records import stack_name
+    from agent2.cli.show import print_json, print_path, print_table
+    from agent2.reports.headline import headline, headline_facts
+    from agent2.reports.pages import report_record
+    from agent2.reports.text import clean, duration, score_words
+
+    evidence = read_evidence(path)
+    analysis = analyse(evidence)
+    if as_json:
+        print_json(report_record(evidence, analysis))
+        return
+    stack = stack_name(evidence.agent, evidence.driver, evidence.mode)
+    typer.echo(clean(f"trial {evidence.trial_id}: {stack} on {evidence.task.name}, seed {evidence.seed}"))
+    print_table(["", ""], [*headline_facts(headline(evidence, analysis)).lines().items()])
+    rows = [
+        [str(one.number), duration(one.received_at - evidence.started_at), one.state.value, score_words(one.score, "–")]
+        for one in evidence.submissions
+    ]
+    if rows:
+        print_table(["submission", "after", "state", "public score"], rows)
+    for warning in analysis.warnings:
+        typer.echo(f"- {clean(warning, 500)}")
+    page = path / "report" / "report.html"
+    if page.is_file():
+        print_path("report", page)
+
+
+def _show_sweep(path: Path, *, as_json: bool) -> None:
+    _show_sweep_report(path / "report" / "sweep.json", as_json=as_json)
+
+
+def _show_sweep_report(file: Path, *, as_json: bool) -> None:
+    import msgspec
+
+    from agent2.cli.run import print_sweep
+    from agent2.cli.show import print_file
+    from agent2.reports.sweep_pages import FORMAT, SweepReport
+    from agent2.reports.text import clean
+
+    _require_format(file, _object(file), FORMAT, "run agent2 sweep again")
+    found = msgspec.json.decode(file.read_bytes(), type=SweepReport)
+    if as_json:
+        print_file(file)
+        return
+    typer.echo(clean(found.title))
+    print_sweep(found)
+
+
+def _show_evaluation(path: Path, *, as_json: bool) -> None:
+    from agent2.cli.eval import tell_outcome
+    from agent2.cli.show import print_file, print_path
+    from agent2.evaluation.outcome import read_outcome
+
+    if as_json:
+        print_file(path / "report.json")
+        return
+    tell_outcome(read_outcome(path))
+    print_path("report", path / "report.html")
+
+
+def _show_training(path: Path, *, as_json: bool) -> None:
+    from agent2.cli.show import print_json, print_table
+    from agent2.reports.text import clean
+
+    found = _object(path / "monitor.json")
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(clean(f"training log {found['log']}, up to step {found['last_step']}"))
+    signals = [
+        [str(one.get("danger", "")), str(one.get("step", "")), clean(str(one.get("evidence", "")), 500)]
+        for one in found["signals"]
+    ]
+    if signals:
+        print_table(["danger", "step", "evidence"], signals)
+    typer.echo(f"training action: {found['training_action']}")
+    for reason in found.get("reasons") or ():
+        typer.echo(f"  {clean(str(reason), 500)}")
+
+
+def _show_file(path: Path, *, as_json: bool) -> None:
+    """A document that a command wrote, or a report of an evaluation."""
+    import msgspec
+
+    from agent2.arena.analysis.leaderboard import FORMAT, Leaderboard
+    from agent2.cli.show import print_file
+
+    if path.name == "card.json" or path.parent.name == "rollouts":
+        raise ConfigError(f"{path}: is part of a card; pass the card's folder")
+    found = _object(path)
+    kind = str(found.get("format", ""))
+    if kind.startswith("agent2-leaderboard"):
+        _require_format(path, found, FORMAT, "run agent2 leaderboard again")
+        if as_json:
+            print_file(path)
+        else:
+            _print_board(msgspec.json.decode(path.read_bytes(), type=Leaderboard))
+    elif kind.startswith("agent2-sweep"):
+        _show_sweep_report(path, as_json=as_json)
+    elif "release_decision" in found:
+        _show_stored_decision(path, found, as_json=as_json)
+    elif (path.parent / "trial.json").is_file() or (path.parent.parent / "trial.json").is_file():
+        folder = path.parent if (path.parent / "trial.json").is_file() else path.parent.parent
+        raise ConfigError(f"{path}: is part of a trial; pass its folder: agent2 show {folder}")
+    else:
+        keys = ", ".join(list(found)[:6])
+        raise ConfigError(
+            f"{path}: is not a leaderboard, sweep report, evaluation report or decision (its keys: {keys or 'none'}); "
+            "pass one, or the folder of a result"
+        )
+
+
+def _show_stored_decision(path: Path, found: Mapping[str, Any], *, as_json: bool) -> None:
+    """A report or decision as it is stored; only agent2 decide recomputes it."""
+    from agent2.cli.show import print_json, print_table
+    from agent2.reports.text import clean
+
+    if as_json:
+        print_json(found)
+        return
+    sides = f"{found.get('checkpoint', 'not named')} against {found.get('baseline') or 'no control group'}"
+    typer.echo(clean(f"checkpoint: {sides}, suite {found.get('suite', 'not named')}", 500))
+    changes = [[name, clean(value)] for name, value in found.items() if isinstance(value, str) and "->" in value]
+    if changes:
+        print_table(["metric", "baseline -> checkpoint"], changes)
+    decided = found.get("decision") if isinstance(found.get("decision"), dict) else found
+    for reason in (decided or {}).get("reasons") or ():
+        typer.echo(f"- {clean(str(reason), 500)}")
+    if found.get("training_action"):
+        typer.echo(f"training action: {clean(str(found['training_action']))}")
+    typer.echo(f"release decision, as stored: {clean(str(found['release_decision']))}")
+    typer.echo(f"recompute it: agent2 decide {path} --suite SUITE")
+
+
+def _require_format(path: Path, found: Mapping[str, Any], known: str, remedy: str) -> None:
+    """Raise ConfigError for a document of an older or newer version."""
+    has = str(found.get("format", ""))
+    if has == known:
+        return
+    ends = [text.rpartition("-")[2] for text in (has, known)]
+    is_newer = all(end.isdecimal() for end in ends) and int(ends[0]) > int(ends[1])
+    remedy = "upgrade agent2" if is_newer else remedy
+    raise ConfigError(f"{path}: has the format {has or 'of no name'}, this version reads {known}; {remedy}")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON or YAML file that is an object. Raises ConfigError for anything else."""
+    from agent2.config import read_yaml
+    from agent2.web.catalog import read_object
+
+    return read_yaml(path).data if path.suffix.lower() in {".yaml", ".yml"} else read_object(path)

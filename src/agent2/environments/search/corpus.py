@@ -1,0 +1,439 @@
+"""Documents that stay the same, and what finds them: BM25 by bm25s, in memory or memory-mapped from a folder.
+
+A corpus is made from documents, a folder of text files, or a JSONL dump (`id`, `title`, `text` a line). `save` writes
+documents and index to a folder, and `Corpus.load` maps them, so that half a million documents take hardly any memory
+and many processes share them. Whatever else can search is a `SearchBackend`: recorded answers (`read_recorded`), or a
+live service, found by `load_backend` as every plug-in is (entry points `agent2.search_backends`).
+
+Promises: the same documents and query give the same hits in the same order, in memory and from disk; ties go to the
+document that came first. Does NOT stem, does NOT know stop words, and does NOT embed: a query has to share words with
+a document to find it.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol, TypeVar, cast
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.files import atomic_write, numbered_lines
+from agent2.plugins import build, find, source_digest
+from agent2.records import JsonValue
+
+T = TypeVar("T")
+WORD = re.compile(r"\w+")
+SNIPPET_CHARS = 160
+MAX_QUERY_WORDS = 64
+"""Words of a query beyond these are not looked for."""
+SUFFIXES = (".txt", ".md")
+_DOCUMENTS, _OFFSETS, _KEYS, _INDEX = "documents.jsonl", "offsets.npy", "keys.npy", "index"
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One page."""
+
+    id: str
+    """What it is opened and cited by."""
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One search result."""
+
+    document: str
+    """Id."""
+    title: str
+    snippet: str
+
+
+class SearchBackend(Protocol):
+    """Finds and gives documents. Raises EnvironmentFailed where it is out of order."""
+
+    version: str
+    """Names all that its answers depend on; part of the protocol."""
+
+    def search(self, query: str, k: int) -> Sequence[SearchHit]:
+        """At most k hits, best first."""
+
+    def open(self, document: str) -> Document | None:
+        """The document of an id; None: there is none."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text as they are indexed: in lower case, at most 40 characters each."""
+    return [word[:40] for word in WORD.findall(text.lower())]
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences and lines of a text."""
+    return [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
+
+
+def snippet_of(document: Document) -> str:
+    """The first sentence, shortened."""
+    first = next(iter(sentences_of(document.text)), "")
+    return first if len(first) <= SNIPPET_CHARS else first[: SNIPPET_CHARS - 1].rstrip() + "…"
+
+
+class Corpus:
+    """Documents and their BM25 index."""
+
+    def __init__(self, documents: Sequence[Document], index: bm25s.BM25, place: "Mapping[str, int] | _Keys") -> None:
+        """Use `of` or `load`. place: id -> position."""
+        self._documents, self._index, self._place = documents, index, place
+        self.version = f"bm25-{len(documents)}"
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    @staticmethod
+    def of(documents: Iterable[Document]) -> "Corpus":
+        """A corpus in memory. Raises ConfigError for none, for an id that comes twice, and for one without words."""
+        held = list(documents)
+        if not held:
+            raise ConfigError("corpus: there are no documents; give at least one")
+        place: dict[str, int] = {}
+        for number, document in enumerate(held):
+            if document.id in place:
+                raise ConfigError(
+                    f"corpus: documents {place[document.id]} and {number} have the same id {shown(document.id)}; "
+                    "give each its own"
+                )
+            place[document.id] = number
+        index = bm25s.BM25()
+        vocabulary: dict[str, int] = {}
+        ids = [
+            [vocabulary.setdefault(word, len(vocabulary)) for word in words_of(f"{one.title} {one.text}")]
+            for one in held
+        ]
+        if not vocabulary:
+            raise ConfigError(f"corpus: none of {len(held)} documents contains a word; check what was read")
+        index.index((ids, vocabulary), show_progress=False, create_empty_token=True)
+        return Corpus(held, index, place)
+
+    @staticmethod
+    def load(folder: Path) -> "Corpus":
+        """The corpus that `save` wrote, memory-mapped. Raises ConfigError for a folder that is none."""
+        try:
+            index = bm25s.BM25.load(folder / _INDEX, mmap=True)
+            stored = _Stored(folder)
+            return Corpus(stored, index, _Keys(np.load(folder / _KEYS, mmap_mode="r"), stored))
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"{folder}: is not a saved corpus ({error}); write one with Corpus.save") from error
+
+    def save(self, folder: Path) -> None:
+        """Write documents and index, about as many bytes as the documents have twice."""
+        folder.mkdir(parents=True, exist_ok=True)
+        offsets = np.zeros(len(self) + 1, np.int64)
+        with (folder / _DOCUMENTS).open("wb") as file:
+            for number, one in enumerate(self._documents):
+                file.write(json.dumps([one.id, one.title, one.text]).encode() + b"\n")
+                offsets[number + 1] = file.tell()
+        keys = np.array([_key(one.id) for one in self._documents], np.uint64)
+        order = np.argsort(keys, kind="stable").astype(np.uint64)
+        np.save(folder / _OFFSETS, offsets)
+        np.save(folder / _KEYS, np.stack([keys[order.astype(np.int64)], order]))
+        self._index.save(folder / _INDEX, show_progress=False)
+
+    def search(self, query: str, k: int) -> list[SearchHit]:
+        """The k documents with the highest BM25 score, none of which is 0."""
+        known = self._index.get_tokens_ids(words_of(query)[:MAX_QUERY_WORDS])
+        if not known:
+            return []
+        scores = self._index.get_scores_from_ids(known)
+        return [self._hit(int(number)) for number in best(scores, k)]
+
+    def open(self, document: str) -> Document | None:
+        """The document of an id; None: there is none."""
+        number = self._place.get(document)
+        return None if number is None else self._documents[number]
+
+    def _hit(self, number: int) -> SearchHit:
+        document = self._documents[number]
+        return SearchHit(document.id, document.title, snippet_of(document))
+
+
+def best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Positions of the k highest scores above 0, highest first; of equal ones the first, whatever the machine."""
+    k = min(k, len(scores))
+    least = np.partition(scores, len(scores) - k)[len(scores) - k]
+    candidates = np.flatnonzero(scores >= max(least - 1e-4, 1e-6))
+    order = np.lexsort((candidates, -np.round(scores[candidates], 4)))
+    return candidates[order[:k]]
+
+
+class _Stored(Sequence[Document]):
+    """The documents of a file, read one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / _DOCUMENTS).open("rb", buffering=0)
+        self._offsets = np.load(folder / _OFFSETS, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, number: int) -> Document:  # type: ignore[override]
+        self._file.seek(int(self._offsets[number]))
+        return Document(*json.loads(self._file.read(int(self._offsets[number + 1] - self._offsets[number]))))
+
+
+class _Keys:
+    """Finds ids by a sorted hash, without a dictionary of all of them."""
+
+    def __init__(self, keys_2N: NDArray[np.uint64], documents: _Stored) -> None:
+        self._keys_2N, self._documents = keys_2N, documents
+
+    def get(self, document: str) -> int | None:
+        """The position of an id."""
+        key = np.uint64(_key(document))
+        first, after = (int(np.searchsorted(self._keys_2N[0], key, side)) for side in ("left", "right"))
+        for place in range(first, after):
+            if self._documents[int(self._keys_2N[1, place])].id == document:
+                return int(self._keys_2N[1, place])
+        return None
+
+
+def _key(document: str) -> int:
+    return int.from_bytes(blake2b(document.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """The documents of a folder of text files (id: the path inside it) or of a JSONL dump.
+
+    Raises ConfigError for a path that is neither, a folder without text files, and what cannot be read.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        if not files:
+            raise ConfigError(f"{path}: contains no {' or '.join(SUFFIXES)} file; put the documents there")
+        for file in files:
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{file}: cannot be read as UTF-8 text ({error}); convert or remove it") from error
+            yield Document(file.relative_to(path).as_posix(), file.stem, text)
+        return
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _read_line(f"{path}:{number}", line)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); give a folder of text files or a JSONL file") from error
+
+
+def _read_line(where: str, line: str) -> Document:
+    try:
+        row = json.loads(line)
+        return Document(str(row["id"]), str(row.get("title", row["id"])), str(row["text"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{where}: is no document ({type(error).__name__}: {error}); each line is an object with id, title and text"
+        ) from error
+
+
+class RecordedSearch:
+    """Answers that were recorded: queries with their results, and the pages that were opened."""
+
+    def __init__(self, queries: Mapping[str, Sequence[str]], pages: Corpus) -> None:
+        """queries: in lower case -> ids of pages; a query that was not recorded is searched for among the pages."""
+        self._queries, self._pages = queries, pages
+        self.version = f"recorded-{len(queries)}-{pages.version}"
+
+    def search(self, query: str, k: int) -> Sequence[SearchHit]:
+        """The recorded results, else those of BM25 over the recorded pages."""
+        recorded = self._queries.get(" ".join(words_of(query)))
+        if recorded is None:
+            return self._pages.search(query, k)
+        found = (self._pages.open(one) for one in recorded[:k])
+        return [SearchHit(one.id, one.title, snippet_of(one)) for one in found if one is not None]
+
+    def open(self, document: str) -> Document | None:
+        """The page as it was recorded."""
+        return self._pages.open(document)
+
+
+class RecordingSearch:
+    """Asks another back end and appends what it answers to a file of `record_search`, so that it can be replayed.
+
+    A page that was found is opened at once, since a replay shows only pages that were recorded.
+    """
+
+    def __init__(self, backend: SearchBackend, path: Path) -> None:
+        self._backend, self._path = backend, path
+        self.version = backend.version
+
+    def search(self, query: str, k: int) -> Sequence[SearchHit]:
+        """The back end's hits, recorded."""
+        hits = self._backend.search(query, k)
+        self._append(_recorded_lines(self._backend, query, hits))
+        return hits
+
+    def open(self, document: str) -> Document | None:
+        """The back end's page, recorded."""
+        page = self._backend.open(document)
+        if page is not None:
+            self._append([{"id": page.id, "title": page.title, "text": page.text}])
+        return page
+
+    def _append(self, lines: Iterable[JsonValue]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:  # one write, so that games side by side do not mix lines
+            is_torn = file.tell() > 0 and not _ends_with_a_line(self._path)  # a recording that was killed
+            file.write(b"\n" * is_torn + "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def _ends_with_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def record_search(backend: SearchBackend, queries: Iterable[str], k: int, path: Path) -> None:
+    """Ask a back end and write what it answers as `read_recorded` takes it: a line for each query and each page."""
+    lines = [line for query in queries for line in _recorded_lines(backend, query, backend.search(query, k))]
+    distinct = {json.dumps(line): None for line in lines}
+    atomic_write(path, (text.encode() + b"\n" for text in distinct))
+
+
+def _recorded_lines(backend: SearchBackend, query: str, hits: Sequence[SearchHit]) -> list[JsonValue]:
+    pages = [page for hit in hits if (page := backend.open(hit.document)) is not None]
+    told: list[JsonValue] = [{"id": page.id, "title": page.title, "text": page.text} for page in pages]
+    return [{"query": query, "results": [hit.document for hit in hits]}, *told]
+
+
+def read_recorded(path: Path | str) -> RecordedSearch:
+    """The back end of a file of `record_search`; of a query or page that was recorded twice the first one counts.
+
+    Raises ConfigError for another kind of file, or no page.
+    """
+    return recorded_search(read_recorded_rows(path), str(path))
+
+
+def read_recorded_rows(path: Path | str) -> list[JsonValue]:
+    """The rows of a file of `record_search`, each once. Raises ConfigError for a file that is not one."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); record searches with record_search") from error
+    rows: dict[str, JsonValue] = {}
+    lines = list(numbered_lines(text))
+    for place, (number, line) in enumerate(lines):
+        try:
+            row = _recorded_row(f"{path}:{number}", line)
+        except ConfigError:
+            if _is_cut(line) and (place + 1 < len(lines) or not text.endswith("\n")):
+                continue  # the recording was killed while it wrote this line; what it holds is asked again
+            raise
+        rows.setdefault(
+            f"query {' '.join(words_of(str(row['query'])))}" if "query" in row else f"page {row['id']}", row
+        )
+    return list(rows.values())
+
+
+def _is_cut(line: str) -> bool:
+    """Whether a line begins as a row and breaks off."""
+    if not line.startswith("{"):
+        return False
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(line.rstrip()) - 1 or "Unterminated" in error.msg
+    return False
+
+
+def recorded_search(rows: Sequence[JsonValue], where: str) -> RecordedSearch:
+    """The back end of such rows. where: for messages. Raises ConfigError where there is no page among them."""
+    queries = {" ".join(words_of(str(row["query"]))): list(row["results"]) for row in rows if "query" in row}
+    pages = [Document(row["id"], row["title"], row["text"]) for row in rows if "query" not in row]
+    try:
+        return RecordedSearch(queries, Corpus.of(pages))
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _recorded_row(where: str, line: str) -> dict[str, JsonValue]:
+    try:
+        row = json.loads(line)
+        if isinstance(row, dict) and "query" in row:
+            return {"query": str(row["query"]), "results": [str(one) for one in row["results"]]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{where}: is no recorded search ({error}); needs query and results") from error
+    page = _read_line(where, line)
+    return {"id": page.id, "title": page.title, "text": page.text}
+
+
+KIND = "search_backend"
+"""Of plug-ins: entry points `agent2.search_backends`."""
+SEARCH_BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "recorded": "agent2.environments.search.corpus:read_recorded",
+        "index": "agent2.environments.search.corpus:saved_corpus",
+    }
+)
+"""Packaged back ends: name -> "module:function", called with the settings; installed packages add to it."""
+
+
+def saved_corpus(path: Path | str) -> Corpus:
+    """The corpus of a folder that `Corpus.save` wrote. Raises ConfigError for another folder."""
+    return Corpus.load(Path(path))
+
+
+def load_backend(name: str, settings: Mapping[str, JsonValue] | None = None, where: str = KIND) -> SearchBackend:
+    """A back end by any name that `agent2.plugins` knows; what a user's raises becomes EnvironmentFailed.
+
+    where: file and key, for messages. Raises ConfigError for an unknown name or setting, and for an object that is no
+    `SearchBackend`.
+    """
+    place = find(KIND, name, SEARCH_BACKENDS, where)
+    found = build(place, settings)
+    missing = [one for one in ("search", "open") if not callable(getattr(found, one, None))]
+    if missing or not isinstance(getattr(found, "version", None), str):
+        lacks = " and ".join([*missing, *([] if isinstance(getattr(found, "version", None), str) else ["version"])])
+        raise ConfigError(f"{where}: {place} has no {lacks}; see agent2.environments.search.corpus.SearchBackend")
+    return cast(SearchBackend, found) if place.is_packaged else _Foreign(found, str(place), source_digest(place))
+
+
+class _Foreign:
+    """A user's back end; a failure of it is the environment's."""
+
+    def __init__(self, backend: SearchBackend, place: str, digest: str) -> None:
+        self._backend, self._place = backend, place
+        self.version = f"{backend.version}+{digest[:8]}"
+
+    def search(self, query: str, k: int) -> Sequence[SearchHit]:
+        """Its hits. Raises EnvironmentFailed for whatever it raises, and for anything but hits."""
+        hits = self._asked(lambda: list(self._backend.search(query, k)))
+        if not all(isinstance(hit, SearchHit) for hit in hits):
+            raise EnvironmentFailed(f"{self._place}: search has to return a list of SearchHit")
+        return hits[:k]
+
+    def open(self, document: str) -> Document | None:
+        """Its page. Raises EnvironmentFailed for whatever it raises, and for anything but a Document."""
+        page = self._asked(lambda: self._backend.open(document))
+        if page is not None and not isinstance(page, Document):
+            raise EnvironmentFailed(f"{self._place}: open has to return a Document or None")
+        return page
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except EnvironmentFailed:
+            raise
+        except Exception as error:  # boundary: code of a stranger can raise anything
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise EnvironmentFailed(f"{self._place}: {words}") from error

@@ -1,0 +1,315 @@
+"""Search, open, find, answer: the tools of a world of documents, and the answer with its citations.
+
+    search[words]                 titles and first sentences of the best pages
+    open[page] or open[page | 2]  a page, or its second part
+    find[words]                   the sentences of the page that was opened last that contain all words
+    answer[values | pages]        ends the episode: values and cited pages, each separated by ";"
+
+`answer[unknown | page]` says that what was asked is not known, and which page should say it. A page is cited by its
+id. The world records whether each cited page exists and was opened; whether it supports the answer is for the scorer.
+Calls, faults and budget are those of every tool world (`environments.tools.world`), and so is the state; what pages
+say is text and never an instruction to the world.
+
+Two filters may stand between model and world (`SearchSettings`). `min_relevance` leaves out results that share too
+few words with the query, as Self-RAG's relevance filter does with a model (arXiv:2310.11511). `critic_rounds` gives
+an answer back with a critique where a citation does not exist, was not opened or does not contain a value, as CRITIC
+checks with tools (arXiv:2305.11738). Both are computed from texts alone and know no reference answer. Self-RAG's
+search over segments by their likelihood is NOT covered.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from agent2.environments.search.corpus import SearchBackend, sentences_of, words_of
+from agent2.environments.tools.calls import (
+    CallSyntax,
+    Parameter,
+    Permission,
+    ToolCall,
+    ToolRules,
+    ToolSpec,
+    write_brackets,
+)
+from agent2.environments.tools.world import (
+    CUT,
+    LOGIN,
+    FaultSettings,
+    ToolFaultKind,
+    ToolRefusal,
+    ToolWorld,
+    WorldSettings,
+)
+from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.records import Item, JsonValue, Message, Step, digest_of
+
+NAME = "search"
+VERSION = "1.0"
+SEARCH, OPEN, FIND, ANSWER = "search", "open", "find", "answer"
+UNKNOWN = "unknown"
+"""The answer that what was asked cannot be known."""
+NO_RESULTS = "no results"
+MAX_ANSWER_CHARS = 4000
+MAX_VALUES = 200
+FOUND_AT_MOST = 5
+"""Sentences that `find` shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """How documents are searched and answers are taken."""
+
+    k: int = 3
+    """Results of a search."""
+    max_searches: int | None = None
+    """None: as many as the budget of tool calls allows."""
+    page_chars: int = 4000
+    """Of one part of a page."""
+    max_tool_calls: int = 12
+    min_relevance: float = 0.0
+    """Share of the query's words, 0 to 1, that a page has to contain to be shown as a result; 0: no filter."""
+    critic_rounds: int = 0
+    """So many answers at most are given back with a critique; 0: no filter."""
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    permission: Permission = Permission.READING
+    """What searching needs leave for; INTERNET_ACCESS for a live service."""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for numbers that leave nothing to play."""
+        if self.k < 1 or self.page_chars < 1 or self.max_tool_calls < 1:
+            raise ConfigError(
+                f"search settings: k {self.k}, page_chars {self.page_chars}, max_tool_calls {self.max_tool_calls}; "
+                "each must be at least 1"
+            )
+        if not 0 <= self.min_relevance <= 1 or self.critic_rounds < 0:
+            raise ConfigError(
+                f"search settings: min_relevance {self.min_relevance} must be between 0 and 1, critic_rounds "
+                f"{self.critic_rounds} at least 0"
+            )
+
+    @property
+    def world(self) -> WorldSettings:
+        """Those of the tool world."""
+        permissions = frozenset({Permission.READING, self.permission})
+        rules = ToolRules(permissions, self.max_tool_calls, parallel_tool_calls=False)
+        return WorldSettings(rules, self.faults, syntax=CallSyntax.BRACKETS)
+
+    def as_protocol(self) -> dict[str, JsonValue]:
+        """As plain data for `EvaluationProtocol.tools`."""
+        own = {name: value for name, value in asdict(self).items() if name not in {"faults", "permission"}}
+        return {**self.world.as_protocol(), **own}
+
+    @property
+    def digest(self) -> str:
+        """Eight characters; equal exactly when all settings are."""
+        return digest_of(self)[:8]
+
+
+class SearchToolbox:
+    """The tools of one episode."""
+
+    def __init__(self, backend: SearchBackend, settings: SearchSettings) -> None:
+        self._backend, self._settings = backend, settings
+        self._opened: dict[str, list[str]] = {}
+        """Id -> the parts that were shown."""
+        self._page: str | None = None
+        self._n_searches = 0
+        self._n_critiques = 0
+        self._answer: str | None = None
+        self._values: list[str] = []
+        self._citations: list[dict[str, JsonValue]] = []
+
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """The four tools."""
+        reaches = self._settings.permission
+        return {
+            SEARCH: ToolSpec(SEARCH, (Parameter("query", "string"),), reaches),
+            OPEN: ToolSpec(
+                OPEN, (Parameter("page", "string", max_chars=500), Parameter("part", "integer", 1)), reaches
+            ),
+            FIND: ToolSpec(FIND, (Parameter("words", "string"),)),
+            ANSWER: ToolSpec(
+                ANSWER,
+                (
+                    Parameter("values", "string", max_chars=MAX_ANSWER_CHARS),
+                    Parameter("pages", "string", "", max_chars=MAX_ANSWER_CHARS),
+                ),
+                changes_state=True,
+            ),
+        }
+
+    def danger_of(self, call: ToolCall) -> None:
+        """Nothing here is dangerous."""
+
+    def run(self, name: str, arguments: Mapping[str, JsonValue]) -> JsonValue:
+        """What a tool answers, as text. Raises ToolRefusal."""
+        if name == SEARCH:
+            return self._search(str(arguments["query"]))
+        if name == OPEN:
+            return self._open(str(arguments["page"]), int(arguments["part"]))
+        if name == FIND:
+            return self._find(str(arguments["words"]))
+        return self._answered(str(arguments["values"]), str(arguments["pages"]))
+
+    def is_over(self) -> bool:
+        """After an answer."""
+        return self._answer is not None
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """`answer` (its values as text), `values`, `citations` ({page, exists, opened}), `opened` and counts."""
+        return {
+            "answer": self._answer,
+            "values": list(self._values),
+            "citations": list(self._citations),
+            "opened": list(self._opened),
+            "n_searches": self._n_searches,
+            "n_critiques": self._n_critiques,
+        }
+
+    def _search(self, query: str) -> str:
+        most = self._settings.max_searches
+        if most is not None and self._n_searches >= most:
+            raise ToolRefusal(f"all {most} searches are used up; answer now")
+        self._n_searches += 1
+        hits = self._backend.search(query, self._settings.k)
+        if self._settings.min_relevance > 0:
+            hits = [hit for hit in hits if self._relevance(query, hit.document) >= self._settings.min_relevance]
+        lines = [f"{hit.document}: {hit.snippet}" for hit in hits]
+        return "\n".join(lines) or NO_RESULTS
+
+    def _relevance(self, query: str, document: str) -> float:
+        asked, page = set(words_of(query)), self._backend.open(document)
+        held = set() if page is None else set(words_of(f"{page.title} {page.text}"))
+        return len(asked & held) / len(asked) if asked else 0.0
+
+    def _open(self, name: str, part: int) -> str:
+        page = self._backend.open(name)
+        if page is None:
+            raise ToolRefusal(f"no page {shown(name)}")
+        size = self._settings.page_chars
+        n_parts = max(1, -(-len(page.text) // size))
+        if not 1 <= part <= n_parts:
+            raise ToolRefusal(f"the page has {n_parts} parts")
+        text = page.text[(part - 1) * size : part * size]
+        self._opened.setdefault(name, []).append(text)
+        self._page = name
+        return text if n_parts == 1 else f"{text}\n(part {part} of {n_parts})"
+
+    def _find(self, words: str) -> str:
+        if self._page is None:
+            raise ToolRefusal("no page is open")
+        page, wanted = self._backend.open(self._page), set(words_of(words))
+        if not wanted or page is None:
+            raise ToolRefusal("no words to look for")
+        found = [one for one in sentences_of(page.text) if wanted <= set(words_of(one))][:FOUND_AT_MOST]
+        self._opened[self._page].extend(found)
+        return "\n".join(found) or NO_RESULTS
+
+    def _answered(self, values: str, pages: str) -> str:
+        said = list(dict.fromkeys(filter(None, (part.strip() for part in values.split(";")))))[:MAX_VALUES]
+        named = list(dict.fromkeys(filter(None, (part.strip() for part in pages.split(";")))))[:MAX_VALUES]
+        if not said:
+            raise ToolRefusal("no value is given")
+        citations: list[dict[str, JsonValue]] = [
+            {"page": page, "exists": self._backend.open(page) is not None, "opened": page in self._opened}
+            for page in named
+        ]
+        if self._n_critiques < self._settings.critic_rounds and (critique := self._critique(said, citations)):
+            self._n_critiques += 1
+            raise ToolRefusal(critique)
+        self._answer, self._values, self._citations = "; ".join(said), said, citations
+        return "ok"
+
+    def _critique(self, values: Sequence[str], citations: Sequence[Mapping[str, JsonValue]]) -> str:
+        """What an answer lacks, by its own citations; empty: nothing."""
+        if not citations:
+            return "no page is cited"
+        for one in citations:
+            if not one["exists"]:
+                return f"there is no page {shown(one['page'])}"
+            if not one["opened"]:
+                return f"page {shown(one['page'])} was not opened"
+        read = "\n".join(text for one in citations for text in self._opened[str(one["page"])])
+        missing = [value for value in values if value != UNKNOWN and value.lower() not in read.lower()]
+        return f"the cited pages do not say {shown(missing[0])}" if missing else ""
+
+
+class SearchWorld(ToolWorld):
+    """Plays one item over a back end's documents; the item's proof is what the expert follows."""
+
+    def __init__(self, backend_of: Callable[[Item], SearchBackend], settings: SearchSettings) -> None:
+        super().__init__(lambda item: SearchToolbox(backend_of(item), settings), settings.world)
+        self._backend_of = backend_of
+        self._item: Item | None = None
+        self._chat: list[Message] = []
+
+    def reset(self, item: Item, seed: int) -> Sequence[Message]:
+        """The question as one user message; the seed decides on faults. Raises EnvironmentFailed when reused."""
+        opening = super().reset(item, seed)
+        self._item, self._chat = item, list(opening)
+        return opening
+
+    def act(self, action: str) -> Step:
+        """Carry out the call of one message. Raises EnvironmentFailed before reset and after the end."""
+        step = super().act(action)
+        self._chat += [Message("assistant", action), Message("user", step.observation or "")]
+        return step
+
+    def ask_expert(self) -> str:
+        """What one who knows the proof does next. Raises EnvironmentFailed for an item without one."""
+        if self._item is None:
+            raise EnvironmentFailed("search world is not begun; call reset on a fresh one")
+        return follow_proof(self._item, self._chat)
+
+    def admissible(self) -> list[str]:
+        """Actions in the right form with the names of pages that were shown: open, search for, answer with."""
+        if self._item is None:
+            return []
+        return possible_actions(self._chat, self._backend_of(self._item))
+
+
+_NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
+_OPENED = re.compile(rf"{OPEN}\[([^|\]]+)[|\]]")
+
+
+def possible_actions(chat: Sequence[Message], backend: SearchBackend | None = None) -> list[str]:
+    """Actions with the names that the world's messages show: search for, open, answer with what was opened last.
+
+    backend: names that are no page of it are left out; None: all are taken.
+    """
+    told = "\n".join(message.content for message in chat[1:] if message.role == "user")
+    names = [one for one in dict.fromkeys(_NAME.findall(told)) if backend is None or backend.open(one) is not None]
+    said = "\n".join(message.content for message in chat if message.role == "assistant")
+    opened = [name.strip() for name in _OPENED.findall(said)]
+    actions = [write_brackets(verb, name) for verb in (SEARCH, OPEN) for name in names]
+    if opened:
+        actions += [write_brackets(ANSWER, name, opened[-1]) for name in (*names, UNKNOWN)]
+    return actions
+
+
+def follow_proof(item: Item, chat: Sequence[Message]) -> str:
+    """The next action of one who knows the item's proof, from the chat so far: search, open each page of it, answer.
+
+    After a denial it logs in, and what failed is done again. Raises EnvironmentFailed for an item without a proof.
+    """
+    proof = item.payload.get("proof")
+    if not proof or not item.payload.get("answers"):
+        raise EnvironmentFailed(f"item {item.id} has no proof that an expert could follow")
+    done = [
+        message.content.strip().rpartition("\n")[2]
+        for number, message in enumerate(chat)
+        if message.role == "assistant" and number + 1 < len(chat) and not _is_failed(chat[number + 1].content)
+    ]
+    if chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}"):
+        return write_brackets(LOGIN)
+    wanted = [write_brackets(SEARCH, str(query)) for query in item.payload["queries"]]
+    pages = list(dict.fromkeys(str(page) for step in proof for page in (step.get("about", step["page"]), step["page"])))
+    wanted += [write_brackets(OPEN, page) for page in pages]
+    missing = [action for action in wanted if action not in done]
+    if missing:
+        return missing[0]
+    return write_brackets(ANSWER, "; ".join(item.payload["answers"]), "; ".join(pages))
+
+
+def _is_failed(observation: str) -> bool:
+    return observation.startswith("error: ") or observation.endswith(CUT)

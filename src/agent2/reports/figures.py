@@ -1,0 +1,715 @@
+"""Figures over many trials: gains, profiles, cost, effects, routes, learning curves, time to a target, strengths.
+
+Each figure is a `Plot`: what to draw, and the numbers behind it as a table, so that no figure exists without them. They
+are made of typed records (a `Leaderboard`, the evidence of trials, judgement cards) and know nothing of folders.
+
+Promises: an interval is drawn where there is one, and its width is never guessed; a trial without a result is counted
+in words, never drawn at 0; more series than a reader can tell apart are refused with what to do.
+"""
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from agent2.arena.analysis.leaderboard import THRESHOLDS, Leaderboard, TaskStandings
+from agent2.arena.analysis.process import scored_submissions
+from agent2.arena.analysis.route import combined_route
+from agent2.arena.analysis.stages import read_design
+from agent2.arena.analysis.verdicts import ROUTE_WORDS, Analysis
+from agent2.arena.evidence import TrialEvidence
+from agent2.arena.sweep_records import PairEffect, SweepRow
+from agent2.errors import ConfigError, NotEnoughData
+from agent2.files import write_text
+from agent2.records import derive_seed
+from agent2.reports.charts import arms, draw_trajectory, time_unit
+from agent2.reports.radar import csv_cell
+from agent2.reports.style import (
+    BLUE,
+    DASHES,
+    GREEN,
+    INK,
+    MARKERS,
+    MUTED,
+    ORANGE,
+    SERIES_COLOURS,
+    drawing,
+    save_figure,
+)
+from agent2.reports.text import clean
+from agent2.stats.aggregates import (
+    PerformanceProfile,
+    iqm,
+    mean_over_tasks,
+    median_over_tasks,
+    optimality_gap,
+    performance_profile,
+)
+from agent2.stats.comparisons import Claim
+from agent2.stats.estimates import UNIT, Estimate
+from agent2.stats.gains import (
+    IncumbentCurve,
+    compare_times,
+    gap_closed,
+    held_out_gain,
+    incumbent_curve,
+    mean_incumbent_curve,
+    normalised_score,
+    seed_spread,
+    time_to_target,
+)
+from agent2.stats.ranking import bradley_terry_bootstrap, collect_matches, win_rates_against
+
+MAX_SERIES = 8
+"""Lines in one panel that a reader can tell apart."""
+MAX_ROWS = 120
+MAX_PANELS = 12
+GRID_POINTS = 120
+N_REPLICATES = 5_000
+ROW_INCHES = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure and the numbers behind it."""
+
+    name: str
+    """Of its files."""
+    size: tuple[float, float]
+    """Inches."""
+    draw: Callable[[Figure], None]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    """Rates, scores and gains 0 to 1; None: missing."""
+    notes: Sequence[str] = ()
+    """What is not in the figure, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRun:
+    """One finished trial with all that is known of it."""
+
+    stack: str
+    task: str
+    seed: int
+    evidence: TrialEvidence
+    analysis: Analysis
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedMatch:
+    """One comparison of a judgement card."""
+
+    new: str
+    """Name of a side."""
+    old: str
+    item: str
+    points: float | None
+    """Of the new side, a tie as one half; None: not judged."""
+
+
+def write_plot(plot: Plot, out: Path, formats: Sequence[str]) -> list[Path]:
+    """Write the figure in each format, and its numbers as CSV, into a folder; returns the paths, figures first."""
+    out.mkdir(parents=True, exist_ok=True)
+    with drawing(*plot.size, is_file=True) as figure:
+        plot.draw(figure)
+        written = save_figure(figure, out / plot.name, formats)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(plot.columns)
+    writer.writerows([csv_cell(cell) for cell in row] for row in plot.rows)
+    table = out / f"{plot.name}.csv"
+    write_text(table, text.getvalue())
+    return [*written, table]
+
+
+def check_series(names: Sequence[str], what: str = "agents") -> None:
+    """Raise ConfigError for more lines than a reader can tell apart."""
+    if len(names) > MAX_SERIES:
+        raise ConfigError(
+            f"{len(names)} {what} hide each other in one figure; choose at most {MAX_SERIES} with --only, or draw "
+            "agent2 chart gains, which has a row for each"
+        )
+
+
+def _style(number: int) -> dict[str, Any]:
+    return {
+        "color": SERIES_COLOURS[number % len(SERIES_COLOURS)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "linewidth": 1.8,
+    }
+
+
+def _finish(axes: Axes, grid: str = "both") -> None:
+    axes.grid(axis=grid)  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+
+
+def _stacks(board: Leaderboard) -> list[str]:
+    return list(dict.fromkeys(trial.row.agent for trial in board.trials))
+
+
+def _counted(board: Leaderboard, stack: str, task: str) -> list[SweepRow]:
+    return [t.row for t in board.trials if t.is_counted and t.row.agent == stack and t.row.task == task]
+
+
+def gains_plot(board: Leaderboard) -> Plot:
+    """A forest of gains: each stack's mean with its interval, each run as a tick, task by task.
+
+    The table adds spread over seeds, share of the way to a perfect score and, for stacks with several tasks, the mean
+    over tasks. Raises ConfigError for more rows than a page holds.
+    """
+    n_rows = sum(len(task.standings) for task in board.tasks)
+    if n_rows > MAX_ROWS:
+        raise ConfigError(f"{n_rows} rows do not fit on a page; choose agents with --only, or draw fewer folders")
+    rows: list[list[object]] = []
+    for task in board.tasks:
+        for one in task.standings:
+            counted = _counted(board, one.stack, task.task)
+            gains = [row.gain.value for row in counted if row.gain is not None]
+            mean, low, high = _parts(one.summary.mean_gain)
+            spread = seed_spread(gains) if len(gains) > 1 else None
+            is_known = one.base is not None and one.final is not None and one.base < 1.0
+            closed = gap_closed(one.base or 0.0, one.final or 0.0, 1.0) if is_known else None
+            rows.append(
+                [
+                    task.task, one.stack, len(gains), mean, low, high, one.summary.over, one.summary.claim,
+                    *((spread.std, spread.lowest, spread.highest, spread.share_positive) if spread else [None] * 4),
+                    closed,
+                ]
+            )  # fmt: skip
+    for stack in _stacks(board):
+        tasks = [(t.task, one) for t in board.tasks for one in t.standings if one.stack == stack and one.n_counted]
+        if len(tasks) > 1:
+            over = held_out_gain({task: one.base for task, one in tasks}, {task: one.final for task, one in tasks})
+            rows.append(["mean over tasks", stack, len(tasks), *_parts(over), "tasks", "", *[None] * 5])
+    columns = (
+        "task", "agent", "n", "mean_gain", "low", "high", "over", "claim", "std", "lowest", "highest",
+        "share_positive", "gap_closed",
+    )  # fmt: skip
+    lacking = [f"no counted trial: {row[1]} on {row[0]}" for row in rows if not row[2]]
+    height = 1.3 + ROW_INCHES * (n_rows + 0.8 * len(board.tasks))
+    return Plot("gains", (8.2, height), lambda figure: _draw_gains(figure, board), columns, rows, lacking)
+
+
+def _parts(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+
+
+def _draw_gains(figure: Figure, board: Leaderboard) -> None:
+    axes = figure.subplots()
+    axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
+    height, ticks, labels = 0.0, [], []
+    seen: set[str] = set()
+    for task in board.tasks:
+        axes.annotate(
+            clean(task.task, 60), (0, height), xycoords=("axes fraction", "data"), xytext=(-8, 0),
+            textcoords="offset points", ha="right", va="center", fontweight="bold",
+        )  # fmt: skip
+        for one in task.standings:
+            height -= 1.0
+            ticks.append(height)
+            labels.append(clean(one.stack, 48))
+            gains = [100 * row.gain.value for row in _counted(board, one.stack, task.task) if row.gain is not None]
+            mean = one.summary.mean_gain
+            if mean is None or not gains:
+                axes.annotate("no counted trial", (0, height), xytext=(6, 0), textcoords="offset points", va="center",
+                              color=MUTED, fontsize=9)  # fmt: skip
+                continue
+            kind = one.summary.claim or "no interval"
+            colour, marker = CLAIM_LOOKS[kind]
+            axes.plot(gains, [height - 0.28] * len(gains), "|", color=MUTED, markersize=5)
+            shown = mean.scaled(100)
+            error = None if shown.low is None else [[arm] for arm in arms(shown)]
+            label = "_" if kind in seen else CLAIM_WORDS[kind]
+            seen.add(kind)
+            axes.errorbar(
+                [shown.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5, label=label
+            )
+        height -= 1.4
+    axes.set_yticks(ticks, labels)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.set_ylim(height + 0.6, 0.7)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("mean gain on private items, points, with its 95% interval; ticks: single runs")
+    axes.margins(x=0.06)
+    _finish(axes, "x")
+    handles, words = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, words, loc="outside upper left", ncols=4, fontsize=9)
+
+
+CLAIM_LOOKS: Mapping[str, tuple[str, str]] = {
+    Claim.BETTER.value: (GREEN, "^"),
+    Claim.WORSE.value: (ORANGE, "v"),
+    Claim.UNCLEAR.value: (MUTED, "o"),
+    "no interval": (BLUE, "s"),
+}
+CLAIM_WORDS = {name: name if name == "no interval" else f"{name} than the base" for name in CLAIM_LOOKS} | {
+    Claim.UNCLEAR.value: "unclear"
+}
+
+
+def profiles_plot(board: Leaderboard) -> Plot:
+    """Performance profiles: the share of runs that came further than each part of the way to a perfect score.
+
+    One panel for each kind of tasks (interactive, static). The table has IQM, mean, median and optimality gap as well.
+    Raises NotEnoughData where no stack has two runs on a task.
+    """
+    panels: list[tuple[str, dict[str, PerformanceProfile]]] = []
+    rows: list[list[object]] = []
+    notes: list[str] = []
+    for is_interactive in (False, True):
+        tasks = [task for task in board.tasks if task.is_interactive is is_interactive]
+        if not tasks:
+            continue
+        found: dict[str, PerformanceProfile] = {}
+        stacks = list(dict.fromkeys(one.stack for task in tasks for one in task.standings if one.n_counted))
+        check_series(stacks)
+        for stack in stacks:
+            closed = _closed(board, stack, tasks)
+            try:
+                found[stack] = performance_profile(closed, THRESHOLDS, _rng("profile", stack), N_REPLICATES)
+                rows += _profile_rows(stack, closed, found[stack])
+            except NotEnoughData as error:
+                notes.append(f"{stack} has no profile: {error}")
+        if found:
+            kind = "interactive" if is_interactive else "static"
+            panels.append((f"{kind}: {', '.join(task.task for task in tasks)}", found))
+    if not panels:
+        raise NotEnoughData("no agent has two counted trials on a task, so there is no profile; run more seeds")
+    columns = ("agent", "measure", "threshold", "value", "low", "high", "n_runs", "warning")
+    size = (8.2, 3.6 * len(panels))
+    return Plot("profiles", size, lambda figure: _draw_profiles(figure, panels), columns, rows, notes)
+
+
+def _rng(*parts: str) -> np.random.Generator:
+    return np.random.default_rng(derive_seed("chart", *parts))
+
+
+def _closed(board: Leaderboard, stack: str, tasks: Sequence[TaskStandings]) -> list[list[float]]:
+    """closed_RT: share of the way from the base model to a perfect score; NaN where a task has fewer runs."""
+    columns = []
+    for task in tasks:
+        known = [
+            (row.base.value, row.gain.value)
+            for row in _counted(board, stack, task.task)
+            if row.base is not None and row.gain is not None and row.base.value < 1.0
+        ]
+        columns.append([float(normalised_score(base + gain, base, 1.0)) for base, gain in known])
+    n_runs = max(map(len, columns))
+    return [[column[run] if run < len(column) else math.nan for column in columns] for run in range(n_runs)]
+
+
+def _profile_rows(stack: str, closed: Sequence[Sequence[float]], profile: PerformanceProfile) -> list[list[object]]:
+    shares = zip(profile.thresholds, profile.share, strict=True)
+    rows: list[list[object]] = [
+        [stack, "share_above", tau, *_parts(share), share.n, profile.warning] for tau, share in shares
+    ]
+    for name, measure in (
+        ("iqm", iqm), ("mean", mean_over_tasks), ("median", median_over_tasks), ("optimality_gap", optimality_gap),
+    ):  # fmt: skip
+        made = measure(closed, _rng(name, stack), N_REPLICATES)
+        rows.append([stack, name, None, *_parts(made.estimate), made.estimate.n, made.warning])
+    return rows
+
+
+def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Mapping[str, PerformanceProfile]]]) -> None:
+    every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+    for axes, (title, found) in zip(every, panels, strict=True):
+        for stack, profile in found.items():
+            number = sorted(found).index(stack)
+            taus = [100 * tau for tau in profile.thresholds]
+            style = _style(number) | {"markevery": 4, "markersize": 5}
+            label = clean(stack, 40) + (" (few runs)" if profile.warning else "")
+            axes.plot(taus, [100 * share.value for share in profile.share], label=label, **style)
+            low, high = zip(*(share.scaled(100).interval for share in profile.share), strict=True)
+            axes.fill_between(taus, low, high, color=style["color"], alpha=0.12, linewidth=0)
+        axes.axvline(0, color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)))
+        axes.set_title(clean(title, 90), fontsize=10, loc="left")
+        axes.set_ylabel("runs above, %")
+        axes.set_ylim(-2, 102)
+        axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        _finish(axes)
+    every[-1].set_xlabel("way from the base model (0) to a perfect score (100), %; 95% band over runs")
+
+
+COSTS: Mapping[str, tuple[str, Callable[[SweepRow], float | None]]] = {
+    "dollars": ("LLM cost of a trial, US dollars", lambda row: row.llm_dollars),
+    "tokens": ("LLM tokens of a trial", lambda row: row.llm_tokens),
+    "minutes": ("agent's phase, minutes", lambda row: None if row.seconds is None else row.seconds / 60),
+    "submissions": ("submissions of a trial", lambda row: row.n_submissions),
+}
+
+
+def cost_plot(board: Leaderboard, cost: str) -> Plot:
+    """What a trial cost against what it gained: a point for each trial, a large one for each stack's means.
+
+    cost: a key of `COSTS`. A trial whose cost is not known is left out and counted. Raises NotEnoughData if none is.
+    """
+    label, of = COSTS[cost]
+    points: dict[str, list[tuple[float, float]]] = {}
+    rows: list[list[object]] = []
+    unknown: Counter[str] = Counter()
+    for trial in board.trials:
+        row = trial.row
+        if not trial.is_counted or row.gain is None:
+            continue
+        spent = of(row)
+        rows.append([row.agent, row.task, row.seed, spent, *_parts(row.gain)])
+        if spent is None:
+            unknown[row.agent] += 1
+            continue
+        points.setdefault(f"{row.agent} · {row.task}" if len(board.tasks) > 1 else row.agent, []).append(
+            (float(spent), 100 * row.gain.value)
+        )
+    if not points:
+        others = ", ".join(name for name in COSTS if name != cost)
+        raise NotEnoughData(f"no counted trial has a known cost in {cost}; try --cost with one of: {others}")
+    if len(points) > MAX_ROWS:
+        raise ConfigError(f"{len(points)} agents and tasks do not fit in one figure; choose agents with --only")
+    notes = [f"{name}: {n} trial(s) whose {cost} are not known" for name, n in unknown.items()]
+    columns = ("agent", "task", "seed", cost, "gain", "low", "high")
+    size = (8.2 + 1.6 * (math.ceil(len(points) / 24) - 1), 4.6)
+    return Plot(f"cost-{cost}", size, lambda figure: _draw_cost(figure, points, label), columns, rows, notes)
+
+
+def _draw_cost(figure: Figure, points: Mapping[str, Sequence[tuple[float, float]]], label: str) -> None:
+    axes = figure.subplots()
+    axes.axhline(0, color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)))
+    means = {
+        name: (float(np.mean([x for x, _ in found])), float(np.mean([y for _, y in found])))
+        for name, found in points.items()
+    }
+    for number, (name, found) in enumerate(points.items()):
+        look: dict[str, Any] = {
+            "color": SERIES_COLOURS[number % 4],
+            "marker": MARKERS[number % len(MARKERS)],
+            "linestyle": "none",
+        }
+        axes.plot(*zip(*found, strict=True), markersize=4, alpha=0.5, **look)
+        axes.plot(*means[name], markersize=9, markeredgecolor=INK, label=f"{number + 1}  {clean(name, 40)}", **look)
+        axes.annotate(str(number + 1), means[name], xytext=(6, 5), textcoords="offset points", fontsize=9)
+    best = -math.inf
+    front = []
+    for x, y in sorted(means.values(), key=lambda one: (one[0], -one[1])):
+        if y > best:
+            front.append((x, y))
+            best = y
+    if len(front) > 1:
+        axes.plot(*zip(*front, strict=True), color=INK, linewidth=1.0, linestyle=":", drawstyle="steps-post", zorder=1,
+                  label="best mean for the cost")  # fmt: skip
+    axes.set_xlabel(label)
+    axes.set_ylabel("gain on private items, points")
+    axes.set_xlim(left=0)
+    axes.margins(y=0.1)
+    _finish(axes)
+    figure.legend(loc="outside right upper", fontsize=8, ncols=math.ceil(len(points) / 24))
+
+
+def effects_plot(board: Leaderboard) -> Plot:
+    """What the driver, and the agent system, is worth: pairs of stacks that differ in one part only.
+
+    Raises NotEnoughData where there are none.
+    """
+    effects = board.pair_effects
+    if not effects:
+        raise NotEnoughData(
+            "no two agents differ in the driver or the agent system alone; a sweep over several drivers is needed"
+        )
+    if len(effects) > MAX_ROWS:
+        raise ConfigError(f"{len(effects)} pairs do not fit on a page; choose agents with --only")
+    rows = [
+        [e.axis.value, e.task, e.mode, e.fixed, e.level_a, e.level_b, *_parts(e.difference.change), e.p_adjusted,
+         e.difference.over, e.n_seeds, e.claim]
+        for e in effects
+    ]  # fmt: skip
+    columns = ("axis", "task", "mode", "fixed", "a", "b", "a_minus_b", "low", "high", "p_adjusted", "over", "n_seeds",
+               "claim")  # fmt: skip
+    size = (8.2, 1.4 + ROW_INCHES * len(effects) + 0.5 * len(_families(effects)))
+    return Plot("effects", size, lambda figure: _draw_effects(figure, effects), columns, rows)
+
+
+def _families(effects: Sequence[PairEffect]) -> dict[str, list[PairEffect]]:
+    found: dict[str, list[PairEffect]] = {}
+    for effect in effects:
+        found.setdefault(f"{effect.axis.value}, with {effect.fixed} on {effect.task}", []).append(effect)
+    return found
+
+
+def _draw_effects(figure: Figure, effects: Sequence[PairEffect]) -> None:
+    axes = figure.subplots()
+    axes.axvline(0, color=MUTED, linewidth=1.2, linestyle=(0, (5, 3)))
+    height, ticks, labels = 0.0, [], []
+    for name, members in _families(effects).items():
+        axes.annotate(
+            clean(name, 70), (0, height), xycoords=("axes fraction", "data"), xytext=(4, 0),
+            textcoords="offset points", ha="left", va="center", fontweight="bold", fontsize=9,
+        )  # fmt: skip
+        for effect in members:
+            height -= 1.0
+            ticks.append(height)
+            labels.append(clean(f"{effect.level_a} − {effect.level_b}", 60))
+            shown = effect.difference.change.scaled(100)
+            colour, marker = CLAIM_LOOKS[effect.claim]
+            error = None if shown.low is None else [[arm] for arm in arms(shown)]
+            axes.errorbar([shown.value], [height], xerr=error, fmt=marker, color=colour, capsize=3, markersize=6.5)
+        height -= 1.6
+    axes.set_yticks(ticks, labels)
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.set_ylim(height + 0.8, 0.8)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("difference of private scores, points; intervals hold for all pairs of a group at once")
+    axes.margins(x=0.08)
+    _finish(axes, "x")
+
+
+NO_PLAN, UNNAMED = "no plan", "plan names no known method"
+
+
+def routes_plot(runs: Sequence[TrialRun]) -> Plot:
+    """Which route trials planned (output/design.json) against the one that their evidence shows."""
+    found = Counter((_planned(run.evidence), ROUTE_WORDS[run.analysis.route.route]) for run in runs)
+    words = list(ROUTE_WORDS.values())
+    planned = [one for one in [*words, UNNAMED, NO_PLAN] if any(pair[0] == one for pair in found)]
+    taken = [one for one in words if any(pair[1] == one for pair in found)]
+    rows = [[one, other, found[one, other]] for one in planned for other in taken if found[one, other]]
+    size = (2.6 + 1.25 * len(taken), 1.9 + 0.55 * len(planned))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        most = max(found.values())
+        for down, one in enumerate(planned):
+            for across, other in enumerate(taken):
+                n = found[one, other]
+                shade = 0.12 + 0.6 * n / most if n else 0.0
+                axes.fill_between([across - 0.48, across + 0.48], down - 0.46, down + 0.46, color=BLUE, alpha=shade,
+                                  linewidth=0)  # fmt: skip
+                is_same = one == other
+                axes.text(across, down, str(n) if n else "·", ha="center", va="center",
+                          fontweight="bold" if is_same else "normal")  # fmt: skip
+        axes.set_xticks(range(len(taken)), [word.replace(" ", "\n", 1) for word in taken], fontsize=9)
+        axes.set_yticks(range(len(planned)), planned, fontsize=9)
+        axes.set_xlim(-0.6, len(taken) - 0.4)
+        axes.set_ylim(len(planned) - 0.4, -0.6)
+        axes.tick_params(length=0, labelcolor=INK)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        axes.set_xlabel("route taken, as logs, programs and code show it; bold: as planned")
+        axes.set_ylabel("route planned")
+
+    return Plot("routes", size, draw, ("planned", "taken", "trials"), rows)
+
+
+def _planned(evidence: TrialEvidence) -> str:
+    design, _ = read_design(evidence.design)
+    if design is None:
+        return NO_PLAN
+    methods = list(dict.fromkeys(algorithm.method for algorithm in design.named_algorithms()))
+    return ROUTE_WORDS[combined_route(methods)] if methods else UNNAMED
+
+
+def learning_plot(runs: Sequence[TrialRun]) -> Plot:
+    """Best public score so far over the agent's time, mean over runs with a 95% interval; a panel for each task.
+
+    A run starts at the base model's score, and keeps its best score after its end.
+    """
+    panels: dict[str, dict[str, list[TrialRun]]] = {}
+    for run in runs:
+        panels.setdefault(run.task, {}).setdefault(run.stack, []).append(run)
+    if len(panels) > MAX_PANELS // 2:
+        raise ConfigError(f"{len(panels)} tasks do not fit on a page; pass folders with at most {MAX_PANELS // 2}")
+    curves: dict[str, dict[str, list[Estimate]]] = {}
+    grids: dict[str, list[float]] = {}
+    rows: list[list[object]] = []
+    for task, stacks in panels.items():
+        check_series(list(stacks))
+        longest = max(run.evidence.ended_at - run.evidence.started_at for found in stacks.values() for run in found)
+        grids[task] = [float(t) for t in np.linspace(0.0, longest, GRID_POINTS)]
+        curves[task] = {}
+        for stack, found in stacks.items():
+            mean = mean_incumbent_curve([_incumbent(run) for run in found], grids[task], UNIT)
+            curves[task][stack] = mean
+            rows += [[task, stack, t, *_parts(one), one.n] for t, one in zip(grids[task], mean, strict=True)]
+
+    def draw(figure: Figure) -> None:
+        every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
+        for axes, task in zip(every, panels, strict=True):
+            unit, name = time_unit(grids[task][-1])
+            times = [t / unit for t in grids[task]]
+            for number, (stack, mean) in enumerate(sorted(curves[task].items())):
+                style = _style(number) | {"markevery": 20, "markersize": 5}
+                label = f"{clean(stack, 40)} (n = {mean[0].n})"
+                axes.plot(times, [100 * one.value for one in mean], label=label, **style)
+                banded = [
+                    one if one.low is not None else Estimate(one.value, one.value, one.value, one.n) for one in mean
+                ]
+                low, high = zip(*(one.scaled(100).interval for one in banded), strict=True)
+                axes.fill_between(times, low, high, color=style["color"], alpha=0.12, linewidth=0)
+            axes.set_title(clean(task, 60), fontsize=10, loc="left")
+            axes.set_ylabel("best public score, %")
+            axes.set_xlabel(f"{name} since the agent started; 95% band over runs")
+            axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+            _finish(axes)
+
+    columns = ("task", "agent", "seconds", "best_public", "low", "high", "n_runs")
+    return Plot("learning", (8.2, 3.4 * len(panels)), draw, columns, rows)
+
+
+def _incumbent(run: TrialRun) -> IncumbentCurve:
+    """The best public score after each scored submission; before the first one, the base model's."""
+    found = [s for s in scored_submissions(run.evidence) if s.score is not None]
+    times = [0.0, *(max(0.0, s.received_at - run.evidence.started_at) for s in found)]
+    scores = [run.evidence.base_public.value, *(s.score.value for s in found if s.score is not None)]
+    return incumbent_curve(np.diff(times), scores[1:], start=scores[0])
+
+
+def times_plot(runs: Sequence[TrialRun], target: float) -> Plot:
+    """How soon each stack reached a share of the way from base model to perfect score, relative to the fastest one.
+
+    target: that share, above 0 and at most 1. A run counts only if its private score reached it as well. Runs of a
+    task are numbered; a stack with fewer runs than another on a task limits both. Raises NotEnoughData without a task
+    that all stacks have run.
+    """
+    if not 0.0 < target <= 1.0:
+        raise ConfigError(f"--target {target}: give a share of the way to a perfect score, above 0 and at most 1")
+    grouped: dict[str, dict[str, list[TrialRun]]] = {}
+    for run in runs:
+        grouped.setdefault(run.stack, {}).setdefault(run.task, []).append(run)
+    stacks = sorted(grouped)
+    check_series(stacks)
+    tasks = [task for task in dict.fromkeys(run.task for run in runs) if all(task in grouped[s] for s in stacks)]
+    n_runs = {task: min(len(grouped[stack][task]) for stack in stacks) for task in tasks}
+    workloads = [(task, number) for task in tasks for number in range(n_runs[task])]
+    if not workloads:
+        raise NotEnoughData("there is no task that all agents have run; choose agents with --only")
+    public = [[_time_to(grouped[s][task][number], target) for task, number in workloads] for s in stacks]
+    private = [[_held(grouped[s][task][number], target) for task, number in workloads] for s in stacks]
+    found = compare_times(stacks, public, private)
+    ratios = np.linspace(1.0, found.max_ratio, GRID_POINTS)
+    rows: list[list[object]] = []
+    for at, stack in enumerate(stacks):
+        for place, (task, number) in enumerate(workloads):
+            seconds = public[at][place] if math.isfinite(private[at][place]) else math.inf
+            rows.append([stack, task, number, None if math.isinf(seconds) else seconds, *[None] * 3])
+        rows.append([stack, "area under the profile", None, None, *_parts(found.scores[at])])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        shares = np.array([found.profile(float(ratio)) for ratio in ratios])
+        for number, stack in enumerate(stacks):
+            style = _style(number) | {"markevery": 20, "markersize": 5, "drawstyle": "steps-post"}
+            label = f"{clean(stack, 40)} ({100 * found.scores[number].value:.0f})"
+            axes.plot(ratios, 100 * shares[:, number], label=label, **style)
+        axes.set_xlabel("time relative to the fastest agent of the run")
+        axes.set_ylabel("runs that reached it, %")
+        axes.set_ylim(-2, 102)
+        axes.set_title(f"{target:.0%} of the way to a perfect score, public and private", fontsize=10, loc="left")
+        axes.legend(fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), title="area, %", title_fontsize=9)
+        _finish(axes)
+
+    columns = ("agent", "task", "run", "seconds", "area", "low", "high")
+    notes = [f"runs compared: {n} of {task}" for task, n in n_runs.items()]
+    return Plot("times", (8.2, 3.8), draw, columns, rows, notes)
+
+
+def _score_at(base: float, target: float) -> float:
+    return base + target * (1.0 - base)
+
+
+def _time_to(run: TrialRun, target: float) -> float:
+    """Seconds to the public target; infinity if it was not reached."""
+    by_time = {max(s.received_at - run.evidence.started_at, 1e-3): s for s in scored_submissions(run.evidence)}
+    known = sorted((t, s.score.value) for t, s in by_time.items() if s.score is not None)
+    if not known:
+        return math.inf
+    times, scores = zip(*known, strict=True)
+    return time_to_target(times, scores, _score_at(run.evidence.base_public.value, target))
+
+
+def _held(run: TrialRun, target: float) -> float:
+    """1 if the private score of the result reached the target, else infinity."""
+    base, gain = run.evidence.base_private, run.analysis.result.gain
+    if base is None or gain is None:
+        return math.inf
+    return 1.0 if base.value + gain.value >= _score_at(base.value, target) else math.inf
+
+
+def trajectories_plot(runs: Sequence[TrialRun]) -> Plot:
+    """Public scores over time with their intervals, the base model's and the final one: a panel for each trial."""
+    if len(runs) > MAX_PANELS:
+        raise ConfigError(
+            f"{len(runs)} trials do not fit on a page; pass at most {MAX_PANELS}, or draw agent2 chart learning"
+        )
+    rows: list[list[object]] = []
+    for run in runs:
+        evidence, trial = run.evidence, [run.task, run.stack, run.seed]
+        rows.append([*trial, "base, public", 0.0, "", *_parts(evidence.base_public)])
+        for one in evidence.submissions:
+            seconds = one.received_at - evidence.started_at
+            rows.append([*trial, one.number, seconds, one.state.value, *_parts(one.score)])
+        rows.append([*trial, "base, private", None, "", *_parts(evidence.base_private)])
+        rows.append([*trial, "final, private", None, "", *_parts(evidence.final_private)])
+    columns = ("task", "agent", "seed", "submission", "seconds", "state", "score", "low", "high")
+    across = 1 if len(runs) == 1 else 2
+    down = math.ceil(len(runs) / across)
+
+    def draw(figure: Figure) -> None:
+        panels = np.ravel(figure.subfigures(down, across, squeeze=False))
+        for panel, run in zip(panels, runs, strict=False):
+            draw_trajectory(panel, run.evidence)
+            if len(runs) > 1:
+                title = clean(f"{run.stack} on {run.task}, seed {run.seed}", 60)
+                panel.axes[0].set_title(title, fontsize=10, loc="left", fontweight="bold")
+
+    return Plot("trajectory", (8.2 * across, 3.9 * down), draw, columns, rows)
+
+
+def strengths_plot(pairs: Sequence[JudgedMatch], baseline: str | None = None) -> Plot:
+    """Bradley-Terry strengths of checkpoints from judged comparisons, with intervals over items.
+
+    baseline: whom expected win rates are against; default: the weakest. Raises ConfigError for a baseline that is not
+    there, NotEnoughData if the comparisons do not determine the strengths.
+    """
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair.old, pair.new)))
+    if baseline is not None and baseline not in names:
+        raise ConfigError(f"--baseline {baseline!r}: is not one of {', '.join(names)}")
+    matches = collect_matches(
+        [names.index(pair.new) for pair in pairs],
+        [names.index(pair.old) for pair in pairs],
+        [math.nan if pair.points is None else pair.points for pair in pairs],
+        len(names),
+        [pair.item for pair in pairs],
+    )
+    found = bradley_terry_bootstrap(matches, _rng("strengths", *names), N_REPLICATES // 5)
+    against = names.index(baseline) if baseline is not None else found.order[-1]
+    rates = win_rates_against(found, against)
+    rows = [[names[at], *_parts(found.strength[at]), rates[at], names[against]] for at in found.order]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for place, at in enumerate(found.order):
+            shown = found.strength[at]
+            axes.errorbar([shown.value], [-place], xerr=[[arm] for arm in arms(shown)], fmt="o", color=BLUE, capsize=3)
+            words = "baseline" if at == against else f"wins {rates[at]:.0%}"
+            axes.annotate(words, (1.0, -place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+                          textcoords="offset points", va="center", fontsize=9, color=MUTED)  # fmt: skip
+        axes.set_yticks([-place for place in range(len(names))], [clean(names[at], 40) for at in found.order])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.set_ylim(-len(names) + 0.4, 0.6)
+        axes.set_xlabel(f"strength, log-odds; 95% interval over items; win rates expected against {names[against]}")
+        _finish(axes, "x")
+
+    missing = [f"{found.n_missing} comparison(s) without a verdict are left out"] if found.n_missing else []
+    notes = [*missing, *([found.warning] if found.warning else [])]
+    columns = ("checkpoint", "strength", "low", "high", "win_rate", "against")
+    return Plot("strengths", (7.6, 1.2 + 0.4 * len(names)), draw, columns, rows, notes)

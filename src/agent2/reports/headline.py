@@ -1,0 +1,246 @@
+"""The result of a trial in short: the record, and its words for the terminal, the pages and the sweep's tables."""
+
+from dataclasses import dataclass, replace
+
+from agent2.arena.analysis.process import best_submission, scored_submissions
+from agent2.arena.analysis.result import final_record
+from agent2.arena.analysis.verdicts import (
+    Analysis,
+    IntegrityState,
+    ModeFinding,
+    Result,
+    ResultKind,
+    Verdict,
+)
+from agent2.arena.assignment import Mode
+from agent2.arena.evidence import (
+    AgentEnd,
+    LlmRecord,
+    TrialEvidence,
+)
+from agent2.reports.text import (
+    Column,
+    Facts,
+    clean,
+    dollars,
+    duration,
+    p_words,
+    percent,
+    points,
+    score_words,
+)
+from agent2.stats.estimates import POINTS, Estimate
+
+KEPT = {Verdict.PASS: "kept", Verdict.FAIL: "BROKEN", Verdict.PARTIAL: "partly kept", Verdict.UNKNOWN: "not known"}
+"""How a trial held to its mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The result of a trial in short: what `agent2 run` prints, the report opens with and its JSON contains."""
+
+    base_public: Estimate
+    best_public: Estimate | None
+    best_submission: int | None
+    """The one with the best public score; None: nothing was scored."""
+    base_private: Estimate | None
+    final_private: Estimate | None
+    final_submission: int | None
+    """None: the result is the base model."""
+    is_base_copy: bool
+    """What was handed in is the base model, by weight digest."""
+    result: Result
+    route: str
+    route_reason: str
+    used_s: float
+    allowed_s: float
+    time_used_ratio: float | None
+    n_submissions: int
+    n_scored: int
+    most_submissions: int | None
+    """None: no limit."""
+    n_judgements: int | None
+    """None: the task has no judge to ask."""
+    most_judgements: int | None
+    """None: no limit."""
+    llm: LlmRecord | None
+    """Without its calls; None: the agent had no driver."""
+    integrity: IntegrityState
+    integrity_reason: str
+    mode: ModeFinding
+    agent_end: AgentEnd
+    exit_code: int | None
+    sandbox: str
+    """`none`: the result proves nothing to others."""
+
+
+def headline(evidence: TrialEvidence, analysis: Analysis) -> Headline:
+    """The result of a trial in short."""
+    best, final = best_submission(evidence), final_record(evidence)
+    return Headline(
+        base_public=evidence.base_public,
+        best_public=best.score if best is not None else None,
+        best_submission=best.number if best is not None else None,
+        base_private=evidence.base_private,
+        final_private=evidence.final_private,
+        final_submission=final.number if final is not None else None,
+        is_base_copy=final is not None and final.is_base_copy,
+        result=analysis.result,
+        route=analysis.route.label,
+        route_reason=analysis.route.reason,
+        used_s=evidence.ended_at - evidence.started_at,
+        allowed_s=evidence.deadline - evidence.started_at,
+        time_used_ratio=analysis.process.time_used_ratio,
+        n_submissions=len(evidence.submissions),
+        n_scored=len(scored_submissions(evidence)),
+        most_submissions=evidence.task.budget.submissions,
+        n_judgements=evidence.n_judgements,
+        most_judgements=evidence.task.budget.judgements,
+        llm=replace(evidence.llm, calls=()) if evidence.llm is not None else None,
+        integrity=analysis.integrity.state,
+        integrity_reason=analysis.integrity.reason,
+        mode=analysis.mode,
+        agent_end=evidence.agent_end,
+        exit_code=evidence.agent_exit_code,
+        sandbox=evidence.sandbox,
+    )
+
+
+def headline_facts(found: Headline) -> Facts[Headline]:
+    """The headline in words, one line each."""
+    return Facts(
+        (
+            Column("base model, public items", lambda one: score_words(one.base_public)),
+            Column("best submission, public items", _best_words),
+            Column("base model, private items", lambda one: score_words(one.base_private)),
+            Column("final, private items", _final_words),
+            Column("gain on private items", lambda one: gain_words(one.result)),
+            Column("against the base", lambda one: claim_words(one.result)),
+            Column("evaluation noise", lambda one: noise_words(one.result)),
+            Column("public minus private", _selection_words),
+            Column("route", lambda one: clean(f"{one.route}: {one.route_reason}")),
+            Column("budget used", _budget_words),
+            Column("LLM", lambda one: llm_words(one.llm) if one.llm is not None else ""),
+            Column(
+                "integrity", lambda one: clean(f"{one.integrity.value.replace('_', ' ')}: {one.integrity_reason}", 300)
+            ),
+            Column("mode", lambda one: mode_words(one.mode) if one.mode.mode is not Mode.FREE else ""),
+            Column("agent's phase", lambda one: f"{one.agent_end.value}, {_exit_words(one.exit_code)}"),
+            Column(
+                "sandbox",
+                lambda one: "NONE: the result proves nothing to others" if one.sandbox == "none" else one.sandbox,
+            ),
+        ),
+        found,
+    )
+
+
+def summary_lines(evidence: TrialEvidence, analysis: Analysis) -> list[str]:
+    """The headline as plain lines for a terminal."""
+    rows = headline_facts(headline(evidence, analysis)).lines()
+    width = max(map(len, rows))
+    return [clean(analysis.result.words), *(f"{name:<{width}}  {value}" for name, value in rows.items())]
+
+
+def claim_words(result: Result) -> str:
+    """Better, worse or unclear, and why; empty without a measured gain."""
+    return f"{result.claim} ({result.why})" if result.claim is not None else ""
+
+
+def noise_words(result: Result) -> str:
+    """How far one checkpoint is from itself."""
+    if not result.noise_points:
+        return "not known: every run of the base model scored the same"
+    return f"±{result.noise_points:.1f} points (the base model against itself, over {result.noise_over})"
+
+
+def gain_words(result: Result) -> str:
+    """The gain with its interval, or why there is none."""
+    if result.kind is ResultKind.COPY:
+        return "0.0 points: a copy of the base, by weight digest"
+    if result.kind is ResultKind.VOID:
+        measured = f" (measured: {points(result.voided_gain_points)})" if result.voided_gain_points is not None else ""
+        return f"0.0 points: void, the base model's score counts{measured}"
+    if result.kind is ResultKind.GATE_FAILED:
+        return (
+            f"0.0 points: a gate failed, the base model's score counts (measured: {points(result.voided_gain_points)})"
+        )
+    if result.kind is ResultKind.NOT_CLEARED:
+        return f"none: not cleared (measured: {points(result.voided_gain_points)}), a check did not come to its end"
+    if result.kind is ResultKind.BASE_KEPT:
+        return "0.0 points: the base is kept, no submission beat it"
+    if result.gain is None or result.gain.low is None:
+        return {
+            ResultKind.NO_SUBMISSION: "none: no submission (this is not a zero)",
+            ResultKind.NO_VALID_SUBMISSION: "none: no submission could be scored (this is not a zero)",
+        }.get(result.kind, "not measured")
+    relative = f", {result.relative_percent:+.0f}% of the base" if result.relative_percent is not None else ""
+    gain = f"{POINTS.number(result.gain.value)} points {POINTS.interval(result.gain)} over items"
+    return f"{gain}, {p_words(result.p_value)}{relative}"
+
+
+def llm_words(llm: LlmRecord) -> str:
+    """Calls, tokens and cost in one line."""
+    totals, budget = llm.totals, []
+    if llm.max_tokens is not None:
+        budget.append(f"{llm.max_tokens:,} tokens")
+    if llm.max_dollars is not None:
+        budget.append(f"${llm.max_dollars:g}")
+    allowed = f" (budget {', '.join(budget)})" if budget else ""
+    tokens = f"{totals.tokens.input:,} tokens in, {totals.tokens.output:,} out"
+    return f"{totals.calls} calls, {tokens}, {cost_words(llm)}{allowed}"
+
+
+def cost_words(llm: LlmRecord) -> str:
+    """Dollars; what is not known is said, and is never a zero."""
+    totals = llm.totals
+    if totals.dollars is None:
+        return "cost unknown: the price of the model is not known"
+    if llm.replay_of is not None:
+        return f"{dollars(totals.dollars)} when it was recorded, nothing now"
+    missing = f", and {totals.n_unknown_cost} calls of unknown cost" if totals.n_unknown_cost else ""
+    return f"{dollars(totals.dollars)}{missing}"
+
+
+def mode_words(mode: ModeFinding) -> str:
+    """How a trial held to its mode, and why."""
+    return clean(f"{mode.mode.value}, {KEPT[mode.verdict]}: {mode.reason}")
+
+
+def _best_words(found: Headline) -> str:
+    if found.best_submission is None:
+        return "no scored submission"
+    return f"{score_words(found.best_public)}, submission {found.best_submission}"
+
+
+def _final_words(found: Headline) -> str:
+    if found.final_submission is not None:
+        copy = ", a copy of the base" if found.is_base_copy else ""
+        copy += ", VOID: the base counts" if found.result.kind is ResultKind.VOID else ""
+        copy += ", GATE FAILED: the base counts" if found.result.kind is ResultKind.GATE_FAILED else ""
+        copy += ", NOT CLEARED" if found.result.kind is ResultKind.NOT_CLEARED else ""
+        return f"{score_words(found.final_private, 'evaluation failed')}, submission {found.final_submission}{copy}"
+    why = "no submission"
+    if found.n_submissions:
+        why = "no submission beat it" if found.n_scored else "no submission could be scored"
+    return f"{score_words(found.base_private)}, the base model itself: {why}"
+
+
+def _selection_words(found: Headline) -> str:
+    gap = found.result.selection_gap_points
+    return f"{points(gap)} points (same checkpoint)" if gap is not None else ""
+
+
+def _budget_words(found: Headline) -> str:
+    of_limit = f" of {found.most_submissions}" if found.most_submissions is not None else ""
+    share = f" ({percent(found.time_used_ratio)})" if found.time_used_ratio is not None else ""
+    time = f"{duration(found.used_s)} of {duration(found.allowed_s)}{share}"
+    judged = ""
+    if found.n_judgements is not None:
+        of_most = f" of {found.most_judgements}" if found.most_judgements is not None else ""
+        judged = f", {found.n_judgements}{of_most} judgements"
+    return f"{time}, {found.n_submissions}{of_limit} submissions{judged}"
+
+
+def _exit_words(exit_code: int | None) -> str:
+    return "no exit code" if exit_code is None else f"exit code {exit_code}"

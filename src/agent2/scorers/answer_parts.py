@@ -1,0 +1,154 @@
+"""A judge of answers that are sets: which parts of the expected answer are there, and what is there besides.
+
+The measures are those of DeepSearchQA (arXiv:2601.20975): of an expected set G and a given one S, as the judge matches
+them, precision |S and G| / |S|, recall |S and G| / |G|, F1; the value is 1 if S = G, else 0. A single answer is a set
+of one. Outcomes are labels: nothing right, some right, all right with something besides.
+
+The judge's answer is read in the form of the published grader (`Correctness Details`: part -> true or false, and
+`Excessive Answers`: a list, in an object of their own), so its prompt can be used as a prompt file. Promises: an
+answer of the judge in another form, with a part that is not expected, or that leaves a part of a set out is a judge
+fault and a missing score. An empty answer is wrong and costs no call. Does NOT split the expected answer itself:
+commas occur inside of names, so what its parts are is the judge's to say.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agent2.errors import Fault, shown
+from agent2.records import Emits, Item, Rollout, Score, ScoringMode, ScoringWork
+from agent2.scorers.judge_model import COSTS, JudgeAnswer, UnreadableVerdict, has_verdict, read_verdict
+from agent2.scorers.judges import BATCH_SIZE, ModelJudge, cut_middle
+
+DETAILS, EXCESS = "Correctness Details", "Excessive Answers"
+SINGLE, SET = "Single Answer", "Set Answer"
+NOTHING, SOME, TOO_MUCH = "answer_nothing_right", "answer_some_right", "answer_all_right_and_more"
+VIEWS = ("precision", "recall", "f1", "n_expected", "n_found", "n_excessive")
+
+
+class AnswerPartsJudge(ModelJudge):
+    """1.0 if an answer has every part of the expected one and nothing else, as a judge matches them.
+
+    Settings: `model`, `prompt` (of kind parts), and those of `JudgeModel`. The expected answer is the item's reference,
+    or its payload's `answer` where no workspace may show it.
+    """
+
+    name = "answer_parts"
+    kinds = ("parts",)
+    emits = Emits(views=frozenset({*COSTS, *VIEWS}), labels=frozenset({NOTHING, SOME, TOO_MUCH}))
+    work = ScoringWork(ScoringMode.BATCH, batch_size=BATCH_SIZE)
+
+    def __init__(self, model: str = "", prompt: str = "parts", **settings: Any) -> None:
+        """Raises ConfigError and CheckpointError, see `JudgeModel` and `load_prompt`."""
+        super().__init__(model, prompt, **settings)
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """One verdict for each. Raises nothing."""
+        scores: dict[int, Score] = {}
+        asked: list[tuple[int, str]] = []
+        for place, (item, rollout) in enumerate(batch):
+            expected = expected_of(item)
+            if expected is None:
+                scores[place] = Score(None, f"item {item.id} has no expected answer", Fault.JUDGE)
+            elif not (rollout.answer or "").strip():
+                scores[place] = Score(0.0, "no answer", views=measures(0, 1, 0), labels=(NOTHING,))
+            else:
+                asked.append((place, expected))
+        prompts = [
+            self._messages(
+                {
+                    "instruction": cut_middle(batch[place][0].prompt),
+                    "reference": cut_middle(expected),
+                    "answer": cut_middle(batch[place][1].answer or ""),
+                }
+            )
+            for place, expected in asked
+        ]
+        for (place, expected), said in zip(asked, self.judge.ask(prompts, has_verdict), strict=True):
+            scores[place] = self._verdict(expected, batch[place][0].payload.get("answer_type"), said)
+        return [scores[place] for place in range(len(batch))]
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one rollout."""
+        return self.score_batch([(item, rollout)])[0]
+
+    def _verdict(self, expected: str, answer_type: object, said: JudgeAnswer) -> Score:
+        try:
+            details, excess = read_parts(read_verdict(said.completion))
+            _require_parts(expected, details, is_set=answer_type != SINGLE)
+            if answer_type == SINGLE and len(details) > 1:
+                details = {expected: all(details.values())}
+        except UnreadableVerdict as error:
+            return Score(None, str(error), error.fault, said.views)
+        n_found = sum(details.values())
+        value = float(n_found == len(details) and not excess)
+        labels = () if value else (NOTHING,) if not n_found else (TOO_MUCH,) if n_found == len(details) else (SOME,)
+        return Score(
+            value,
+            f"{n_found} of {len(details)} expected parts, {len(excess)} besides",
+            views={**said.views, **measures(n_found, len(details), len(excess))},
+            labels=labels,
+        )
+
+
+def expected_of(item: Item) -> str | None:
+    """The expected answer of an item; None: it has none."""
+    found = item.reference if item.reference is not None else item.payload.get("answer")
+    return None if found is None else str(found)
+
+
+_SMALL = frozenset(
+    ["a", "an", "and", "as", "at", "by", "for", "from", "in", "is", "it", "of", "on", "or", "the", "to", "was", "with"]
+)
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text that tell something."""
+    found = set(re.findall(r"\w+", text.lower()))
+    return found - _SMALL or found
+
+
+def _require_parts(expected: str, details: Mapping[str, bool], *, is_set: bool) -> None:
+    """Raise UnreadableVerdict where the judge's parts are not those of the expected answer.
+
+    Of each part most words have to be expected, and together the parts of a set have to name every word of it, so that
+    a judge who looks at one part alone gives no verdict on the whole.
+    """
+    wanted = _words(expected)
+    invented = [part for part in details if 2 * len(_words(part) & wanted) < len(_words(part))]
+    if invented:
+        raise UnreadableVerdict(f"the judge names a part that is not expected: {shown(invented[0])}")
+    left_out = wanted - set().union(*map(_words, details))
+    if is_set and left_out:
+        raise UnreadableVerdict(
+            f"the judge says nothing of {shown(' '.join(sorted(left_out)))}, which is expected, too"
+        )
+
+
+def measures(n_found: int, n_expected: int, n_excessive: int) -> dict[str, float | None]:
+    """Precision (None where nothing was given), recall and F1, each 0 to 1, and the counts behind them."""
+    n_given = n_found + n_excessive
+    return {
+        "precision": n_found / n_given if n_given else None,
+        "recall": n_found / n_expected,
+        "f1": 2 * n_found / (n_given + n_expected),
+        "n_expected": float(n_expected),
+        "n_found": float(n_found),
+        "n_excessive": float(n_excessive),
+    }
+
+
+def read_parts(verdict: Mapping[str, Any]) -> tuple[dict[str, bool], list[str]]:
+    """Expected parts with whether they are there, and what is there besides, from whichever object holds them.
+
+    Raises UnreadableVerdict for anything else.
+    """
+    inner = next((one for one in (verdict, *verdict.values()) if isinstance(one, Mapping) and DETAILS in one), None)
+    if inner is None:
+        raise UnreadableVerdict(f"the judge's verdict has no {DETAILS!r}")
+    details, excess = inner[DETAILS], inner.get(EXCESS, [])
+    if not isinstance(details, Mapping) or not details or not all(isinstance(one, bool) for one in details.values()):
+        raise UnreadableVerdict(f"the judge's {DETAILS!r} are no object of true and false for each expected part")
+    if not isinstance(excess, list) or not all(isinstance(one, str) for one in excess):
+        raise UnreadableVerdict(f"the judge's {EXCESS!r} are no list of texts")
+    return {str(part): found for part, found in details.items()}, [one for one in excess if one.strip()]

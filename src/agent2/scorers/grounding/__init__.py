@@ -1,0 +1,100 @@
+"""Grounding: what an agent says and does against what it was given and what its tools returned.
+
+`claims` reads episodes and matches claims, `detectors` holds the checks, `GroundedScorer` makes a reward of them, and
+`GroundingJudge` asks a model where nothing can be matched. `agent2 cards ground CARD` prints what they find.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from agent2.errors import Fault
+from agent2.records import Emits, Item, Rollout, Score
+from agent2.scorers.grounding.claims import ToolEpisode, read_episode
+from agent2.scorers.grounding.detectors import DETECTORS, GroundingFinding, findings_of
+from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
+from agent2.scorers.judges import ModelJudge, is_quoted
+
+LABEL_PREFIX = "ungrounded_"
+JUDGED = "judged_result"
+"""Name of the finding that a judge makes."""
+
+
+class GroundedScorer:
+    """1.0 if no detector finds anything in a tool episode, else 0.0: fidelity to tool results as a reward.
+
+    It says nothing about whether the task was done: an agent that does nothing is grounded. Use it beside the
+    benchmark's own scorer (`task_set`, or as a second card by `agent2 cards rescore`).
+    """
+
+    name = "grounded"
+    version = "1.0"
+    emits = Emits(views=frozenset({"ungrounded_findings"}), labels=frozenset(LABEL_PREFIX + name for name in DETECTORS))
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault for a rollout without tools."""
+        episode = read_episode(rollout)
+        if episode is None:
+            return Score(None, f"item {item.id}: no tool calls recorded or written; score it otherwise", Fault.JUDGE)
+        found = findings_of(episode, item)
+        reason = f"{found[0].detector} in turn {found[0].turn}: {found[0].what[:100]!r}" if found else "nothing found"
+        labels = sorted({LABEL_PREFIX + one.detector for one in found})
+        more = f"; {len(found) - 1} more" if len(found) > 1 else ""
+        return Score(
+            float(not found), reason + more, views={"ungrounded_findings": float(len(found))}, labels=tuple(labels)
+        )
+
+
+class GroundingJudge(ModelJudge):
+    """Asks a model whether what was said follows from task and tool results.
+
+    Settings: `model`, `prompt` (of kind rating, from 0 to 1), and those of `JudgeModel`.
+    """
+
+    name = "grounding_judge"
+    kinds = ("rating",)
+
+    def __init__(self, model: str = "", prompt: str = "grounding", **settings: Any) -> None:
+        """Raises ConfigError and CheckpointError, see `JudgeModel` and `load_prompt`."""
+        super().__init__(model, prompt, **settings)
+
+    def findings(self, episodes: Sequence[ToolEpisode]) -> list[list[GroundingFinding] | str]:
+        """What is unsupported in each episode; a sentence where the judge gave no verdict. Raises nothing.
+
+        A verdict against an answer counts only with a quotation from it.
+        """
+        asked = [(place, one) for place, one in enumerate(episodes) if any(not s.is_thought for s in one.statements)]
+        answers = self.judge.ask([self._messages(_texts(one)) for _, one in asked], has_verdict)
+        found: list[list[GroundingFinding] | str] = [[] for _ in episodes]
+        for (place, episode), said in zip(asked, answers, strict=True):
+            try:
+                verdict = read_verdict(said.completion)
+            except UnreadableVerdict as error:
+                found[place] = str(error)
+                continue
+            found[place] = _judged(episode, verdict)
+        return found
+
+
+def _texts(episode: ToolEpisode) -> dict[str, str]:
+    results = [
+        f"turn {call.turn}: {call.name} {dict(call.arguments)} -> "
+        + (str(call.result) if call.error is None else f"error {call.error} {call.detail}")
+        for call in episode.calls
+    ]
+    results += [f"turn {turn}, the user: {text}" for turn, text in episode.heard]
+    said = [f"turn {one.turn}: {one.text}" for one in episode.statements if not one.is_thought]
+    return {"instruction": episode.opening, "reference": "\n".join(results) or "no results", "answer": "\n".join(said)}
+
+
+def _judged(episode: ToolEpisode, verdict: Any) -> list[GroundingFinding] | str:
+    points, quote = verdict.get("verdict"), str(verdict.get("quote") or "")
+    if points not in (0, 1) or isinstance(points, bool):
+        return f"the judge's verdict is {points!r}, not 0 or 1"
+    if points == 1:
+        return []
+    said = [one for one in episode.statements if not one.is_thought and quote.strip() and is_quoted(quote, one.text)]
+    if not said:
+        return "the judge quotes nothing of what was said"
+    return [
+        GroundingFinding(JUDGED, said[0].turn, quote, f"a model says: {str(verdict.get('why') or 'unsupported')[:300]}")
+    ]

@@ -1,0 +1,592 @@
+"""What an episode says and what it was told: checkable claims in a text, and whether earlier texts contain them.
+
+A claim is a piece of text that can be matched without understanding the sentence: a number, a time, a date, an
+identifier, an address, a name, a quotation. `Seen` holds what was told up to some turn (prompt, tool results, heard
+of a user) and says whether a claim is in it, in another notation (`1,200` and `1200`, `3 pm` and `15:00`, `May 20` and
+`2024-05-20`), or follows from it by one step of arithmetic (rounding, a count, a sum, a difference, a product, a
+quotient).
+
+Does NOT understand sentences, know the world, or translate: a name known from elsewhere was never given.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+
+from agent2.environments.tools.calls import read_message
+from agent2.records import JsonValue, Rollout
+
+MOST_OPERANDS = 12
+"""With more numbers than these in sight, arithmetic explains any number; then operands have to be shown beside it."""
+MOST_FACTOR = 10
+"""A told number may be multiplied by one up to this that stands beside it ("two passengers")."""
+ANSWERING = frozenset({"answer", "final_answer", "finish", "respond", "reply", "submit_answer"})
+"""Tools whose arguments are the final answer."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+SAYING = frozenset({"say", "ask_user", "message_user", "reply_to_user", "tell"})
+"""Tools whose argument is said to a user, and whose result is what the user replies."""
+THINKING = frozenset({"think", "plan", "scratchpad"})
+"""Tools that do nothing but take the model's own thoughts."""
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"  # noqa: E501
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`)\]]+")
+_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_ISO_DATE = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
+_MONTH_FIRST = re.compile(rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(\d{{4}}))?", re.IGNORECASE)
+_DAY_FIRST = re.compile(
+    rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH}(?![a-z])(?:,?\s+(\d{{4}}))?", re.IGNORECASE
+)
+_TIME = re.compile(
+    r"\b(\d{1,2})(?::(\d{2}))?(?::\d{2})?\s*([ap])\.?m\b\.?|\b(\d{1,2}):(\d{2})(?::\d{2})?\b", re.IGNORECASE
+)
+_ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th)\b")
+_IDENTIFIER = re.compile(r"#\d+|(?<![\w.#-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w+(?:-\w+)*")
+_MEASURE = re.compile(
+    r"-?\d[\d.,]*-?(kg|g|mg|lb|km|m|cm|mm|mi|h|hr|hrs|hours?|s|sec|min|mins|ms|x|k|gb|mb|kb|usd|eur|euros?|dollars?|c|f|"
+    r"days?|nights?|stars?|way|stop|person|people|pieces?|px|percent)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+_NUMBER_WORDS = """two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand"""
+_WORDS_OF_NUMBERS = dict(zip(_NUMBER_WORDS.split(), [*range(2, 21), *range(30, 100, 10), 100, 1000], strict=True))
+_NUMBER_WORD = re.compile(rf"\b({'|'.join(_WORDS_OF_NUMBERS)})\b", re.IGNORECASE)
+_QUOTE = re.compile('["\u201c]([^"\u201c\u201d]{1,2000})["\u201d]')
+_LABEL = re.compile(r"^\s*(?:[-*\u2022]|\d+[.)])?\s*\**[A-Z][\w /()-]{0,40}\**:\**", re.MULTILINE)
+_LIST_NUMBER = re.compile(r"^\s*\d+[.)](?:\s|$)", re.MULTILINE)
+_MARKER = re.compile(r"\[\d+\]")
+_TOKEN = re.compile(r"[^\W\d_][\w'\u2019-]*")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"\u201d*)]*\s+|\n+")
+_FOLLOWS_A_NAME = re.compile(
+    r"\s+(?:is|was|has|had|are|were|will|does|founded|said|says|lives|works|costs?|and|or)\b|'s\b|,"
+)
+_NO_NAMES = word_set(
+    """
+    i a an the this that these those it its he she they we you your my our their his her there here yes no not
+    none ok okay and or but if when where who what which why how so then thus also as at by for from in into of
+    on to with after before all any both each every some one done note please sorry thanks thank however
+    therefore because since let sure great unfortunately currently unknown answer total result results api apis
+    url urls id ids json http https sql usd eur pdf csv html faq mr mrs ms dr n/a na tbd hello hi regarding
+    based according source sources reference references am pm am. pm. found nothing only both neither nobody
+    everything could would can may i'm i've i'll it's that's there's here's don't can't couldn't let's you're
+    yours he's she's we're they're is was are were has had will do does did booked ordered cancelled canceled
+    updated refunded sent created deleted moved
+    """
+)
+
+
+class ClaimKind(StrEnum):
+    """What can be matched."""
+
+    NUMBER = "number"
+    TIME = "time"
+    DATE = "date"
+    IDENTIFIER = "identifier"
+    ADDRESS = "address"
+    """URL or e-mail address."""
+    NAME = "name"
+    QUOTE = "quote"
+
+
+@dataclass(frozen=True, slots=True)
+class TextClaim:
+    """One piece of a text that can be matched."""
+
+    kind: ClaimKind
+    text: str
+    opens: bool = False
+    """True of a name of several words at the start of a sentence, whose first word may be any word."""
+
+
+def plain(text: object) -> str:
+    """Lower case without accents, one blank between words, punctuation gone but inside numbers."""
+    folded = "".join(one for one in unicodedata.normalize("NFKD", str(text)) if not unicodedata.combining(one))
+    words = re.findall(r"\d+(?:[.,]\d+)*|[^\W_]+", folded.casefold())
+    return f" {' '.join(word.replace(',', '') if word[0].isdigit() else word for word in words)} "
+
+
+def stem(word: str) -> str:
+    """A word without the ending of its plural or genitive."""
+    word = re.sub(r"['\u2019]s$", "", word.casefold())
+    for ending, instead in (("ies", "y"), ("ses", "s"), ("s", "")):
+        if len(word) > len(ending) + 2 and word.endswith(ending) and not word.endswith("ss"):
+            return word[: -len(ending)] + instead
+    return word
+
+
+def claims_of(text: str, *, with_names: bool = True) -> list[TextClaim]:
+    """Every claim of a text, each once, in order of kinds; quotations are only those of four words or more."""
+    text = text.replace("\u2212", "-").replace("**", "")
+    found: list[TextClaim] = [TextClaim(ClaimKind.QUOTE, one) for one in _QUOTE.findall(text) if len(one.split()) >= 4]
+    masked = text
+    for pattern in (_URL, _EMAIL):
+        for match in pattern.finditer(masked):
+            found.append(TextClaim(ClaimKind.ADDRESS, match[0].rstrip(".,;:!?")))
+        masked = pattern.sub(" ", masked)
+    masked = _MARKER.sub(" ", _LIST_NUMBER.sub(" ", masked))
+    for pattern in (_ISO_DATE, _MONTH_FIRST, _DAY_FIRST):
+        found += [TextClaim(ClaimKind.DATE, match[0]) for match in pattern.finditer(masked)]
+        masked = pattern.sub(" ", masked)
+    for match in _TIME.finditer(masked):
+        found.append(TextClaim(ClaimKind.TIME, match[0]))
+    masked = _ORDINAL.sub(" ", _TIME.sub(" ", masked))
+    identifiers = [one for one in _IDENTIFIER.findall(masked) if not _MEASURE.fullmatch(one)]
+    found += [TextClaim(ClaimKind.IDENTIFIER, one) for one in identifiers]
+    for one in identifiers:
+        masked = masked.replace(one, " ")
+    masked = re.sub(r"(\d)-?(?=[A-Za-z])", r"\1 ", masked)
+    found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
+    found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER_WORD.finditer(masked)]
+    if with_names:
+        found += [TextClaim(ClaimKind.NAME, *one) for one in _names(_LABEL.sub(" ", masked))]
+    return list(dict.fromkeys(found))
+
+
+def _names(text: str) -> Iterator[tuple[str, bool]]:
+    """Runs of capitalised words, and whether each opens a sentence; single ones there only where a verb follows."""
+    for sentence in _SENTENCE.split(text):
+        tokens = list(_TOKEN.finditer(sentence))
+        place = 0
+        while place < len(tokens):
+            run = [place]
+            while _is_capitalised(tokens[run[-1]][0]) and run[-1] + 1 < len(tokens):
+                following = tokens[run[-1] + 1]
+                if not _is_capitalised(following[0]) or sentence[tokens[run[-1]].end() : following.start()] != " ":
+                    break
+                run.append(run[-1] + 1)
+            words = [tokens[one] for one in run if _is_capitalised(tokens[one][0])]
+            while words and words[0][0].casefold() in _NO_NAMES:
+                words = words[1:]
+            while words and words[-1][0].casefold() in _NO_NAMES:
+                words = words[:-1]
+            if words and not (len(words) == 1 and re.fullmatch(r"[A-Z]{2,4}|[A-Z-]{5,}", words[0][0])):  # a code
+                is_first = words[0].start() == tokens[0].start()
+                if len(words) > 1 or not is_first or _FOLLOWS_A_NAME.match(sentence, words[0].end()):
+                    yield re.sub(r"['\u2019]s$", "", sentence[words[0].start() : words[-1].end()]), is_first
+                elif text.strip(' .*"') == words[0][0]:  # nothing else is said
+                    yield words[0][0], False
+            place = run[-1] + 1
+
+
+def _is_capitalised(word: str) -> bool:
+    return word[0].isupper()
+
+
+def number_of(text: str) -> float:
+    """The value of a number claim."""
+    word = _WORDS_OF_NUMBERS.get(text.casefold())
+    return float(word) if word is not None else float(text.replace(",", ""))
+
+
+def _minutes(match: re.Match[str]) -> int:
+    if match[3]:
+        return (int(match[1]) % 12 + (12 if match[3].casefold() == "p" else 0)) * 60 + int(match[2] or 0)
+    return int(match[4]) * 60 + int(match[5])
+
+
+def _dates(text: str) -> Iterator[tuple[int, int, int | None]]:
+    """(month, day, year or None) of each date in a text."""
+    for match in _ISO_DATE.finditer(text):
+        yield int(match[2]), int(match[3]), int(match[1])
+    for match in _MONTH_FIRST.finditer(text):
+        yield _MONTHS.index(match[1][:3].casefold()) + 1, int(match[2]), int(match[3]) if match[3] else None
+    for match in _DAY_FIRST.finditer(text):
+        yield _MONTHS.index(match[2][:3].casefold()) + 1, int(match[1]), int(match[3]) if match[3] else None
+
+
+def _day_of_year(month: int, day: int) -> int:
+    """About: enough to compare days of neighbouring weeks."""
+    return 31 * (month - 1) + day
+
+
+_RELATIVE = re.compile(
+    r"\b(today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:day|week|[a-z]+day)|"
+    r"(?:day|week)s? (?:after|before|later|earlier)|"
+    r"(?:in|by) (?:\w+ ){1,2}(?:days?|weeks?)|weekend)\b|:\d\d\+1\b",
+    re.IGNORECASE,
+)
+NEAR_DAYS = 8
+"""Where days are told relative to others ("the day after"), a date this near to a told one follows."""
+
+
+def speaks_of_days(text: str) -> bool:
+    """Whether a text names days relative to others."""
+    return _RELATIVE.search(text) is not None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was told so far."""
+
+    texts: list[str] = field(default_factory=list)
+    words: str = " "
+    """All of it, as `plain` writes it, one line each."""
+    stems: set[str] = field(default_factory=set)
+    numbers: set[float] = field(default_factory=set)
+    counts: set[float] = field(default_factory=set)
+    """Lengths of lists, and sums and means of their columns."""
+    times: set[int] = field(default_factory=set)
+    dates: set[tuple[int, int, int | None]] = field(default_factory=set)
+
+    def add(self, told: JsonValue) -> None:
+        """Add a text, or a tool's result."""
+        text = told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
+        one = _analysed(text)
+        self.texts.append(text)
+        self.words += one.words
+        self.stems |= one.stems
+        self.dates |= one.dates
+        self.times |= one.times
+        self.numbers |= one.numbers
+        self.counts |= one.counts
+
+    def says(self, claim: TextClaim, beside: Sequence[float] = ()) -> bool:
+        """Whether a claim was told, in any notation; beside: told numbers of the same message."""
+        if claim.kind is ClaimKind.NUMBER:
+            return self.says_number(number_of(claim.text), claim.text, beside)
+        if claim.kind is ClaimKind.DATE:
+            month, day, year = next(iter(_dates(claim.text)))
+            if any(re.search(rf"\b{day}(?:st|nd|rd|th)\b", told) for told in self.texts):
+                return True  # "the 6th", of a month that is understood
+            span = NEAR_DAYS if _RELATIVE.search(" ".join(self.texts)) else 0
+            return any(
+                (year is None or other[2] is None or year == other[2])
+                and abs(_day_of_year(month, day) - _day_of_year(other[0], other[1])) <= span
+                for other in self.dates
+            )
+        if claim.kind is ClaimKind.TIME:
+            match = _TIME.search(claim.text)
+            return match is not None and bool({_minutes(match), (_minutes(match) + 720) % 1440} & self.times)
+        if claim.kind in (ClaimKind.ADDRESS, ClaimKind.QUOTE):
+            return self.has_verbatim(claim.text)
+        rest = claim.text.partition(" ")[2] if claim.opens else ""
+        return self.has_words(claim.text) or bool(rest and self.has_words(rest))
+
+    def has_words(self, text: str) -> bool:
+        """Whether every word of it was told, in any order and number."""
+        if plain(text) in self.words:
+            return True
+        words = plain(text).split()
+        return bool(words) and all(stem(word) in self.stems for word in words)
+
+    def has_verbatim(self, text: str) -> bool:
+        """Whether it was told word by word; "..." stands for anything."""
+        bare = re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", text.strip())
+        parts = [part for part in re.split(r"\.\.\.|\u2026", bare) if plain(part).strip()]
+        return bool(parts) and all(plain(part) in self.words for part in parts)
+
+    def says_number(self, value: float, text: str = "", beside: Sequence[float] = ()) -> bool:
+        """Whether a number was told or follows in one step."""
+        if value in self.numbers or value in self.counts:
+            return True
+        decimals = len(text.partition(".")[2]) if "." in text else 0
+
+        def is_it(other: float) -> bool:
+            return abs(round(other, decimals) - value) < 1e-9
+
+        numbers = self.numbers | self.counts
+        rounds = any(is_it(one) for one in numbers if one != int(one))
+        if rounds or any(is_it(100 * one) for one in self.numbers if 0 < one < 1):
+            return True
+        if 0 < value < 100 and 100 - value in self.numbers and any("%" in one for one in self.texts):
+            return True
+        if any(2 <= k <= MOST_FACTOR and value / k in numbers for k in beside if k == int(k)):
+            return True  # so many of something that has a price
+        if re.fullmatch(r"\d{4,}", text) and any(re.search(rf"\d{text}(?!\d)", told) for told in self.texts):
+            return True  # the last digits of a longer number
+        if len(self.numbers) <= MOST_OPERANDS:
+            pool = numbers | {one for one in beside if one != value}
+        else:
+            pool = {one for one in beside if one != value}
+        return any(
+            is_it(result) or (0 <= result <= 1 and is_it(100 * result))
+            for one in pool
+            for other in pool
+            for result in _results(one, other)
+        )
+
+
+@lru_cache(maxsize=1024)
+def _analysed(text: str) -> Seen:
+    """What one text tells; never changed."""
+    loose = text.replace("_", " ")
+    numbers = {number_of(one) for one in re.findall(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", loose)}
+    numbers |= {abs(one) for one in numbers}
+    numbers |= {float(_WORDS_OF_NUMBERS[one.casefold()]) for one in _NUMBER_WORD.findall(loose)}
+    lines = [line for line in text.splitlines() if line.strip()]
+    return Seen(
+        words=plain(text) + "\n",
+        stems={stem(word) for word in plain(text).split()},
+        numbers=numbers,
+        counts=set(_totals(data_of(text))) | ({float(len(lines))} if len(lines) > 1 else set()),
+        times={_minutes(match) for match in _TIME.finditer(loose)},
+        dates=set(_dates(loose)),
+    )
+
+
+def _results(one: float, other: float) -> Iterator[float]:
+    yield one + other
+    yield one - other
+    yield one * other
+    if other:
+        yield one / other
+
+
+def data_of(told: JsonValue) -> JsonValue:
+    """A result as data where its text is JSON."""
+    if isinstance(told, str) and told.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(told)
+        except (ValueError, RecursionError):
+            return told
+    return told
+
+
+def _totals(data: JsonValue) -> Iterator[float]:
+    """Lengths of lists in some data, and sum and mean of the numbers under each key of their entries."""
+    if isinstance(data, Mapping):
+        for value in data.values():
+            yield from _totals(value)
+    elif isinstance(data, list):
+        yield float(len(data))
+        columns: dict[str, list[float]] = {}
+        for entry in data:
+            for path, value in _figures(entry, ""):
+                columns.setdefault(path, []).append(value)
+            yield from _totals(entry)
+        for column in columns.values():
+            yield sum(column)
+            yield sum(column) / len(column)
+
+
+def _figures(entry: JsonValue, path: str) -> Iterator[tuple[str, float]]:
+    """The numbers of an entry with the keys that lead to them; lists in it are totals of their own."""
+    if isinstance(entry, Mapping):
+        for key, value in entry.items():
+            yield from _figures(value, f"{path}.{key}")
+    elif isinstance(entry, int | float) and not isinstance(entry, bool):
+        yield path, float(entry)
+
+
+@dataclass(frozen=True, slots=True)
+class CallMade:
+    """One tool call of an episode and what came back."""
+
+    turn: int
+    name: str | None
+    """None: the message was no call that could be read."""
+    arguments: Mapping[str, JsonValue]
+    result: JsonValue
+    error: str | None
+    detail: str = ""
+    injected: bool = False
+    changed: bool | None = None
+    """Whether it changed the world; None: not recorded."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing came back: an error, or a result without content."""
+        if self.error is not None and self.result is None:
+            return True
+        text = str(data_of(self.result)).strip().casefold()
+        return text in _NOTHING or text.startswith(("no results", "not found", "no match"))
+
+
+_NOTHING = frozenset({"", "none", "null", "[]", "{}", "no results", "no result", "not found", "0 results", "n/a"})
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Words of the model."""
+
+    turn: int
+    text: str
+    is_thought: bool = False
+    """True: written beside a call; False: said to the user, or the final answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEpisode:
+    """A rollout as grounding checks read it."""
+
+    opening: str
+    calls: tuple[CallMade, ...]
+    statements: tuple[Statement, ...]
+    heard: tuple[tuple[int, str], ...] = ()
+    """(turn, text) of what came back after messages without a call, as from a user."""
+    citations: tuple[Mapping[str, JsonValue], ...] = ()
+    """{page, exists, opened} of the final answer, where the world records them."""
+    values: tuple[str, ...] = ()
+    """What the citations are given for."""
+
+    def seen_before(self, turn: int) -> Seen:
+        """What was told before a turn."""
+        seen = Seen()
+        seen.add(self.opening)
+        for call in self.calls:
+            if call.turn < turn:
+                seen.add("" if call.result is None else call.result)
+                seen.add(_without_echo(call))
+                if call.name and call.error != "unknown_tool":
+                    seen.add(call.name.replace("_", " "))
+        for when, text in self.heard:
+            if when < turn:
+                seen.add(text)
+        by_tool: dict[str | None, list[JsonValue]] = {}
+        for call in self.calls:
+            if call.turn < turn and call.error is None:
+                by_tool.setdefault(call.name, []).append(data_of(call.result))
+        for results in by_tool.values():
+            seen.counts |= set(_totals(results)) if len(results) > 1 else set()
+        return seen
+
+    @property
+    def final(self) -> Statement | None:
+        """The last thing said that is no thought."""
+        said = [one for one in self.statements if not one.is_thought]
+        return said[-1] if said else None
+
+
+def _without_echo(call: CallMade) -> str:
+    """What an error says beyond repeating the call's own arguments."""
+    said = call.detail
+    for value in leaves_of(call.arguments):
+        said = said.replace(str(value), " ") if str(value).strip() else said
+    return said
+
+
+def leaves_of(value: JsonValue) -> Iterator[JsonValue]:
+    """The texts, numbers and truth values in some data."""
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from leaves_of(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves_of(inner)
+    elif value is not None:
+        yield value
+
+
+_BRACKET_CALL = re.compile(r"(\w{1,40})\[(.*)\]")
+
+
+def read_episode(rollout: Rollout) -> ToolEpisode | None:
+    """A rollout as an episode with tools; None for one of a world without (no call recorded, and none in its texts).
+
+    Calls are those that the world recorded in `state["tool_calls"]`; without them, those that can be read from the
+    messages, each with the reply as its result.
+    """
+    recorded = rollout.state.get("tool_calls")
+    calls = _recorded(recorded) if isinstance(recorded, list) else _written(rollout)
+    if calls is None:
+        return None
+    final = rollout.state.get("final")
+    final = final if isinstance(final, Mapping) else {}
+    thinking = [call for call in calls if call.name in THINKING]
+    saying = [call for call in calls if call.name in SAYING and call.error is None]
+    calls = [call for call in calls if call.name not in THINKING and call not in saying]
+    answering = [call for call in calls if call.name in ANSWERING and call.error is None]
+    calling = {call.turn for call in (*calls, *thinking, *saying)}
+    statements: list[Statement] = []
+    heard: list[tuple[int, str]] = []
+    for call in saying:
+        statements += [Statement(call.turn, str(one)) for one in leaves_of(call.arguments)]
+        heard.append((call.turn, str(call.result or "")))
+    for call in thinking:
+        statements += [Statement(call.turn, str(one), is_thought=True) for one in leaves_of(call.arguments)]
+    for number, turn in enumerate(rollout.turns):
+        words = _words_beside_calls(turn.action) if number in calling else turn.action.strip()
+        if words:
+            statements.append(Statement(number, words, is_thought=number in calling))
+        if number not in calling and turn.observation:
+            heard.append((number, turn.observation))
+    last = max([len(rollout.turns) - 1, *calling], default=0)
+    if answering:
+        said = "; ".join(str(value) for key, value in answering[-1].arguments.items() if key not in _SOURCE_KEYS)
+        statements.append(Statement(answering[-1].turn, said))
+    elif rollout.answer and rollout.answer.strip() not in {turn.action.strip() for turn in rollout.turns}:
+        statements.append(Statement(last + (last in calling), rollout.answer.strip()))
+    return ToolEpisode(
+        opening="\n".join(message.content for message in rollout.prompt),
+        calls=tuple(call for call in calls if call.name not in ANSWERING or call.error is not None),
+        statements=tuple(sorted(statements, key=lambda one: one.turn)),
+        heard=tuple(heard),
+        citations=tuple(one for one in final.get("citations", ()) if isinstance(one, Mapping)),
+        values=tuple(str(one) for one in final.get("values", ())),
+    )
+
+
+_SOURCE_KEYS = frozenset({"pages", "sources", "citations", "urls", "references"})
+
+
+def _recorded(records: Iterable[JsonValue]) -> list[CallMade]:
+    return [
+        CallMade(
+            int(one.get("turn", place)),
+            one.get("name"),
+            one.get("arguments") or {},
+            one.get("result"),
+            one.get("error"),
+            str(one.get("detail") or ""),
+            bool(one.get("injected")),
+            one.get("changed"),
+        )
+        for place, one in enumerate(records)
+        if isinstance(one, Mapping)
+    ]
+
+
+def _written(rollout: Rollout) -> list[CallMade] | None:
+    """The calls in the messages of a rollout; None if there is none."""
+    calls = []
+    for number, turn in enumerate(rollout.turns):
+        for name, arguments in _calls_in(turn.action):
+            told = turn.observation
+            data = data_of(told) if told else None
+            error = data.get("error") if isinstance(data, Mapping) and data.get("error") else None
+            if error is None and told and told.lstrip().casefold().startswith("error"):
+                error = told.strip()
+            result = data.get("result", data) if isinstance(data, Mapping) and error is None else told
+            kind = None if error is None else str(error).partition(":")[0].strip()
+            calls.append(CallMade(number, name, arguments, result if error is None else None, kind, str(error or "")))
+    return calls or None
+
+
+def _calls_in(action: str) -> list[tuple[str, Mapping[str, JsonValue]]]:
+    text = action.strip()
+    if imported := [call for line in text.splitlines() if (call := _imported(line)) is not None]:
+        return imported
+    if text.startswith(("{", "[")):
+        return [(call.name, call.arguments) for call in read_message(text).calls]
+    match = _BRACKET_CALL.fullmatch(text.rpartition("\n")[2].strip())
+    return [] if match is None else [(match[1], {"argument": match[2].strip()} if match[2].strip() else {})]
+
+
+def _imported(line: str) -> tuple[str, Mapping[str, JsonValue]] | None:
+    """A call as imported cards write it, a line behind the words of its message."""
+    if not line.startswith("{"):
+        return None
+    call = data_of(line)
+    if not isinstance(call, Mapping) or not isinstance(call.get("tool"), str):
+        return None
+    arguments = call.get("arguments")
+    return call["tool"], arguments if isinstance(arguments, Mapping) else {}
+
+
+def _words_beside_calls(action: str) -> str:
+    """What a message says besides its call."""
+    text = action.strip()
+    lines = text.splitlines()
+    if any(_imported(line) is not None for line in lines):
+        return "\n".join(line for line in lines if _imported(line) is None).strip()
+    return "" if text.startswith(("{", "[")) else text.rpartition("\n")[0].strip()

@@ -1,0 +1,139 @@
+"""The whole site as files for a web host or an artifact store, and one page as one file; no server behind either.
+
+Promises: every link of an exported page leads to an exported page, or is plain text; texts of hidden items are never
+exported with a site; the folder of results is only read. Bounded: of a large card the first rollouts and those that an
+evaluation's page links are exported, and each such card says so.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent2.errors import ConfigError
+from agent2.files import write_text
+from agent2.web.rollouts import PAGE_ROWS
+from agent2.web.site import (
+    ASSETS,
+    Links,
+    NoSuchPageError,
+    PageAddress,
+    Site,
+    Unreadable,
+    read_asset,
+    without_dead_links,
+)
+
+MOST_ROLLOUTS = 1_000
+"""Of one card, that are exported by their number; an evaluation's lost and won items and bad cases always are."""
+KINDS = frozenset({"home", "leaderboard", "trial", "evaluation", "sweep", "training", "card", "rollout"})
+CARD_QUERY = frozenset({"show", "label", "page"})
+"""Parts of a card's address that lead to an exported list; sorting and searching need a server."""
+
+
+class FileLinks:
+    """Addresses within exported files, as seen from one of them; notes which pages are needed."""
+
+    is_static = True
+    is_single = False
+
+    def __init__(self, needed: Callable[[PageAddress], None], prefix: str) -> None:
+        """needed: told each page that is linked. prefix: from the linking file to the top."""
+        self._needed, self._prefix = needed, prefix
+
+    def save(self) -> str:
+        """There is no server that makes it."""
+        return ""
+
+    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
+        """Relative to the linking page; empty for what is not exported."""
+        if kind == "static":
+            return f"{self._prefix}static/{entry}"
+        asked = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        address = _exported(PageAddress(kind, entry, str(part), asked))
+        if address is None:
+            return ""
+        self._needed(address)
+        return self._prefix + file_of(address)
+
+
+def _exported(address: PageAddress) -> PageAddress | None:
+    """The page that is exported for an address; None if there is none."""
+    query = dict(address.query)
+    if address.kind not in KINDS:
+        return None
+    if address.kind == "home":
+        return PageAddress("home", query={"page": query["page"]} if query.get("page", "1") != "1" else {})
+    if address.kind == "card":
+        kept = {name: value for name, value in query.items() if name in CARD_QUERY and (name, value) != ("page", "1")}
+        if int(kept.get("page", "1")) > -(-MOST_ROLLOUTS // PAGE_ROWS):
+            return None
+        return PageAddress("card", address.id, query=kept)
+    if address.kind == "rollout":
+        if address.part != "item" and int(address.part) >= MOST_ROLLOUTS:
+            return None
+        kept = {name: value for name, value in query.items() if name in ("id", "attempt", "beside")}
+        return PageAddress("rollout", address.id, address.part, kept)
+    return PageAddress(address.kind, address.id, address.part)
+
+
+def file_of(address: PageAddress) -> str:
+    """Path of a page below the exported folder."""
+    query = "&".join(f"{name}={value}" for name, value in sorted(address.query.items()) if value)
+    told = f"-{hashlib.sha256(query.encode()).hexdigest()[:10]}" if query else ""
+    if address.kind in ("home", "leaderboard"):
+        return f"{'index' if address.kind == 'home' else address.kind}{told}.html"
+    return f"{address.kind}/{address.id}{f'-{address.part}' if address.part else ''}{told}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    index: Path
+    n_pages: int
+    n_bytes: int
+    problems: tuple[str, ...]
+    """Results that cannot be shown; their pages say so too."""
+
+
+def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lambda done, known: None) -> Exported:
+    """Write every page that can be reached from the home page into a new folder; begin at its `index.html`.
+
+    on_page: told how many pages are written and how many are known of. Raises ConfigError if the folder exists and is
+    not empty, or cannot be written to.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out}: exists already and is not an empty folder; choose another one")
+    first = PageAddress("home")
+    waiting, known = deque([first]), {file_of(first)}
+    problems: list[str] = []
+    n_bytes = n_pages = 0
+
+    def needed(address: PageAddress) -> None:
+        if (file := file_of(address)) not in known:
+            known.add(file)
+            waiting.append(address)
+
+    try:
+        (out / "static").mkdir(parents=True, exist_ok=True)
+        for name in ASSETS:
+            write_text(out / "static" / name, read_asset(name))
+        while waiting:
+            address = waiting.popleft()
+            file = file_of(address)
+            links: Links = FileLinks(needed, "../" * file.count("/"))
+            try:
+                page = site.html(address, links)
+            except (NoSuchPageError, Unreadable) as error:
+                problems.append(f"{file}: {error}")
+                page = site.problem("This cannot be shown", str(error), links)
+            page = without_dead_links(page)
+            (out / file).parent.mkdir(exist_ok=True)
+            write_text(out / file, page)
+            n_pages, n_bytes = n_pages + 1, n_bytes + len(page.encode("utf-8", errors="replace"))
+            on_page(n_pages, len(known))
+    except OSError as error:
+        raise ConfigError(f"{out}: cannot be written to ({error.strerror}); choose another folder") from error
+    return Exported(out / "index.html", n_pages, n_bytes, tuple(problems))

@@ -1,0 +1,380 @@
+"""The rollouts of one card: a list that is filtered, sorted and paged, and one rollout turn by turn.
+
+Lists come from the card's columns by SQL, so a million rollouts are filtered in one pass over a few columns. Rollouts
+of a card that is still open are listed as they finished, without filters. What a model or an environment wrote is
+cleaned and bounded here, and escaped by the templates.
+
+Of hidden items only ids, scores and counts are shown, unless the caller says that they may be seen: neither texts nor
+reasons, and neither can be searched.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent2.cards import folder as card_folder
+from agent2.cards.aggregate import counted_value, kinds_of, marks_of
+from agent2.cards.card import CardFile
+from agent2.cards.reader import read_page
+from agent2.contract.compare import PASSES_AT
+from agent2.environments.tools.calls import read_message
+from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, canonical_json
+from agent2.reports.text import DASH, clean, clean_lines
+
+PAGE_ROWS = 50
+OPEN_CARDS = 4
+"""Tables of cards that are kept open at once."""
+MAX_TEXT = 20_000
+"""Characters of one step of a page."""
+MAX_SAVED_TEXT = 2_000_000
+"""The same of a page that is saved as one file."""
+MAX_STATE = 4_000
+MAX_QUERY = 200
+LABELS_SHOWN = 30
+
+SHOWN = {
+    "all": "",
+    "failed": f"counted < {PASSES_AT}",
+    "passed": f"counted >= {PASSES_AT}",
+    "missing": "counted is null",
+}
+"""What of a card is listed -> the condition."""
+SORTS = {
+    "line": "line",
+    "score": "counted",
+    "turns": "n_turns",
+    "tokens": "completion_tokens",
+    "seconds": "seconds",
+}
+COLUMNS = (
+    "line", "item_id", "attempt", "counted", "value", "status", "kinds", "fault", "labels", "n_turns",
+    "prompt_tokens", "completion_tokens", "seconds", "reason", "answer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CardFilter:
+    """Which rollouts of a card are listed, and in which order; everything of it is in the address of the page."""
+
+    search: str = ""
+    """In ids, answers and reasons; capitals count only if there are any."""
+    everywhere: bool = False
+    """Search every turn too."""
+    show: str = "all"
+    label: str = ""
+    sort: str = "line"
+    is_descending: bool = False
+    page: int = 1
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> "CardFilter":
+        """From the query of an address; what is not understood is left at its default."""
+        page = query.get("page", "1")
+        return cls(
+            search=query.get("q", "")[:MAX_QUERY],
+            everywhere=query.get("in") == "turns",
+            show=query["show"] if query.get("show") in SHOWN else "all",
+            label=query.get("label", "")[:MAX_QUERY],
+            sort=query["sort"] if query.get("sort") in SORTS else "line",
+            is_descending=query.get("order") == "desc",
+            page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 8 else 1,
+        )
+
+    def query(self) -> dict[str, str]:
+        """For an address; defaults are left out."""
+        told = {
+            "q": self.search,
+            "in": "turns" if self.everywhere else "",
+            "show": self.show if self.show != "all" else "",
+            "label": self.label,
+            "sort": self.sort if self.sort != "line" else "",
+            "order": "desc" if self.is_descending else "",
+            "page": str(self.page) if self.page > 1 else "",
+        }
+        return {name: value for name, value in told.items() if value}
+
+    def condition(self, *, is_hidden: bool) -> tuple[str, list[str]]:
+        """The WHERE of a statement, and the values of its marks."""
+        conditions, values = [SHOWN[self.show]] if SHOWN[self.show] else [], []
+        if self.label:
+            conditions.append("list_contains(labels, ?)")
+            values.append(self.label)
+        if self.search:
+            columns = ("item_id",) if is_hidden else ("item_id", "answer", "reason")
+            columns = ("record",) if self.everywhere and not is_hidden else columns
+            exact = self.search != self.search.lower()
+            parts = [f"contains({name if exact else f'lower({name})'}, ?)" for name in columns]
+            conditions.append(f"({' or '.join(parts)})")
+            values += [self.search] * len(columns)
+        return (f"where {' and '.join(conditions)}" if conditions else ""), values
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutLine:
+    """One row of a card's list."""
+
+    line: int
+    item_id: str
+    attempt: int
+    verdict: str
+    """pass, fail or unknown."""
+    score: str
+    notes: str
+    """How it ended, where that is worth a word, and its labels."""
+    n_turns: int
+    tokens: str
+    seconds: float
+    answer: str
+    """Empty for a hidden item."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardListing:
+    """A page of a card's rollouts."""
+
+    lines: tuple[RolloutLine, ...]
+    n_found: int
+    """Rollouts that the filter lets through; of an open card those that have finished."""
+    n_pages: int
+    has_filters: bool
+    labels: tuple[tuple[str, int], ...]
+    """Classes of bad cases and how often each was given, the most frequent first."""
+
+
+class CardTables:
+    """The tables of the cards that were looked at last, open for queries; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[Path, int], Any] = OrderedDict()
+        self._counts: OrderedDict[tuple[object, ...], tuple[tuple[Any, ...], ...]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rows(
+        self, path: Path, sql: str, parameters: Sequence[str] = (), start: int = 0, n: int = PAGE_ROWS
+    ) -> tuple[tuple[Any, ...], ...]:
+        """Rows of a query over one closed card. Raises CardError for a damaged card, ConfigError for a bad query."""
+        found: tuple[tuple[Any, ...], ...] = self._queries(path).page(sql, start, n, parameters).rows
+        return found
+
+    def counts(self, path: Path, sql: str, parameters: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...]:
+        """As `rows`, for what is asked again and again while the card does not change."""
+        key = (path, _changed_ns(path), sql, tuple(parameters))
+        known = self._counts.get(key)
+        if known is None:
+            known = self._counts[key] = self.rows(path, sql, parameters)
+            while len(self._counts) > 256:
+                self._counts.popitem(last=False)
+        return known
+
+    def _queries(self, path: Path) -> Any:
+        from agent2.cards.query import CardQueries  # loads duckdb
+
+        key = (path, _changed_ns(path))
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = CardQueries([path])
+                while len(self._open) > OPEN_CARDS:
+                    self._open.popitem(last=False)  # closed when the last query over it has ended
+            self._open.move_to_end(key)
+            return self._open[key]
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return (path / card_folder.CARD_JSON).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def is_hidden_card(card: CardFile) -> bool:
+    """Whether the card's items are of a split that nobody may see."""
+    return card.header.protocol.split in HIDDEN_SPLITS
+
+
+def list_card(tables: CardTables, path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -> CardListing:
+    """A page of a card. hides: texts are left out. Raises CardError for a damaged card."""
+    if card.state == "open":
+        return _list_open(path, card, wanted, hides=hides)
+    where, values = wanted.condition(is_hidden=hides)
+    total = tables.counts(path, f"select count(*) from rollouts {where}", values)[0][0]
+    n_pages = max(1, -(-total // PAGE_ROWS))
+    page = min(wanted.page, n_pages)
+    order = "desc" if wanted.is_descending else "asc"
+    sql = (
+        f"select {', '.join(COLUMNS)} from rollouts {where} order by {SORTS[wanted.sort]} {order} nulls last, line"
+        if wanted.sort != "line"
+        else f"select {', '.join(COLUMNS)} from rollouts {where} order by line {order}"
+    )
+    start = (page - 1) * PAGE_ROWS
+    if not where and wanted.sort == "line" and not wanted.is_descending:
+        between = f"line between {start} and {start + PAGE_ROWS - 1}"  # reads one row group, where an offset reads all
+        sql = f"select {', '.join(COLUMNS)} from rollouts where {between} order by line"
+        start = 0
+    rows = tables.rows(path, sql, values, start)
+    labels = tables.counts(
+        path,
+        "select label, count(*) n from (select unnest(labels) as label from rollouts) group by all "
+        f"order by n desc, label limit {LABELS_SHOWN}",
+    )
+    lines = tuple(_line(dict(zip(COLUMNS, row, strict=True)), hides=hides) for row in rows)
+    return CardListing(lines, total, n_pages, True, tuple((str(name), int(n)) for name, n in labels))
+
+
+def _list_open(path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -> CardListing:
+    n_found = sum(1 for _ in card_folder.open_lines(path))
+    n_pages = max(1, -(-n_found // PAGE_ROWS))
+    start = (min(wanted.page, n_pages) - 1) * PAGE_ROWS
+    lines = []
+    for number, record in enumerate(read_page(path, start, PAGE_ROWS), start=start):
+        rollout, score, usage = record.rollout, record.score, record.rollout.usage
+        row = {
+            "line": number, "item_id": rollout.item_id, "attempt": rollout.attempt,
+            "counted": counted_value(record, card.header.reporting), "value": score.value,
+            "status": rollout.status.value, "kinds": kinds_of(marks_of(rollout)),
+            "fault": (rollout.fault or score.fault), "labels": list(score.labels), "n_turns": len(rollout.turns),
+            "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens,
+            "seconds": usage.seconds, "reason": score.reason, "answer": rollout.answer,
+        }  # fmt: skip
+        lines.append(_line(row, hides=hides))
+    return CardListing(tuple(lines), n_found, n_pages, False, ())
+
+
+def verdict_of(counted: float | None) -> str:
+    """A score as a verdict's word."""
+    return "unknown" if counted is None else "pass" if counted >= PASSES_AT else "fail"
+
+
+def _line(row: Mapping[str, Any], *, hides: bool) -> RolloutLine:
+    counted = row["counted"]
+    notes = [kind.replace("_", " ") for kind in row["kinds"]]
+    notes += [f"fault: {row['fault']}"] if row["fault"] and counted is None else []
+    notes += [clean(label, 60) for label in row["labels"]]
+    return RolloutLine(
+        line=int(row["line"]),
+        item_id=clean(row["item_id"], 120),
+        attempt=int(row["attempt"]),
+        verdict=verdict_of(counted),
+        score="missing" if counted is None else f"{counted:g}",
+        notes=", ".join(dict.fromkeys(notes)),
+        n_turns=int(row["n_turns"]),
+        tokens=f"{row['prompt_tokens']:,} + {row['completion_tokens']:,}",
+        seconds=float(row["seconds"]),
+        answer="" if hides else clean(row["answer"] or row["reason"] or "", 160),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStep:
+    """One thing that was said."""
+
+    anchor: str
+    """Of the address: `p1` a message of the prompt, `t3` the model's third message, `t3-reply` the world's reply."""
+    role: str
+    """prompt, model or environment; decides what a toggle hides."""
+    title: str
+    text: str
+    detail: str = ""
+    """Tokens, and how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """One rollout, ready to be shown."""
+
+    item_id: str
+    attempt: int
+    verdict: str
+    score: str
+    reason: str
+    facts: tuple[tuple[str, str], ...]
+    labels: tuple[str, ...]
+    prompt: tuple[RolloutStep, ...]
+    turns: tuple[tuple[RolloutStep, ...], ...]
+    """The model's message and the reply, turn by turn."""
+    state: str
+    is_hidden: bool
+
+
+def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: int = MAX_TEXT) -> RolloutView:
+    """A rollout in words. hides: its texts are left out. most: characters of each step."""
+    rollout, score, usage = record.rollout, record.score, record.rollout.usage
+    counted = counted_value(record, card.header.reporting)
+    facts = {
+        "how it ended": rollout.status.value.replace("_", " ")
+        + (f": {clean(rollout.reason)}" if rollout.reason else ""),
+        "fault": (rollout.fault or score.fault or "") and str(rollout.fault or score.fault),
+        "score as given": "" if score.value == counted else DASH if score.value is None else f"{score.value:g}",
+        "final answer as read": clean(score.extracted or "", 300),
+        "views": ", ".join(
+            f"{clean(name, 60)} {DASH if value is None else f'{value:g}'}"
+            for name, value in sorted(score.views.items())
+        ),
+        "restarts": str(rollout.retries or ""),
+        "cost": f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens, {usage.seconds:.2f} s",
+        "seed": str(rollout.seed),
+    }
+    if hides:
+        facts |= {"how it ended": rollout.status.value.replace("_", " "), "final answer as read": ""}
+    prompt = [
+        RolloutStep(f"p{number}", "prompt", f"prompt: {clean(message.role, 40)}", clean_lines(message.content, most))
+        for number, message in enumerate(rollout.prompt, start=1)
+    ]
+    turns = []
+    for number, turn in enumerate(rollout.turns, start=1):
+        cut = ", cut off at the token limit" if turn.stop_reason is StopReason.LENGTH else ""
+        detail = f"{turn.prompt_tokens:,} + {turn.completion_tokens:,} tokens{cut}"
+        calls = [clean(call.name, 60) for call in read_message(turn.action[:MAX_TEXT]).calls]
+        detail += f"; calls {', '.join(calls)}" if calls else ""
+        steps = [RolloutStep(f"t{number}", "model", f"turn {number}: model", clean_lines(turn.action, most), detail)]
+        if turn.observation is not None:
+            said = clean_lines(turn.observation, most)
+            steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", said))
+        turns.append(tuple(steps))
+    state = "\n".join(f"{key}: {canonical_json(value).decode()}" for key, value in rollout.state.items())
+    view = RolloutView(
+        item_id=clean(rollout.item_id, 200),
+        attempt=rollout.attempt,
+        verdict=verdict_of(counted),
+        score="missing" if counted is None else f"{counted:g}",
+        reason=clean(score.reason, 1000),
+        facts=tuple((name, words) for name, words in facts.items() if words),
+        labels=tuple(clean(label, 80) for label in score.labels),
+        prompt=tuple(prompt),
+        turns=tuple(turns),
+        state=clean_lines(state, MAX_STATE),
+        is_hidden=is_hidden_card(card),
+    )
+    if not hides:
+        return view
+    withheld = [tuple(replace(step, text="") for step in steps) for steps in view.turns]
+    return replace(view, reason="", prompt=(), turns=tuple(withheld), state="")
+
+
+def neighbours(
+    tables: CardTables, path: Path, card: CardFile, line: int, wanted: CardFilter, *, hides: bool
+) -> dict[str, int | None]:
+    """Lines of the rollouts before and after one in the list of the filter, and of the failures around it.
+
+    Failures are rollouts that do not pass; those without a score are among them. In an open card only the lines
+    themselves are known.
+    """
+    if card.state == "open":
+        n_lines = sum(1 for _ in card_folder.open_lines(path))
+        return {
+            "previous": line - 1 if line else None,
+            "next": line + 1 if line + 1 < n_lines else None,
+            "previous_failure": None,
+            "next_failure": None,
+        }
+    where, values = wanted.condition(is_hidden=hides)
+    listed = where.removeprefix("where ") or "true"
+    failed = f"(counted is null or counted < {PASSES_AT})"
+    sql = (
+        f"select max(line) filter (line < {line} and {listed}), min(line) filter (line > {line} and {listed}), "
+        f"max(line) filter (line < {line} and {failed}), min(line) filter (line > {line} and {failed}) from rollouts"
+    )
+    row = tables.rows(path, sql, values * 2)[0]
+    return dict(zip(("previous", "next", "previous_failure", "next_failure"), row, strict=True))

@@ -1,0 +1,355 @@
+"""The server behind `agent2 view`: reads a folder and shows it; it writes nothing but notes of people.
+
+Promises: bound to loopback unless told otherwise, and then only for those who have the token; a request under another
+name of the host is refused, so that no web page elsewhere can read results through a browser; every answer forbids
+scripts but the app's own. Live updates send only what is new.
+"""
+
+import asyncio
+import hmac
+import html
+import json
+import logging
+import re
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
+
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recording import read_submissions_of
+from agent2.errors import Agent2Error, ConfigError
+from agent2.web.catalog import Catalog, CatalogEntry, EntryKind
+from agent2.web.computed import load_libraries
+from agent2.web.site import ASSETS, LiveLinks, NoSuchPageError, PageAddress, Site, Unreadable, read_asset
+from agent2.web.trials import event_words, submission_words
+
+COOKIE = "agent2-view-token"
+POLICY = (
+    "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+POLL_S = 1.0
+"""Between two looks at the files of a running trial."""
+MOST_STREAMS = 64
+
+Scope = MutableMapping[str, Any]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGuard:
+    """Whom the server answers."""
+
+    host: str
+    """The address that it is bound to."""
+    token: str | None
+    """None: everybody who reaches it."""
+
+    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and reason, unless the request may be answered."""
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if is_loopback(self.host) and not is_loopback(_name_of(headers.get("host", ""))):
+            return 421, "this server answers under its own address only"
+        if self.token is None or hmac.compare_digest(_cookie(headers).encode(), self.token.encode()):
+            return None
+        return 403, "open the address that `agent2 view` printed, with its token"
+
+    def accepts(self, given: str) -> bool:
+        """Whether a token in an address is the one."""
+        return self.token is not None and hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def _name_of(host: str) -> str:
+    """The host of a Host header, without its port."""
+    return host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
+
+
+def _cookie(headers: dict[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+class GuardedApp:
+    """The app behind its guard, with the headers of every answer."""
+
+    def __init__(self, app: Any, guard: ReaderGuard) -> None:
+        self._app, self._guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", []), *own]}
+            await send(message)
+
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+        refused = self._guard.refusal(scope)
+        if refused is not None and refused[0] == 403 and self._guard.accepts(given):
+            cookie = f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/"
+            answer = Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
+        elif refused is not None:
+            answer = HTMLResponse(f"<!doctype html><title>refused</title><p>{html.escape(refused[1])}", refused[0])
+        else:
+            await self._app(scope, receive, send_with_headers)
+            return
+        await answer(scope, receive, send_with_headers)
+
+
+def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
+    """All pages of a site as an ASGI app."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    links = LiveLinks()
+    streams = asyncio.Semaphore(MOST_STREAMS)
+
+    def page(route: PageAddress) -> Response:
+        try:
+            return HTMLResponse(site.html(route, LiveLinks(route)))
+        except NoSuchPageError as error:
+            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+        except Unreadable as error:
+            return HTMLResponse(site.problem("This cannot be shown", str(error), links), 422)
+
+    @app.get("/static/{name}")
+    def asset(name: str) -> Response:
+        if name not in ASSETS:
+            return HTMLResponse(site.problem("Not found", "there is no such file", links), 404)
+        return Response(read_asset(name), media_type=ASSETS[name][1])
+
+    @app.get("/download/{kind}")
+    @app.get("/download/{kind}/{entry}")
+    def download(request: Request, kind: str, entry: str = "") -> Response:
+        query = dict(request.query_params)
+        route = PageAddress(kind, entry, query.pop("part", ""), query)
+        try:
+            text = site.standalone(route)
+        except Agent2Error as error:
+            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+        name = re.sub(r"[^\w-]+", "", "-".join(filter(None, (kind, entry, route.part))), flags=re.ASCII)
+        return HTMLResponse(text, headers={"content-disposition": f'attachment; filename="{name}.html"'})
+
+    @app.post("/note/{card}/{line}")
+    async def add_note(request: Request, card: str, line: str) -> Response:
+        route = PageAddress("rollout", card, line, dict(request.query_params))
+        body = await _small_body(request)
+        if body is None or not is_own_form(request.headers.get("sec-fetch-site"), request.headers.get("origin")):
+            words = "notes are taken from this app's own pages only, up to 50,000 bytes"
+            return HTMLResponse(site.problem("Not saved", words, links), 403)
+        given = {name: values[0] for name, values in parse_qs(body, errors="replace").items()}
+        try:
+            turn = await asyncio.to_thread(site.add_note, route, given)
+        except NoSuchPageError as error:
+            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+        except (Agent2Error, OSError) as error:
+            return HTMLResponse(site.problem("Not saved", str(error), links), 422)
+        back = links.to("rollout", card, line, **route.query) + f"#{turn or 'notes'}"
+        return Response(status_code=303, headers={"location": back})
+
+    @app.get("/live/home")
+    async def live_home(request: Request) -> Response:
+        return _stream(streams, lambda: _home_news(site, request))
+
+    @app.get("/live/trial/{entry}")
+    async def live_trial(request: Request, entry: str) -> Response:
+        found = site.catalog.get(entry, EntryKind.TRIAL)
+        if found is None:
+            return HTMLResponse(site.problem("Not found", "there is no such trial", links), 404)
+        given = request.query_params.get("after", "")
+        after = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0
+        return _stream(streams, lambda: _trial_news(site, found, after, request))
+
+    @app.get("/")
+    def home(request: Request) -> Response:
+        return page(PageAddress("home", query=dict(request.query_params)))
+
+    @app.get("/leaderboard")
+    def leaderboard(request: Request) -> Response:
+        return page(PageAddress("leaderboard", query=dict(request.query_params)))
+
+    @app.get("/{kind}/{entry}")
+    def result(request: Request, kind: str, entry: str) -> Response:
+        return page(PageAddress(kind, entry, query=dict(request.query_params)))
+
+    @app.get("/{kind}/{entry}/{part}")
+    def part_of_result(request: Request, kind: str, entry: str, part: str) -> Response:
+        return page(PageAddress(kind, entry, part, dict(request.query_params)))
+
+    @app.exception_handler(404)
+    async def unknown(request: Request, error: Exception) -> Response:
+        return HTMLResponse(site.problem("Not found", "there is no such page", links), 404)
+
+    return GuardedApp(app, guard)
+
+
+MAX_FORM = 50_000
+
+
+async def _small_body(request: Request) -> str | None:
+    """The body of a form; None for one that is too long, or no text."""
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MAX_FORM:
+            return None
+    try:
+        return data.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+
+
+def is_own_form(site: str | None, origin: str | None) -> bool:
+    """Whether a form was sent by a page of this server, or by a program: another web page's is refused.
+
+    site: `Sec-Fetch-Site`, which browsers send and no page can change. An `Origin` alone is that of an old browser.
+    """
+    return site == "same-origin" if site is not None else origin is None
+
+
+def _stream(streams: asyncio.Semaphore, news: Callable[[], AsyncIterator[str]]) -> Response:
+    """Server-sent events; refused when too many readers have one open."""
+    if streams.locked():
+        return Response("too many live pages are open; close some", 503)
+
+    async def told() -> AsyncIterator[str]:
+        async with streams:
+            yield "retry: 3000\n\n"
+            async for piece in news():
+                yield piece
+
+    return StreamingResponse(told(), media_type="text/event-stream")
+
+
+def _event(name: str, **fields: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(fields)}\n\n"
+
+
+async def _home_news(site: Site, request: Request) -> AsyncIterator[str]:
+    """One event as soon as a trial or an evaluation appears, or changes its state."""
+
+    def states() -> list[tuple[str, str]]:
+        entries = site.catalog.findings().entries.values()
+        kinds = (EntryKind.TRIAL, EntryKind.EVALUATION)
+        return sorted((one.id, site.catalog.summary(one).state.value) for one in entries if one.kind in kinds)
+
+    before = await asyncio.to_thread(states)
+    while not await request.is_disconnected():
+        await asyncio.sleep(3 * POLL_S)
+        if await asyncio.to_thread(states) != before:
+            yield _event("changed")
+            return
+
+
+async def _trial_news(site: Site, entry: CatalogEntry, after: int, request: Request) -> AsyncIterator[str]:
+    """New events of a trial's log, submissions that are new or have changed, and the end."""
+    paths = TrialPaths(entry.path)
+    known: dict[str, str] = {}
+    state = site.catalog.summary(entry).state
+    while not await request.is_disconnected():
+        rows, after = await asyncio.to_thread(_rows_after, paths.trial_log, after)
+        for row in rows:
+            yield _event("row", list="event", words=event_words(row), key="")
+        for key, words in (await asyncio.to_thread(_submission_lines, paths)).items():
+            if known.get(key) != words:
+                known[key] = words
+                yield _event("row", list="submission", words=words, key=key)
+        if (await asyncio.to_thread(site.catalog.summary, entry)).state is not state:
+            yield _event("changed")
+            return
+        await asyncio.sleep(POLL_S)
+
+
+def _rows_after(path: Path, place: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log from a byte on, and the byte after them."""
+    try:
+        with path.open("rb") as log:
+            log.seek(place)
+            data = log.read()
+    except OSError:
+        return [], place
+    whole = data[: data.rfind(b"\n") + 1]
+    rows = []
+    for line in whole.splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows, place + len(whole)
+
+
+def _submission_lines(paths: TrialPaths) -> dict[str, str]:
+    try:
+        return {str(one.number): submission_words(one) for one in read_submissions_of(paths)}
+    except Exception:  # boundary: the grader may be writing; the next look sees it
+        return {}
+
+
+def view_folder(
+    folder: Path, host: str, port: int, *, shows_hidden: bool, ready: Callable[[str], None], token: str | None = None
+) -> None:
+    """Serve a folder until interrupted. ready: told the address as soon as the server answers.
+
+    token: for a host that others reach, and for hidden items; made up where it is needed and not given.
+    Raises ConfigError if there is no such folder, or the address is taken or not this machine's.
+    """
+    if token is not None and len(token) < 12:
+        raise ConfigError(f"--token has {len(token)} characters; give 12 or more, or leave it out to get a random one")
+    if token is None and (shows_hidden or not is_loopback(host)):
+        token = secrets.token_urlsafe(24)
+    site = Site(Catalog(folder), shows_hidden=shows_hidden)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((host, port))
+            taken.listen(256)
+        except OverflowError as error:
+            raise ConfigError(f"--port {port}: a port is 0 to 65535; 0 takes a free one") from error
+        except OSError as error:
+            raise ConfigError(
+                f"--host {host} --port {port}: cannot be used ({error.strerror}); "
+                "choose another with --port, or 0 for a free one"
+            ) from error
+        bound = taken.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        config = uvicorn.Config(
+            make_view_app(site, ReaderGuard(host, token)), log_level="warning", access_log=False, lifespan="off",
+            timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        threading.Thread(target=load_libraries, name="libraries", daemon=True).start()
+        ready(f"http://{shown}:{bound}/" + (f"?token={token}" if token is not None else ""))
+        uvicorn.Server(config).run(sockets=[taken])

@@ -1,0 +1,637 @@
+"""Every page of the web app, from an address to its HTML.
+
+A page is made from what the folder contains at that moment. What is costly (the analysis of a trial, the outcome of an
+evaluation) is kept until the files behind it change.
+"""
+
+import logging
+import re
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recording import read_submissions_of
+from agent2.cards import folder as card_folder
+from agent2.cards.card import CardFile
+from agent2.cards.reader import find_rollouts, read_page
+from agent2.errors import Agent2Error, CardError, ConfigError
+from agent2.records import ScoredRollout
+from agent2.reports.text import clean, clean_lines, template_engine
+from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_fields
+from agent2.web.catalog import (
+    Catalog,
+    CatalogEntry,
+    EntryKind,
+    EntryState,
+    EntrySummary,
+    ago,
+    card_words,
+    last_events,
+    reason_of,
+)
+from agent2.web.computed import evaluation_fields, read_monitor_report, stored_sweep_fields, trial_fields
+from agent2.web.notes import FoundNotes, NoteBook, RolloutNote
+from agent2.web.rollouts import (
+    MAX_SAVED_TEXT,
+    MAX_TEXT,
+    CardFilter,
+    CardTables,
+    is_hidden_card,
+    list_card,
+    neighbours,
+    verdict_of,
+    view_rollout,
+)
+from agent2.web.trials import (
+    event_words,
+    log_tail,
+    revision_diffs,
+    submission_words,
+    timeline_of,
+    transcript_of,
+)
+
+logger = logging.getLogger(__name__)
+
+ASSETS = {
+    "style.css": ("agent2.reports", "text/css"),
+    "app.css": ("agent2.web", "text/css"),
+    "app.js": ("agent2.web", "text/javascript"),
+}
+"""Style sheets and script of the pages -> package and media type."""
+BOARD_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0
+"""For a leaderboard that is being made, before the page says how far it is; of an exported site to the end."""
+LISTED = 40
+"""Results on one page of a list."""
+KEPT_PAGES = 64
+MOST_ROLLOUTS = 100_000
+"""Of an evaluation whose report is computed here; a larger one is shown as its stored report tells."""
+TRIAL_PARTS = {"": "Overview", "timeline": "Timeline", "transcript": "Transcript", "code": "Code"}
+
+
+@dataclass(frozen=True)
+class PageAddress:
+    """Which page is asked for."""
+
+    kind: str
+    id: str = ""
+    part: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_asset(name: str) -> str:
+    """A style sheet or the script of the pages."""
+    return (resources.files(ASSETS[name][0]) / "templates" / name).read_text(encoding="utf-8")
+
+
+class Links(Protocol):
+    """Addresses for the links of one page."""
+
+    @property
+    def is_static(self) -> bool:
+        """Nothing that needs a server works: forms, filters, live updates."""
+
+    @property
+    def is_single(self) -> bool:
+        """The page is one file that links nothing and brings its style with it."""
+
+    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
+        """The address of a page; empty where there is none."""
+
+    def save(self) -> str:
+        """Where the page itself comes as one file; empty where there is no server."""
+
+
+class LiveLinks:
+    """Addresses on the server."""
+
+    is_static = False
+    is_single = False
+
+    def __init__(self, here: PageAddress | None = None) -> None:
+        """here: the page that the links are for; None: one that cannot be downloaded."""
+        self._here = here
+
+    def save(self) -> str:
+        """As one file."""
+        here = self._here
+        return "" if here is None else self.to("download", here.kind, here.id, **{**here.query, "part": here.part})
+
+    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
+        """Absolute within the host."""
+        pieces = [str(piece) for piece in ("" if kind == "home" else kind, entry, part)]
+        path = "/".join(quote(piece, safe="") for piece in pieces if piece)
+        asked = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        return f"/{path}" + (f"?{urlencode(asked)}" if asked else "")
+
+
+class SingleLinks:
+    """For a page that is one file."""
+
+    is_static = True
+    is_single = True
+
+    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
+        """Nowhere."""
+        return ""
+
+    def save(self) -> str:
+        """It is one file already."""
+        return ""
+
+
+_NO_LINK = re.compile(r'<a\b[^>]*?\bhref=""[^>]*>(.*?)</a>', re.DOTALL)
+
+
+def without_dead_links(page: str) -> str:
+    """Links that lead nowhere as plain text; what is not from a template is escaped and never looks like a link."""
+    return _NO_LINK.sub(r"<span>\1</span>", page)
+
+
+class NoSuchPageError(Agent2Error):
+    """There is no such result, or it is gone."""
+
+
+class Unreadable(Agent2Error):
+    """A result is there and cannot be shown."""
+
+
+class Site:
+    """The pages over one folder; safe to use from several threads."""
+
+    def __init__(self, catalog: Catalog, *, shows_hidden: bool = False) -> None:
+        """shows_hidden: texts of hidden items are shown too."""
+        self.catalog = catalog
+        self.tables = CardTables()
+        self.shows_hidden = shows_hidden
+        self._board = BoardKeeper(catalog)
+        self.notes = NoteBook(catalog.root)
+        self._engine = template_engine("agent2.web", "agent2.reports")
+        self._engine.filters["clean"] = clean
+        self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self._making: dict[tuple[object, ...], threading.Lock] = {}
+        self._protocols: dict[tuple[object, ...], tuple[str, str, str] | None] = {}
+        self._lock = threading.Lock()
+        self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
+            "home": self._home,
+            "leaderboard": self._leaderboard,
+            "trial": self._trial,
+            "evaluation": self._evaluation,
+            "sweep": self._sweep,
+            "training": self._training,
+            "card": self._card,
+            "rollout": self._rollout,
+        }
+
+    def html(self, route: PageAddress, links: Links) -> str:
+        """The page. Raises NoSuchPageError, and Unreadable for a result that cannot be shown."""
+        page = self._pages.get(route.kind)
+        if page is None:
+            raise NoSuchPageError(f"there are no pages of the kind {clean(route.kind, 40)}")
+        try:
+            return page(route, links)
+        except (NoSuchPageError, Unreadable):
+            raise
+        except FileNotFoundError as error:
+            raise NoSuchPageError(
+                f"{clean(error.filename or 'the file', 200)} is gone since the folder was looked at"
+            ) from error
+        except Agent2Error as error:
+            raise Unreadable(clean(error, 600)) from error
+        except Exception as error:  # boundary: a broken result is shown as such, and never breaks the server
+            logger.exception("%s %s cannot be shown", route.kind, route.id)
+            raise Unreadable(reason_of(error)) from error
+
+    def problem(self, title: str, words: str, links: Links) -> str:
+        """A page that says why there is no other."""
+        return self._render("problem.html.j2", links, heading=title, words=words)
+
+    def _render(self, template: str, links: Links, **fields: Any) -> str:
+        return self._engine.get_template(template).render(
+            links=links, root_name=clean(self.catalog.root.resolve().name or "/", 60), **fields
+        )
+
+    def _entry(self, route: PageAddress, kind: EntryKind) -> CatalogEntry:
+        entry = self.catalog.get(route.id, kind)
+        if entry is None:
+            raise NoSuchPageError(
+                f"there is no {kind.value} {clean(route.id, 80)} in this folder; it may have been moved"
+            )
+        return entry
+
+    def _keep(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """The value of `make`, made once for a key: who asks meanwhile waits for it."""
+        with self._lock:
+            waited = self._making.setdefault(key, threading.Lock())
+        try:
+            with waited:
+                with self._lock:
+                    if key in self._kept:
+                        self._kept.move_to_end(key)
+                        return self._kept[key]
+                value = make()
+                with self._lock:
+                    self._kept[key] = value
+                    while len(self._kept) > KEPT_PAGES:
+                        self._kept.popitem(last=False)
+                return value
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+
+    def _trail(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str]]:
+        """(words, address) of the results that an entry is part of, the outermost first."""
+        found: list[tuple[str, str]] = []
+        entries = self.catalog.findings().entries
+        parent = entries.get(entry.parent or "")
+        while parent is not None:
+            found.append((self.catalog.summary(parent).title, links.to(parent.kind.value, parent.id)))
+            parent = entries.get(parent.parent or "")
+        return found[::-1]
+
+    # Home
+
+    def _home(self, route: PageAddress, links: Links) -> str:
+        """What is running, what stopped, what is finished; of one kind where that is asked for."""
+        findings = self.catalog.findings()
+        outer = [one for one in findings.entries.values() if one.parent is None or one.kind is EntryKind.TRIAL]
+        outer = [one for one in outer if one.kind is not EntryKind.CARD or one.parent is None]
+        counts = {kind: sum(one.kind is kind for one in outer) for kind in EntryKind}
+        wanted = route.query.get("kind", "")
+        shown = sorted(
+            (one for one in outer if wanted in ("", one.kind.value)), key=lambda one: (-one.changed, one.place)
+        )
+        search = route.query.get("q", "")[:200].casefold()
+        if search:
+            shown = [
+                one
+                for one in shown
+                if search in one.place.casefold() or search in self.catalog.summary(one).title.casefold()
+            ]
+        summaries = [self.catalog.summary(one) for one in shown if one.kind in (EntryKind.TRIAL, EntryKind.EVALUATION)]
+        by_state: dict[EntryState, list[EntrySummary]] = {state: [] for state in EntryState}
+        for one in summaries:
+            by_state[one.state].append(one)
+        page = max(1, _number(route.query.get("page", "")) or 1)
+        pages = max(1, -(-len(shown) // LISTED))
+        page = min(page, pages)
+        lines = [self.catalog.summary(one) for one in shown[(page - 1) * LISTED : page * LISTED]]
+        return self._render(
+            "home.html.j2",
+            links,
+            counts={kind.value: n for kind, n in counts.items() if n},
+            n_all=len(outer),
+            kind=wanted,
+            search=route.query.get("q", ""),
+            running=by_state[EntryState.RUNNING],
+            troubled=by_state[EntryState.FAILED] + by_state[EntryState.STOPPED],
+            lines=lines,
+            page=page,
+            pages=pages,
+            problems=findings.problems,
+            ago=ago,
+            root=clean(self.catalog.root.resolve(), 300),
+        )
+
+    # Leaderboard
+
+    def _leaderboard(self, route: PageAddress, links: Links) -> str:
+        if route.id:
+            raise NoSuchPageError("the leaderboard is one page")
+        wanted = BoardFilter.of(route.query)
+        made = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
+        if isinstance(made, BoardProgress):
+            return self._render("leaderboard_page.html.j2", links, progress=made)
+        return self._render(
+            "leaderboard_page.html.j2", links, progress=None, query=dict(route.query), **board_fields(made, wanted)
+        )
+
+    # Trials and sweeps
+
+    def _trial(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.TRIAL)
+        paths = TrialPaths(entry.path)
+        summary = self.catalog.summary(entry)
+        fields = {
+            "entry": entry,
+            "summary": summary,
+            "trail": self._trail(entry, links),
+            "tabs": [
+                (name, links.to("trial", entry.id, part), part == route.part) for part, name in TRIAL_PARTS.items()
+            ],
+        }
+        if route.part == "timeline":
+            return self._render("timeline.html.j2", links, timeline=timeline_of(paths), **fields)
+        if route.part == "transcript":
+            transcript = self._keep(
+                ("transcript", entry.id, _size(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)
+            )
+            return self._render(
+                "transcript.html.j2", links, transcript=transcript, log=log_tail(paths.agent_log), **fields
+            )
+        if route.part == "code":
+            diffs, problems = self._keep(("code", entry.id, _size(paths.revisions_log)), lambda: revision_diffs(paths))
+            return self._render("code.html.j2", links, diffs=diffs, problems=problems, **fields)
+        if route.part:
+            raise NoSuchPageError(f"a trial has no page {clean(route.part, 40)}")
+        fields |= {"cards": self._cards_of(entry, links)}
+        if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
+            return self._unfinished_trial(paths, links, fields)
+        stamp = (_size(paths.trial_log), _size(paths.integrity), _size(paths.report / "report.json"))
+        view, figures = self._keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
+        return self._render("trial_page.html.j2", links, view=view, figures=figures, **fields)
+
+    def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
+        events = last_events(paths.trial_log)
+        try:
+            submissions = [submission_words(one) for one in read_submissions_of(paths)]
+        except Exception as error:  # boundary: the grader may be about to make its file
+            submissions = [f"cannot be read now: {reason_of(error)}"]
+        started = next((row for row in events if row.get("event") == "agent_started"), None)
+        return self._render(
+            "trial_live.html.j2",
+            links,
+            events=[(row.get("t", 0.0), event_words(row)) for row in events],
+            submissions=submissions,
+            started_at=started.get("t") if started else None,
+            deadline=started.get("deadline") if started else None,
+            log=log_tail(paths.agent_log),
+            log_size=_size(paths.trial_log),
+            ago=ago,
+            **fields,
+        )
+
+    def _cards_of(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str, str, str]]:
+        """(name, address, score in words, split) of each card that is part of a result."""
+        found = []
+        for card in self.catalog.children(entry, EntryKind.CARD):
+            summary = self.catalog.summary(card)
+            name = clean(str(card.path.relative_to(entry.path)), 120)
+            found.append((name, links.to("card", card.id), summary.words, summary.detail))
+        return found
+
+    def _sweep(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.SWEEP)
+        trials = [self.catalog.summary(one) for one in self.catalog.children(entry, EntryKind.TRIAL)]
+        fields: dict[str, Any] = {"entry": entry, "trail": self._trail(entry, links), "trials": trials, "ago": ago}
+        report = entry.path / "report" / "sweep.json"
+        if not report.is_file():
+            return self._render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
+        known = self._keep(("sweep", entry.id, _size(report)), lambda: stored_sweep_fields(report))
+        return self._render("sweep_page.html.j2", links, **known, **fields)
+
+    def _training(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.TRAINING)
+        text = (entry.path / "monitor.md").read_text(encoding="utf-8", errors="replace")
+        return self._render(
+            "training.html.j2",
+            links,
+            entry=entry,
+            trail=self._trail(entry, links),
+            summary=self.catalog.summary(entry),
+            report=read_monitor_report(entry.path),
+            text=clean(text, 20_000),
+        )
+
+    # Evaluations
+
+    def _evaluation(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.EVALUATION)
+        summary = self.catalog.summary(entry)
+        fields: dict[str, Any] = {"entry": entry, "summary": summary, "trail": self._trail(entry, links)}
+        cards = self._cards_of(entry, links)
+        if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
+            return self._render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
+        n_rollouts = sum(self._n_rollouts(one) for one in self.catalog.children(entry, EntryKind.CARD))
+        if n_rollouts > MOST_ROLLOUTS:
+            reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
+            return self._render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
+        view, figure, changed = self._keep(
+            ("evaluation", entry.id, _size(entry.path / "report.json")), lambda: evaluation_fields(entry.path)
+        )
+        places = {name: self.catalog.at(entry.path / folder) for name, folder in changed.folders.items()}
+
+        def rollout(benchmark: str, item: str) -> str:
+            """The address of an item's rollout by the checkpoint, beside the baseline's."""
+            new, old = places.get((benchmark, "checkpoint")), places.get((benchmark, "baseline"))
+            if new is None or old is None:
+                return ""
+            return links.to("rollout", new.id, "item", id=item, beside=old.id)
+
+        def card(benchmark: str, side: str, **query: str) -> str:
+            found = places.get((benchmark, side))
+            return links.to("card", found.id, **query) if found is not None else ""
+
+        return self._render(
+            "evaluation_page.html.j2", links, view=view, figure=figure, changed=changed, rollout=rollout, card_of=card,
+            cards=cards, **fields,
+        )  # fmt: skip
+
+    def _n_rollouts(self, entry: CatalogEntry) -> int:
+        try:
+            summary = card_folder.load_card(entry.path).summary
+        except CardError:
+            return 0
+        return summary.n_rollouts if summary is not None else 0
+
+    # Cards and rollouts
+
+    def hides(self, card: CardFile, links: Links) -> bool:
+        """Whether the texts of a card's items are left out of a page."""
+        return is_hidden_card(card) and not (self.shows_hidden and (links.is_single or not links.is_static))
+
+    def _card(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.CARD)
+        card = card_folder.load_card(entry.path)
+        wanted = CardFilter.of(route.query)
+        hides = self.hides(card, links)
+        listing = list_card(self.tables, entry.path, card, wanted, hides=hides)
+        query = wanted.query()
+
+        def filtered(**changes: str) -> str:
+            """The address of this card with another filter; the page begins again."""
+            asked = {name: value for name, value in (query | changes).items() if name != "page" or "page" in changes}
+            return links.to("card", entry.id, **asked)
+
+        return self._render(
+            "card.html.j2",
+            links,
+            entry=entry,
+            trail=self._trail(entry, links),
+            card=card,
+            title=clean(card.header.checkpoint_name, 160),
+            words=card_words(card),
+            listing=listing,
+            wanted=wanted,
+            query=query,
+            filtered=filtered,
+            hides=hides,
+            seconds=card.wall_clock_s,
+        )
+
+    def record(self, entry: CatalogEntry, card: CardFile, line: int) -> ScoredRollout:
+        """One rollout of a card. Raises NoSuchPageError if there is no such line, CardError for a damaged card."""
+        found = read_page(entry.path, line, 1)
+        if not found:
+            raise NoSuchPageError(
+                f"the card has no rollout {line}; it has {card.summary.n_rollouts if card.summary else 'fewer'}"
+            )
+        return found[0]
+
+    def line_of(self, entry: CatalogEntry, item_id: str, attempt: int | None = None) -> int | None:
+        """Where an item's rollout is in a card: the attempt asked for, or the first; None if the item is not there."""
+        found = find_rollouts(entry.path, item_id)
+        same = [line for line, record in found if record.rollout.attempt == attempt]
+        return same[0] if same else found[0][0] if found else None
+
+    def _rollout(self, route: PageAddress, links: Links) -> str:
+        entry = self._entry(route, EntryKind.CARD)
+        card = card_folder.load_card(entry.path)
+        line = self._line(route, entry)
+        record = self.record(entry, card, line)
+        hides = self.hides(card, links)
+        wanted = CardFilter.of(route.query)
+        query: dict[str, str] = wanted.query()
+        query.pop("page", None)
+        beside_id = route.query.get("beside", "")
+        beside = self.catalog.get(beside_id, EntryKind.CARD) if beside_id else None
+        other = self._other(beside, record, links) if beside is not None else None
+        around = neighbours(self.tables, entry.path, card, line, wanted, hides=hides)
+
+        def at(number: int | None, **changes: str) -> str:
+            return (
+                ""
+                if number is None
+                else links.to("rollout", entry.id, number, **(query | {"beside": beside_id} | changes))
+            )
+
+        attempts = [
+            (number, one.rollout.attempt, verdict_of(one.score.value), one.score.value)
+            for number, one in find_rollouts(entry.path, record.rollout.item_id)
+        ]
+        found = FoundNotes((), 0) if hides else self.notes.of(entry.path, record)
+        return self._render(
+            "rollout.html.j2",
+            links,
+            entry=entry,
+            trail=[
+                *self._trail(entry, links),
+                (clean(card.header.checkpoint_name, 80), links.to("card", entry.id, **query)),
+            ],
+            card=card,
+            line=line,
+            n_lines=card.summary.n_rollouts if card.summary is not None else None,
+            view=view_rollout(record, card, hides=hides, most=MAX_SAVED_TEXT if links.is_single else MAX_TEXT),
+            name=clean(card.header.checkpoint_name, 80),
+            other=other,
+            around={name: at(number) for name, number in around.items()},
+            attempts=attempts if len(attempts) > 1 else [],
+            at=at,
+            choices=self._comparable(entry, card),
+            beside_id=beside_id if other is not None else "",
+            hides=hides,
+            query=query,
+            notes=[_note_words(one) for one in found.notes],
+            noted=Counter(one.turn for one in found.notes),
+            n_unread=found.n_unread,
+            note_action=links.to("note", entry.id, line, **(query | {"beside": beside_id})),
+        )
+
+    def add_note(self, route: PageAddress, given: Mapping[str, str]) -> str:
+        """Save a note on a rollout; returns the turn that it is about.
+
+        Raises NoSuchPageError, and ConfigError for a note that cannot be saved or is on a hidden item.
+        """
+        entry = self._entry(route, EntryKind.CARD)
+        card = card_folder.load_card(entry.path)
+        if self.hides(card, LiveLinks()):
+            raise ConfigError("notes on hidden items need `agent2 view --show-hidden`: they may quote the item")
+        return self.notes.add(entry.path, card, self.record(entry, card, self._line(route, entry)), given).turn
+
+    def _line(self, route: PageAddress, entry: CatalogEntry) -> int:
+        if route.part == "item":
+            attempt = route.query.get("attempt", "")
+            found = self.line_of(entry, route.query.get("id", ""), _number(attempt))
+            if found is None:
+                raise NoSuchPageError(f"the card has no item {clean(route.query.get('id', ''), 120)}")
+            return found
+        if not (route.part.isascii() and route.part.isdigit() and len(route.part) < 12):
+            raise NoSuchPageError(f"{clean(route.part, 40)} is not the number of a rollout")
+        return int(route.part)
+
+    def _other(self, beside: CatalogEntry, record: ScoredRollout, links: Links) -> dict[str, Any] | None:
+        """The same item on another card; None if it is not there."""
+        card = card_folder.load_card(beside.path)
+        rollout = record.rollout
+        line = self.line_of(beside, rollout.item_id, rollout.attempt)
+        fields: dict[str, Any] = {
+            "name": clean(card.header.checkpoint_name, 80),
+            "entry": beside,
+            "view": None,
+            "href": "",
+        }
+        if line is None:
+            return fields
+        view = view_rollout(self.record(beside, card, line), card, hides=self.hides(card, links))
+        return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
+
+    def _comparable(self, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
+        """(id, name) of cards of the same benchmark and split, those of the same result first."""
+        protocol = card.header.protocol
+        found = []
+        for one in self.catalog.findings().entries.values():
+            if one.kind is not EntryKind.CARD or one.id == entry.id:
+                continue
+            told = self._card_protocol(one)
+            if told is not None and told[:2] == (protocol.benchmark, protocol.split):
+                name = f"{told[2]} ({one.path.parent.name}/{one.path.name})"
+                found.append((one.parent != entry.parent, one.place, one.id, clean(name, 120)))
+        return [(found_id, name) for _, _, found_id, name in sorted(found)[:60]]
+
+    def _card_protocol(self, entry: CatalogEntry) -> tuple[str, str, str] | None:
+        def read() -> tuple[str, str, str] | None:
+            try:
+                header = card_folder.load_card(entry.path).header
+            except CardError:
+                return None
+            return header.protocol.benchmark, header.protocol.split, header.checkpoint_name
+
+        key = (entry.id, entry.changed)
+        if key not in self._protocols:
+            self._protocols[key] = read()
+        return self._protocols[key]
+
+    def standalone(self, route: PageAddress) -> str:
+        """Any page as one HTML file that needs no server, no network and no script; a rollout is in it to its end."""
+        return without_dead_links(self.html(route, SingleLinks()))
+
+
+def _note_words(note: RolloutNote) -> dict[str, str]:
+    """A note as the page shows it; the file may have been written by anybody."""
+    return {
+        "turn": clean(note.turn, 20),
+        "label": clean(note.label, 80),
+        "comment": clean_lines(note.comment, 4_000),
+        "author": clean(note.author, 80) or "somebody",
+        "when": ago(note.at),
+    }
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    """Changes when the file does."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def _number(text: str) -> int | None:
+    """A plain number of an address; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None

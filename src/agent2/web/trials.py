@@ -1,0 +1,423 @@
+"""A trial while it runs and afterwards: what happened when, what the agent and its LLM said, how its code changed.
+
+Read from the trial's logs alone, so it works for a trial that is running, was killed, or is damaged in parts: what
+cannot be read is named, and the rest is shown. Everything that an agent wrote is cleaned and bounded here.
+"""
+
+import difflib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from dulwich.repo import Repo
+
+from agent2.arena.eventlog import read_events
+from agent2.arena.evidence import SubmissionRecord
+from agent2.arena.gateway.recording import Exchange, read_body, read_exchanges
+from agent2.arena.gateway.usage import SseSplitter
+from agent2.arena.paths import TrialPaths
+from agent2.arena.recorder.revisions import RevisionReader
+from agent2.arena.recording import read_submissions_of
+from agent2.errors import Agent2Error
+from agent2.records import JsonValue
+from agent2.reports.text import clean, clean_lines, dollars, duration, score_words
+
+MAX_MOMENTS = 5_000
+MAX_TURN = 20_000
+"""Characters of one message of a transcript."""
+MAX_MESSAGES = 2_000
+MAX_DIFF_LINES = 4_000
+"""Of all revisions together."""
+MAX_DIFFED = 200_000
+"""Characters of a file."""
+LOG_TAIL = 20_000
+
+EVENT_WORDS = {
+    "base_scored": "base model scored",
+    "agent_started": "agent started",
+    "agent_restarted": "agent started again",
+    "agent_interrupted": "agent interrupted",
+    "agent_ended": "agent phase ended",
+    "graded": "submissions evaluated",
+    "final_scored": "final checkpoint scored",
+    "noise_measured": "noise band measured",
+    "audited": "integrity audit",
+    "resumed": "trial resumed",
+    "finished": "trial finished",
+    "recording_failed": "part of the record is missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened in a trial."""
+
+    lane: str
+    t: float
+    """Unix seconds."""
+    end: float
+    """The same where it took no time."""
+    words: str
+    mark: str = ""
+    """pass, fail or partial, where it is good or bad news."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBar:
+    """A moment on the axis, in percent of its length."""
+
+    left: float
+    width: float
+    words: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything on one axis of time."""
+
+    lanes: tuple[tuple[str, tuple[TimeBar, ...]], ...]
+    ticks: tuple[tuple[float, str], ...]
+    """Place in percent, and its label."""
+    rows: tuple[tuple[str, str, str, str], ...]
+    """(when, lane, what, mark), in order."""
+    problems: tuple[str, ...]
+    n_left_out: int
+
+
+def read_moments(paths: TrialPaths) -> tuple[list[Moment], list[str]]:
+    """What the logs of a trial tell, in order of time, and what could not be read."""
+    moments: list[Moment] = []
+    problems: list[str] = []
+    for lane, read in (
+        ("events", _events), ("submissions", _submissions), ("LLM calls", _calls), ("code", _code),
+        ("processes", _processes), ("interventions", _interventions),
+    ):  # fmt: skip
+        try:
+            moments += read(paths, lane)
+        except (Agent2Error, OSError, sqlite3.Error, LookupError, TypeError, ValueError) as error:
+            problems.append(clean(f"{lane}: cannot be read ({error})"))
+    return sorted(moments, key=lambda one: one.t), problems
+
+
+def timeline_of(paths: TrialPaths) -> Timeline | None:
+    """The timeline of a trial; None before its first event."""
+    moments, problems = read_moments(paths)
+    if not moments:
+        return None
+    first, last = moments[0].t, max(one.end for one in moments)
+    span = max(last - first, 1e-3)
+    lanes: dict[str, list[TimeBar]] = {}
+    for one in moments[:MAX_MOMENTS]:
+        left = 100 * (one.t - first) / span
+        bar = TimeBar(
+            round(left, 3),
+            round(100 * (one.end - one.t) / span, 3),
+            f"{duration(one.t - first)}: {one.words}",
+            one.mark,
+        )
+        lanes.setdefault(one.lane, []).append(bar)
+    ticks = tuple((place * 20.0, duration(span * place / 5)) for place in range(6))
+    rows = tuple((duration(one.t - first), one.lane, one.words, one.mark) for one in moments[:MAX_MOMENTS])
+    drawn = tuple((lane, tuple(bars)) for lane, bars in lanes.items())
+    return Timeline(drawn, ticks, rows, tuple(problems), max(0, len(moments) - MAX_MOMENTS))
+
+
+def event_words(row: Mapping[str, JsonValue]) -> str:
+    """One event of a trial's log in words."""
+    name = str(row.get("event", ""))
+    words = EVENT_WORDS.get(name, name.replace("_", " "))
+    score = row.get("score")
+    if isinstance(score, dict) and isinstance(score.get("value"), int | float):
+        words += f": {100 * score['value']:.1f}%"
+    told = [str(row[key]) for key in ("split", "end", "reason") if row.get(key)]
+    return clean(f"{words} ({', '.join(told)})" if told else words, 300)
+
+
+def _events(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for row in read_events(paths.trial_log).rows:
+        bad = row.get("event") in ("agent_interrupted", "recording_failed")
+        yield Moment(lane, float(row["t"]), float(row["t"]), event_words(row), "fail" if bad else "")
+
+
+def _submissions(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for one in read_submissions_of(paths):
+        end = one.finished_at or one.received_at
+        yield Moment(lane, one.received_at, end, submission_words(one), "pass" if one.score is not None else "partial")
+
+
+def submission_words(one: SubmissionRecord) -> str:
+    """A submission in one line."""
+    told = score_words(one.score, one.state.value)
+    reason = f": {one.reason}" if one.reason else ""
+    return clean(f"submission {one.number}: {told}{reason}", 300)
+
+
+def _calls(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for call in read_exchanges(paths.llm):
+        words = f"call {call.id}: {call.tokens.input:,} tokens in, {call.tokens.output:,} out, {dollars(call.dollars)}"
+        is_ok = call.outcome.value == "ok"
+        words += "" if is_ok else f", {call.outcome.value}: {call.fault}"
+        end = call.started_at + (call.latency_s or 0.0)
+        yield Moment(lane, call.started_at, end, clean(words, 300), "" if is_ok else "fail")
+
+
+def _code(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for row in read_events(paths.revisions_log).rows:
+        number = row.get("submission")
+        words = f"revision {str(row.get('id', ''))[:10]}" + (f" for submission {number}" if number else "")
+        yield Moment(lane, float(row["t"]), float(row["t"]), clean(words))
+
+
+def _processes(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for row in read_events(paths.processes_log).rows:
+        first, last = float(row["first_seen"]), float(row["last_seen"])
+        yield Moment(lane, first, last, clean(" ".join(map(str, row.get("command", ()))), 160))
+
+
+def _interventions(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for row in read_events(paths.interventions_log).rows:
+        words = f"intervention by {row.get('by') or 'somebody'}: {row.get('note', '')}"
+        yield Moment(lane, float(row["t"]), float(row["t"]), clean(words, 300), "partial")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptTurn:
+    """One message between an agent and its LLM."""
+
+    anchor: str
+    role: str
+    """system, user, assistant or tool; decides what a toggle hides."""
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What an agent and its LLM said, each message once."""
+
+    turns: tuple[TranscriptTurn, ...]
+    problems: tuple[str, ...]
+    n_left_out: int
+
+
+def transcript_of(paths: TrialPaths) -> Transcript | None:
+    """The recorded conversation: of each call the messages that the call before did not have, and the answer.
+
+    None for an agent without a driver. Raises RecordingError if the record of the calls is damaged.
+    """
+    exchanges = [one for one in read_exchanges(paths.llm) if one.kind == "generate"]
+    if not exchanges:
+        return None
+    turns: list[TranscriptTurn] = []
+    problems: list[str] = []
+    before: list[tuple[str, str]] = []
+    for exchange in exchanges:
+        if len(turns) >= MAX_MESSAGES:
+            break
+        asked = _messages(exchange, problems)
+        n_known = _common(before, asked)
+        fresh = [said for said in asked[n_known:] if not (said[0] == "assistant" and before and n_known == len(before))]
+        answer = _answer(exchange, problems)
+        for place, (role, text) in enumerate(fresh, start=1):
+            title = f"call {exchange.id}: {clean(role, 40)}"
+            turns.append(TranscriptTurn(f"c{exchange.id}-{place}", _role(role), title, clean_lines(text, MAX_TURN)))
+        seconds = duration(exchange.latency_s) if exchange.latency_s is not None else "no end"
+        title = f"call {exchange.id}: {clean(exchange.model, 60)} ({seconds}, {exchange.tokens.output:,} tokens)"
+        turns.append(TranscriptTurn(f"c{exchange.id}", "assistant", title, clean_lines(answer, MAX_TURN)))
+        before = asked
+    left_out = sum(1 for one in exchanges if f"c{one.id}" not in {turn.anchor for turn in turns})
+    return Transcript(tuple(turns), tuple(problems), left_out)
+
+
+def _role(role: str) -> str:
+    known = {"system": "system", "developer": "system", "user": "user", "tool": "tool", "function": "tool"}
+    return known.get(role, "assistant" if role in ("assistant", "model") else "tool")
+
+
+def _common(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
+    """How many messages at the beginning are the same."""
+    return next(
+        (n for n, (one, other) in enumerate(zip(before, now, strict=False)) if one != other), min(len(before), len(now))
+    )
+
+
+def _body(exchange: Exchange, path: Path | None, side: str, problems: list[str]) -> bytes:
+    if path is None:
+        problems.append(f"call {exchange.id}: its {side} was not kept")
+        return b""
+    try:
+        return read_body(path)
+    except Agent2Error as error:
+        problems.append(clean(f"call {exchange.id}: {error}"))
+        return b""
+
+
+def _messages(exchange: Exchange, problems: list[str]) -> list[tuple[str, str]]:
+    """(role, text) of what was sent, whichever the protocol."""
+    body = _decoded(_body(exchange, exchange.request, "request", problems))
+    if not isinstance(body, dict):
+        return []
+    found = [("system", _text(body[key])) for key in ("system", "instructions", "systemInstruction") if body.get(key)]
+    listed: Any = next((body[key] for key in ("messages", "input", "contents") if body.get(key)), [])
+    for one in listed if isinstance(listed, list) else [{"role": "user", "content": listed}]:
+        if isinstance(one, dict):
+            role = str(one.get("role") or ("tool" if "output" in one else "assistant"))
+            found.append((role, _text(one)))
+    return found
+
+
+def _answer(exchange: Exchange, problems: list[str]) -> str:
+    """What came back, as text; of a stream its pieces put together."""
+    data = _body(exchange, exchange.response, "answer", problems)
+    if not data:
+        return f"({exchange.outcome.value}: {exchange.fault or 'no answer'})"
+    whole = _decoded(data)
+    if whole is None:
+        pieces = [_decoded(event.data) for event in SseSplitter().feed(data + b"\n\n")]
+        last = next(
+            (one["response"] for one in reversed(pieces) if isinstance(one, dict) and one.get("response")), None
+        )
+        told = _text(last.get("output")) if isinstance(last, dict) else ""
+        text = told or "".join(_piece(one) for one in pieces)
+        return text or data.decode(errors="replace")
+    return _text(whole) or data.decode(errors="replace")
+
+
+def _piece(event: JsonValue) -> str:
+    """The text that one event of a stream adds."""
+    if not isinstance(event, dict):
+        return ""
+    if isinstance(event.get("delta"), str):
+        return str(event["delta"]) if str(event.get("type")).endswith(".delta") else ""
+    told = event.get("delta") or event.get("content_block") or event.get("choices") or event.get("candidates")
+    return _text(told)
+
+
+_PARTS = (
+    "choices", "candidates", "message", "delta", "output", "content", "parts", "text", "reasoning_content", "thinking",
+    "summary", "tool_calls", "partial_json", "refusal", "error",
+)  # fmt: skip
+"""Fields in which the protocols keep what was said, outermost first."""
+
+
+def _text(value: JsonValue, depth: int = 0) -> str:
+    """The text in a message of any of the protocols; calls of tools as `name(arguments)`."""
+    if isinstance(value, str) or depth > 12:
+        return value if isinstance(value, str) else ""
+    if isinstance(value, list):
+        return "\n".join(text for one in value if (text := _text(one, depth + 1)))
+    if not isinstance(value, dict):
+        return ""
+    call: dict[str, Any] = value["function"] if isinstance(value.get("function"), dict) else value
+    call = value["functionCall"] if isinstance(value.get("functionCall"), dict) else call
+    if isinstance(call.get("name"), str) and ({"arguments", "input", "args"} & call.keys()):
+        given = next(call[key] for key in ("arguments", "input", "args") if key in call)
+        shown = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        return f"{call['name']}({shown})"
+    if isinstance(value.get("functionResponse"), dict):
+        return msgspec.json.encode(value["functionResponse"].get("response")).decode()
+    return "\n".join(text for key in _PARTS if key in value and (text := _text(value[key], depth + 1)))
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line of a diff."""
+
+    kind: str
+    """add, remove, place or same."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """How one file changed."""
+
+    path: str
+    n_added: int
+    n_removed: int
+    lines: tuple[DiffLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionDiff:
+    """What one code revision changed."""
+
+    id: str
+    when: str
+    submission: int | None
+    files: tuple[FileDiff, ...]
+
+
+def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[str]]:
+    """Every revision as diffs against the one before, and what could not be read or was left out."""
+    rows = [row for row in read_events(paths.revisions_log).rows if isinstance(row.get("id"), str)]
+    started = read_events(paths.trial_log).last("agent_started")
+    problems: list[str] = []
+    if not rows or not paths.revisions_git.is_dir():
+        return [], problems
+    found: list[RevisionDiff] = []
+    left = MAX_DIFF_LINES
+    begun = float(started["t"]) if started is not None else float(rows[0]["t"])
+    repository = Repo(str(paths.revisions_git))
+    try:
+        reader, before = RevisionReader(repository), dict[str, str]()
+        for row in rows:
+            files = reader.files(row["id"])
+            if files is None:
+                problems.append(f"revision {clean(row['id'][:10])}: cannot be read")
+                continue
+            changed = [path for path in sorted({*before, *files}) if before.get(path) != files.get(path)]
+            diffs = []
+            for path in changed:
+                diff = _file_diff(path, before.get(path, ""), files.get(path, ""), left)
+                left -= len(diff.lines)
+                diffs.append(diff)
+            before = files
+            number = row.get("submission")
+            when = duration(max(0.0, float(row["t"]) - begun))
+            if diffs or number is not None:
+                found.append(RevisionDiff(clean(row["id"][:10]), when, number, tuple(diffs)))
+    finally:
+        repository.close()
+    if left <= 0:
+        problems.append(f"only the first {MAX_DIFF_LINES} changed lines are shown; `git` reads all: revisions.git")
+    return found, problems
+
+
+def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
+    if max(len(old), len(new)) > MAX_DIFFED:
+        return FileDiff(clean(path, 200), 0, 0, (DiffLine("place", f"{len(new):,} characters: too long to compare"),))
+    told: list[DiffLine] = []
+    n_added = n_removed = 0
+    kinds = {"+": "add", "-": "remove", "@": "place"}
+    for line in difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=3):
+        if line.startswith(("+++ ", "--- ")) and not told:
+            continue
+        kind = kinds.get(line[:1], "same")
+        n_added += kind == "add"
+        n_removed += kind == "remove"
+        if len(told) < most:
+            told.append(DiffLine(kind, line[:1] + clean_lines(line[1:], 400) if kind != "place" else clean(line, 80)))
+    return FileDiff(clean(path, 200), n_added, n_removed, tuple(told))
+
+
+def log_tail(path: Path) -> str:
+    """The end of a log that anybody may have written."""
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(0, size - LOG_TAIL))
+            return clean_lines(log.read().decode(errors="replace"), LOG_TAIL)
+    except OSError:
+        return ""

@@ -1,0 +1,127 @@
+"""The board of trials that were written by hand: what is pooled, what is left out, who stands where."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
+from agent2.errors import ConfigError
+from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+from pool_builders import exam, pool, pooled
+
+
+def test_a_clear_difference_makes_ranks_and_equal_stacks_stay_tied():
+    (board,) = make_leaderboard(pool(low=0.3, high=0.9, tall=0.9)).tasks
+    places = {one.stack: (one.place.words, one.place.tier) for one in board.standings}
+    assert places == {"high": ("1-2", 1), "tall": ("1-2", 1), "low": ("3", 2)}
+    assert board.standings[-1].stack == "low"
+
+
+@pytest.mark.parametrize("part", ["benchmark", "items", "secret", "base_model", "protocol", "budget"])
+def test_a_trial_of_another_exam_is_left_out_and_the_part_is_named(part):
+    stranger = pooled("fox", 9, 0.9, exam=exam(**{part: "other"}))
+    board = make_leaderboard([*pool(low=0.3, high=0.9), stranger])
+    (out,) = board.left_out
+    assert out.folder == stranger.trial.folder
+    assert f"another {part.replace('_', ' ')} (other" in out.why
+    assert "fox" not in {one.stack for one in board.tasks[0].standings}
+
+
+def test_a_copy_of_a_trial_counts_once():
+    trials = pool(low=0.3)
+    copy = replace(trials[0], trial=replace(trials[0].trial, folder="/zz"))
+    board = make_leaderboard([*trials, copy])
+    assert board.left_out[0].why == f"a copy of {trials[0].trial.folder}"
+    assert board.tasks[0].standings[0].n_counted == 4
+
+
+def test_a_trial_that_does_not_count_is_shown_with_its_mark_and_moves_nothing():
+    liar = pooled("low", 7, 1.0)
+    liar = replace(liar, trial=replace(liar.trial, marks=("unverified: x",), is_verified=False, is_counted=False))
+    with_it, without = (make_leaderboard(trials).tasks[0].standings[-1] for trials in (
+        [*pool(low=0.3, high=0.9), liar], pool(low=0.3, high=0.9)))  # fmt: skip
+    assert with_it.marks == ("1x unverified: x",)
+    assert with_it.summary.mean_gain == without.summary.mean_gain
+    assert with_it.place == without.place
+    assert (with_it.n_counted, with_it.summary.n_trials) == (4, 5)
+
+
+def test_broken_trials_do_not_outvote_the_exam_of_those_that_count():
+    broken = [
+        replace(one, exam=exam(items="other"), trial=replace(one.trial, is_counted=False)) for one in pool(fox=0.5)
+    ]
+    broken += [replace(one, identity=one.identity + "b") for one in broken]
+    board = make_leaderboard([*broken, *pool(low=0.3)])
+    assert [one.stack for one in board.tasks[0].standings] == ["low"]
+
+
+def test_agents_of_one_name_with_different_files_are_two_stacks():
+    trials = [
+        *pool(low=0.3),
+        *(replace(one, agent_digest="e" * 8, identity=one.identity + "e") for one in pool(low=0.9)),
+    ]
+    stacks = [one.stack for one in make_leaderboard(trials).tasks[0].standings]
+    assert stacks == ["low@eeeeee", "low@dddddd"]
+
+
+def test_static_and_interactive_tasks_are_never_averaged():
+    trials = []
+    for task, kind in (("a", False), ("b", False), ("c", True), ("d", True)):
+        for stack, rate in (("low", 0.4), ("high", 0.9)):
+            trials += [pooled(stack, seed, rate, task, is_interactive=kind) for seed in range(3)]
+    trials += [pooled("part", seed, 0.9, "a") for seed in range(3)]
+    static, interactive = make_leaderboard(trials).overall
+    assert (static.tasks, interactive.tasks) == (("a", "b"), ("c", "d"))
+    assert [one.stack for one in static.standings] == ["high", "low"]
+    assert static.lacking == {"part": "b"}
+    best = static.standings[0]
+    assert best.iqm.estimate.low <= best.iqm.estimate.value <= best.iqm.estimate.high
+    assert best.beats_next.estimate.value == 1.0
+    assert best.profile.share[0].value == 1.0
+
+
+def test_a_driver_effect_needs_one_scaffold_with_two_drivers():
+    trials = [pooled("codex", seed, rate, driver=name) for name, rate in (("weak", 0.3), ("strong", 0.95)) for seed in range(3)]  # fmt: skip  # noqa: E501
+    (effect,) = make_leaderboard(trials).effects
+    assert (effect.widest.level_a, effect.widest.claim) == ("strong", "better")
+    assert make_leaderboard(pool(low=0.3, high=0.9)).effects == []
+
+
+def test_the_order_of_the_folders_changes_nothing():
+    trials = pool(low=0.3, high=0.9, mid=0.6)
+    assert make_leaderboard(trials) == make_leaderboard(trials[::-1])
+
+
+def test_pages_escape_names_and_the_csv_has_no_formula():
+    board = make_leaderboard([pooled("=<script>x", seed, 0.9) for seed in range(2)])
+    assert "<script>" not in leaderboard_html(board)
+    assert "&lt;script&gt;" in leaderboard_html(board)
+    assert "'=<script>x" in leaderboard_csv(board)
+    assert leaderboard_csv(board).splitlines()[1].endswith(",")  # no marks: an empty cell
+    assert "# Leaderboard" in leaderboard_markdown(board)
+
+
+def test_an_empty_pool_is_an_empty_board():
+    board = make_leaderboard([])
+    assert (board.tasks, board.overall, board.effects) == ([], [], [])
+    assert "0 trials" in leaderboard_html(board)
+
+
+def test_two_stacks_are_compared_on_the_items_that_both_have():
+    few = {f"i{at}": float(at < 3) for at in range(10)}
+    more = {f"i{at}": float(at < 7) for at in range(2, 12)}
+    trials = [pooled("few", 0, 0.5, final=few), pooled("more", 0, 0.5, final=more)]
+    found = compare_stacks(trials, "t", "few", "more")
+    assert found.difference.change.value == pytest.approx(-4 / 8), "i3 to i6 lost, of i2 to i9"
+    assert (found.n_won, found.n_lost, found.n_same) == (0, 4, 4) and (found.n_runs, found.n_runs_other) == (1, 1)
+    back = compare_stacks(trials[::-1], "t", "more", "few")
+    assert back.difference.change.value == -found.difference.change.value and back.n_won == 4
+
+
+def test_what_cannot_be_compared_says_so():
+    lost = [replace(one, trial=replace(one.trial, is_counted=False)) for one in pool(none=0.5)]
+    found = compare_stacks([*pool(low=0.3), *lost], "t", "low", "none")
+    assert found.difference is None and found.n_runs_other == 0 and found.n_won == found.n_same == 0
+    for task, stack in (("t", "who"), ("other", "low")):
+        with pytest.raises(ConfigError, match=f"'{stack}' has no trial on '{task}'"):
+            compare_stacks(pool(low=0.3), task, stack, stack)

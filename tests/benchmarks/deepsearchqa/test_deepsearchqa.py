@@ -1,0 +1,215 @@
+"""DeepSearchQA on fixtures in the official layout: splits, recordings, live back ends, and a judge that is a script."""
+
+import csv
+import json
+
+import pytest
+import yaml
+
+from agent2.arena.task_check import check_task
+from agent2.arena.tasks import load_task
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.deepsearchqa.benchmark import MAX_SEARCHES, first_search
+from agent2.environments.search.corpus import Corpus, Document, record_search
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.scoring import score_played
+from agent2.records import Split
+
+SECRET = b"a secret of these tests, 32 bytes"
+COLUMNS = ("problem", "problem_category", "answer", "answer_type")
+PAGES = Corpus.of([Document("river", "Rivers", "The Ulm is a river."), Document("town", "Towns", "Norvik is a town.")])
+JUDGE = """
+import json
+from agent2.records import Completion
+
+def rate(messages):
+    text = messages[-1].content
+    expected, answer = (text.split(f"<<< {name} ")[1].split("\\n")[1] for name in ("reference", "answer"))
+    parts = [part.strip() for part in expected.split(",")]
+    given = [part.strip() for part in answer.replace(",", ";").split(";")]
+    details = {part: part in given for part in parts}
+    more = [part for part in given if part not in parts]
+    said = {"Correctness Details": details, "Excessive Answers": more}
+    return Completion(json.dumps({"verdict": said}), prompt_tokens=10, n_tokens=10)
+"""
+LIVE = """
+from agent2.environments.search.corpus import Document, SearchHit
+
+class Live:
+    version = "live-1"
+    def search(self, query, k):
+        if "broken" in query:
+            raise ConnectionError("the line is dead")
+        return [SearchHit("http://a", "A", "first words")]
+    def open(self, document):
+        return Document("http://a", "A", "first words of a page") if document == "http://a" else None
+"""
+
+
+def write_questions(folder, n=900, columns=COLUMNS, **change):
+    with (folder / "DSQA-full.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for number in range(n):
+            kind = change.get("answer_type", ("Single Answer", "Set Answer")[number % 2])
+            answer = f"town {number}" if number % 2 == 0 else f"town {number}, river {number}"
+            row = (f'Which "towns", of all,\nare number {number}?', "Geography", answer, kind)
+            writer.writerow(row[: len(columns)])
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """900 questions, a recording for each, and a judge."""
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DEEPSEARCHQA_DATA", raising=False)
+    write_questions(tmp_path)
+    (tmp_path / "judge.py").write_text(JUDGE)
+    (tmp_path / "judge.yaml").write_text(yaml.safe_dump({"model": f"scripted:{tmp_path / 'judge.py'}:rate"}))
+    record_search(PAGES, ["rivers", "norvik"], 3, tmp_path / "all.jsonl")
+    (tmp_path / "recorded").mkdir()
+    benchmark = load_benchmark("deepsearchqa", tmp_path)
+    for one in (*benchmark.visible(Split.TRAIN), *benchmark.visible(Split.DEV), *benchmark.scored()):
+        (tmp_path / "recorded" / f"{one.id}.jsonl").write_text((tmp_path / "all.jsonl").read_text())
+    return tmp_path
+
+
+def played(benchmark, item, *actions):
+    def say(attempt, world, chat):
+        return actions[min(len(chat) // 2, len(actions) - 1)]
+
+    rows = list(play_by(say, [Attempt(item, 0, 0)], benchmark.environment, benchmark.max_turns, retries=0))
+    return next(iter(score_played(rows, benchmark.scorer())))
+
+
+def test_a_hundred_train_and_two_hundred_evaluation_questions_whatever_the_order_of_the_file(data):
+    benchmark = load_benchmark("deepsearchqa", data)
+    sizes = {Split.TRAIN: 100, Split.DEV: 50, Split.TEST_PUBLIC: 100, Split.TEST_PRIVATE: 100}
+    found = {split: {item.id for item in benchmark.items(split, n, SECRET)} for split, n in sizes.items()}
+    assert len(set.union(*found.values())) == 350
+    for split, n in sizes.items():
+        assert benchmark.count(split, SECRET) == n
+        with pytest.raises(ConfigError, match=f"{n + 1} items"):
+            benchmark.items(split, n + 1, SECRET)
+    other = {item.id for item in benchmark.items(Split.TEST_PRIVATE, 100, b"another secret, 32 bytes long...")}
+    assert other != found[Split.TEST_PRIVATE] and other < found[Split.TEST_PUBLIC] | found[Split.TEST_PRIVATE]
+    lines = (data / "DSQA-full.csv").read_text().split('"Which')
+    (data / "DSQA-full.csv").write_text('"Which'.join([lines[0], *reversed(lines[1:])]))
+    assert {item.id for item in benchmark.items(Split.TRAIN, 100, None)} == found[Split.TRAIN]
+
+
+def test_no_row_holds_an_answer_and_it_can_be_played_without_the_folder(data):
+    item = load_benchmark("deepsearchqa", data).items(Split.TRAIN, 1, None)[0]
+    row = json.loads(json.dumps(load_benchmark("deepsearchqa", data).visible_row(item)))
+    assert item.payload["answer"] not in json.dumps(row) and item.reference is None
+    alone = load_benchmark("deepsearchqa")
+    again = played(alone, alone.item_of(row), "search[rivers]", "open[river]", "answer[x | river]")
+    assert [turn.observation for turn in again.rollout.turns][:2] == [
+        "river: The Ulm is a river.",
+        "The Ulm is a river.",
+    ]
+    assert (again.score.value, again.score.fault) == (None, Fault.JUDGE) and "no judge" in again.score.reason
+    with pytest.raises(ConfigError, match="has no category, recorded"):
+        alone.item_of({"id": "x", "prompt": "?", "task_type": "set"})
+
+
+def test_a_judge_compares_sets_part_by_part(data):
+    benchmark = load_benchmark("deepsearchqa", data)
+    item = next(one for one in benchmark.items(Split.TRAIN, 30, None) if one.payload["task_type"] == "set")
+    town, river = item.payload["answer"].split(", ")
+    whole = played(benchmark, item, f"answer[{river}; {town} | river]").score
+    part = played(benchmark, item, f"answer[{town}; Spain]").score
+    assert (whole.value, part.value, part.views["precision"], part.views["recall"]) == (1.0, 0.0, 0.5, 0.5)
+    assert played(benchmark, item, "hello").score.value == 0.0
+
+
+def test_there_are_so_many_searches_and_no_more(data):
+    benchmark = load_benchmark("deepsearchqa", data)
+    item = benchmark.items(Split.DEV, 1, None)[0]
+    seen = [turn.observation for turn in played(benchmark, item, *["search[rivers]"] * 7, "answer[x]").rollout.turns]
+    assert seen[MAX_SEARCHES - 1].startswith("river") and f"all {MAX_SEARCHES} searches are used up" in seen[-2]
+
+
+def test_the_first_search_of_a_long_question_is_one_that_the_world_takes(data):
+    item = load_benchmark("deepsearchqa", data).items(Split.DEV, 1, None)[0]
+    assert first_search(item).startswith("search[which towns of all are number")
+    long = type(item)(item.id, item.split, "word " * 500)
+    assert len(first_search(long)) < 220
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda folder: (folder / "DSQA-full.csv").unlink(), r"contains no DSQA-full.csv or .*hf download google"),
+        (lambda folder: write_questions(folder, 20), "has 20 questions, the published file 900; get it again"),
+        (lambda folder: write_questions(folder, columns=COLUMNS[:3]), "field 'answer_type' is missing"),
+        (lambda folder: write_questions(folder, answer_type="List"), "answer_type is 'List'.*'Single Answer'"),
+        (lambda folder: (folder / "DSQA-full.csv").write_bytes(b"\xff\xfe"), "not UTF-8"),
+        (lambda folder: [one.unlink() for one in (folder / "recorded").iterdir()], "nothing was recorded for"),
+        (
+            lambda folder: [one.write_text("{}\n") for one in (folder / "recorded").iterdir()],
+            r"jsonl:1: is no document",
+        ),
+        (
+            lambda folder: [
+                one.write_text('{"query": "x", "results": []}\n') for one in (folder / "recorded").iterdir()
+            ],
+            "holds no page",
+        ),
+        (lambda folder: (folder / "search.yaml").write_text("backend: [1]\n"), "backend"),
+    ],
+)
+def test_files_that_are_missing_or_of_another_version_are_refused_in_one_line(data, change, why):
+    change(data)
+    with pytest.raises(ConfigError, match=why) as caught:
+        load_benchmark("deepsearchqa", data).items(Split.TRAIN, 5, None)
+    assert "\n" not in str(caught.value) and str(data) in str(caught.value), caught.value
+
+
+def live(data, record=False, name="Live"):
+    (data / "live.py").write_text(LIVE)
+    (data / "search.yaml").write_text(yaml.safe_dump({"backend": f"./live.py:{name}", "record": record}))
+    for one in (data / "recorded").iterdir():
+        one.unlink()
+    return load_benchmark("deepsearchqa", data)
+
+
+def test_a_live_back_end_is_recorded_and_then_replayed(data):
+    benchmark = live(data, record=True)
+    item = benchmark.items(Split.DEV, 1, None)[0]
+    actions = ("search[towns]", "open[http://a]", "answer[x | http://a]")
+    first = [turn.observation for turn in played(benchmark, item, *actions).rollout.turns]
+    assert first[:2] == ["http://a: first words", "first words of a page"]
+    (data / "search.yaml").unlink()
+    replay = load_benchmark("deepsearchqa", data)
+    again = played(replay, replay.items(Split.DEV, 1, None)[0], *actions)
+    assert again.rollout.turns[1].observation == "first words of a page"
+
+
+def test_a_live_back_end_that_fails_is_the_environments_fault(data):
+    benchmark = live(data)
+    item = benchmark.items(Split.DEV, 1, None)[0]
+    scored = played(benchmark, item, "search[broken line]", "answer[x]")
+    assert scored.rollout.fault is Fault.ENVIRONMENT and "ConnectionError: the line is dead" in scored.rollout.reason
+    assert scored.score.value is None
+
+
+def test_a_back_end_that_is_not_there_or_none_is_named(data):
+    benchmark = live(data, name="Dead")
+    with pytest.raises(ConfigError, match="Dead"):
+        benchmark.environment().reset(benchmark.items(Split.DEV, 1, None)[0], 0)
+    (data / "search.yaml").write_text("backend: goggle\n")
+    with pytest.raises(ConfigError, match=r"search.yaml: backend: unknown search_backend 'goggle'"):
+        benchmark.environment().reset(benchmark.items(Split.DEV, 1, None)[0], 0)
+
+
+def test_its_task_is_sound_and_has_the_published_sizes(data):
+    task = load_task("deepsearchqa")
+    findings = {one.name: one for one in check_task(task, load_benchmark("deepsearchqa", data))}
+    assert all(one.ok is not False for one in findings.values()), findings
+    assert sum(name.startswith("floor") for name in findings) == 3
+    assert (task.published, task.n_items.train, task.n_items.test_public + task.n_items.test_private) == (
+        True,
+        100,
+        200,
+    )

@@ -1,0 +1,182 @@
+"""Cases, players and verdicts of the dialogue benchmark; its tiny base and trials are in the thorough tests."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from agent2.benchmarks import load_benchmark
+from agent2.benchmarks.dialogue.base import BASE, DialogueCorpusSettings, careless, dialogue_corpus
+from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
+from agent2.benchmarks.home import players_of
+from agent2.environments.tools.calls import write_brackets
+from agent2.errors import ConfigError, Fault
+from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.scoring import score_played
+from agent2.records import Split
+from agent2.stats.attempts import pass_hat_k
+from served_fakes import chat, endpoint
+
+SECRET = b"s" * 32
+BENCHMARK = ServiceDialogue()
+ITEMS = BENCHMARK.items(Split.TRAIN, 60, None)
+
+
+def play(player, items=ITEMS, benchmark=BENCHMARK):
+    attempts = [Attempt(item, 0, 0) for item in items]
+    played = play_by(lambda a, world, chat: player(a.item, chat), attempts, benchmark.environment, benchmark.max_turns)
+    return list(score_played(played, benchmark.scorer()))
+
+
+def mean(scored):
+    return sum(one.score.value for one in scored) / len(scored)
+
+
+def test_the_expert_wins_every_case_without_a_violation():
+    won = play(expert)
+    assert mean(won) == 1.0
+    assert {label for one in won for label in one.score.labels} == set()
+    assert {len(one.rollout.turns) for one in won} <= set(range(8, 18))
+
+
+@pytest.mark.parametrize("name", sorted(players_of(BENCHMARK).shortcuts))
+def test_no_shortcut_wins(name):
+    assert mean(play(players_of(BENCHMARK).shortcuts[name])) == 0.0
+
+
+def test_each_part_of_the_verdict_is_needed():
+    """The expert but for one thing: no word of the amount; a forbidden change; a customer who is left waiting."""
+
+    def silent(item, chat):
+        move = expert(item, chat)
+        return move.partition(";")[0] + "]" if "paid back" in move else move
+
+    def obliging(item, chat):
+        return hasty(item, chat) if "not possible" in expert(item, chat) else expert(item, chat)
+
+    def tired(item, chat):
+        return write_brackets("say", "Hm") if len(chat) > 15 else expert(item, chat)
+
+    full = {one.rollout.item_id: one.score for one in play(expert)}
+    by_player = {player.__name__: play(player) for player in (silent, obliging, tired)}
+    lost = {
+        name: {label for one in scored for label in one.score.labels if one.score.value == 0.0}
+        for name, scored in by_player.items()
+    }
+    assert all(score.value == 1.0 for score in full.values())
+    assert lost["silent"] == set() or "not_told" in lost["silent"]
+    assert {"record_wrong", "safety_against_policy"} <= lost["obliging"]
+    assert "customer_gave_up" in lost["tired"] and "record_missed" in lost["tired"]
+
+
+def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
+    def unasked(item, chat):
+        move = expert(item, chat)
+        return hasty(item, chat) if "Shall I" in move else move
+
+    assert any("safety_unconfirmed_change" in one.score.labels for one in play(unasked))
+
+
+def test_a_state_of_another_world_is_a_judge_fault():
+    score = BENCHMARK.scorer().score(ITEMS[0], replace(play(expert, ITEMS[:1])[0].rollout, state={"order": None}))
+    assert (score.value, score.fault) == (None, Fault.JUDGE)
+
+
+def test_splits_share_no_case_and_hidden_ones_need_the_secret():
+    found = {split: BENCHMARK.items(split, 50, SECRET) for split in Split}
+    seeds = [item.payload["case"] for items in found.values() for item in items]
+    assert len(set(seeds)) == 200
+    with pytest.raises(ConfigError, match="needs the installation secret"):
+        BENCHMARK.items(Split.TEST_PUBLIC, 1, None)
+
+
+def test_a_row_plays_the_same_case_and_tells_nothing_that_settles_it():
+    for item in ITEMS[:20]:
+        row = json.loads(json.dumps(BENCHMARK.visible_row(item)))
+        again = BENCHMARK.item_of(row)
+        assert (again.prompt, again.payload) == (item.prompt, item.payload)
+        case = case_of(item.payload["case"])
+        assert case.goal.email not in str(row) and not any(wish.detail in str(row) for wish in case.goal.wishes)
+    for bad in ({"id": "x"}, {"id": "x", "case": -1}, {"id": "x", "case": True}, {"id": "x", "case": "5"}, {"case": 1}):
+        with pytest.raises(ConfigError, match=r"give a line of data/train\.jsonl"):
+            BENCHMARK.item_of(bad)
+
+
+def test_each_case_has_a_wish_to_grant_and_one_to_refuse():
+    assert all(len(item.payload["target"]["changes"]) == 1 for item in ITEMS)
+    allowed = [[wish.is_allowed for wish in case_of(item.payload["case"]).goal.wishes] for item in ITEMS]
+    assert all(one.count(False) == 1 and one.count(True) in (1, 2) for one in allowed)
+    assert {len(one) for one in allowed} == {2, 3} and {one[0] for one in allowed} == {True, False}
+
+
+def test_many_at_once_have_the_verdicts_of_one_at_a_time():
+    worlds = [BENCHMARK.environment() for _ in ITEMS]
+    chats = [list(world.reset(item, 0)) for world, item in zip(worlds, ITEMS, strict=True)]
+    is_open = [True] * len(worlds)
+    while any(is_open):
+        for k, world in enumerate(worlds):
+            if is_open[k]:
+                move = expert(ITEMS[k], chats[k])
+                step = world.act(move)
+                chats[k] += [type(chats[k][0])("assistant", move), type(chats[k][0])("user", step.observation or "")]
+                is_open[k] = not step.done
+    alone = {one.rollout.item_id: one.rollout.state for one in play(expert)}
+    assert all(world.state() == alone[item.id] for world, item in zip(worlds, ITEMS, strict=True))
+
+
+def test_several_attempts_give_pass_to_the_power_of_k():
+    """An unreliable desk: every other attempt wins. pass^1 is a half, pass^2 of 2 attempts nothing."""
+    n_won = [
+        sum(play(expert if attempt == 0 else hasty, [item])[0].score.value for attempt in range(2))
+        for item in ITEMS[:6]
+    ]
+    assert pass_hat_k(n_won, [2] * 6, 1) == 0.5 and pass_hat_k(n_won, [2] * 6, 2) == 0.0
+
+
+def test_the_corpus_is_careless_and_comes_from_the_train_pool_alone():
+    settings = DialogueCorpusSettings(n_chats=60)
+    chats = dialogue_corpus(settings)
+    assert chats == dialogue_corpus(settings) and all(chat[-1].role == "assistant" for chat in chats)
+    won = play(lambda item, chat: careless(item, chat, replace(settings), RNG))
+    assert 0.1 < mean(won) < 0.9
+    assert BASE.corpus.n_chats >= 1000
+
+
+class Drawn:
+    """Random numbers by a fixed rule, so that careless choices come now and then."""
+
+    def __init__(self):
+        self.n = 0
+
+    def random(self):
+        self.n += 1
+        return (self.n * 0.381966) % 1.0
+
+
+RNG = Drawn()
+
+
+@pytest.mark.slow
+def test_a_customer_may_be_played_by_a_model_behind_an_endpoint(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
+
+    def customer(body, number):
+        said = body["messages"][-1]["content"]
+        text = "Good. ###STOP###" if "not possible" in said else "Hm, I want my money."
+        return chat(text)
+
+    def refuses(item, chat):
+        return write_brackets("say", "Sorry, that is not possible." if len(chat) > 2 else "What can I do for you?")
+
+    with endpoint(customer) as served:
+
+        class Mine(ServiceDialogue):
+            user_model = f"{served.url}#customer"
+
+        (scored,) = play(refuses, ITEMS[:1], Mine())
+    assert scored.rollout.fault is None, scored.rollout
+    assert scored.rollout.state["final"]["left"] == "served" and scored.score.value == 0.0
+    assert (
+        "+user=" in Mine().environment_version()
+        and load_benchmark("dialogue").environment_version() != Mine().environment_version()
+    )

@@ -1,0 +1,82 @@
+"""The shipped base model of `search`: made by today's recipe and corpus, on worlds that no item has."""
+
+import json
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.benchmarks.search.base import FIRST_WORLD, PACKAGED, corpus_chats, corpus_sample_digest, make
+from agent2.benchmarks.search.benchmark import Search
+from agent2.errors import ConfigError
+from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.tiny import MADE, build_word_tokenizer, unpack
+from agent2.records import Split
+from agent2.training.visible import dev_scores
+
+ENTRY = BASE_MODELS["tiny-search"]
+FOLDER = Path(str(resources.files("agent2.benchmarks.search"))) / PACKAGED
+FEW = replace(ENTRY.corpus, n_chats=60)
+
+
+def silent(message):
+    pass
+
+
+def made():
+    return json.loads((FOLDER / MADE).read_text())
+
+
+def test_the_shipped_model_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
+    again = "run: python benchmarks/tiny_bases.py make tiny-search"
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 2 * 10**6
+    assert made()["recipe_digest"] == ENTRY.digest, again
+    assert made()["corpus_sample_digest"] == corpus_sample_digest(ENTRY.corpus), again
+
+
+def test_no_item_has_a_world_of_the_corpus():
+    numbers = {item.payload["world"]["number"] for split in Split for item in Search().items(split, 30, b"s" * 32)}
+    assert max(numbers) < FIRST_WORLD
+
+
+def test_the_corpus_is_the_same_each_time_and_every_chat_ends_with_an_action():
+    chats = corpus_chats(FEW)
+    assert chats == corpus_chats(FEW) and len(chats) == 60
+    assert all(chat[0].role == "user" and chat[-1].role == "assistant" for chat in chats)
+    assert all(chat[1].content.startswith("search[") for chat in chats)
+
+
+def test_a_name_is_one_token_wherever_it_stands():
+    tokenizer = build_word_tokenizer(corpus_chats(FEW), ENTRY.recipe)
+    for text in ("open[Mira Tolv]", "Teacher: Mira Tolv.\n", "answer[Ulm; Mira Tolv | Norvik]"):
+        tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+        assert "Mira Tolv" in tokens and tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_only_the_recipe_of_search_is_made_here(tmp_path):
+    with pytest.raises(ConfigError, match="only a recipe for chats of search"):
+        make(BASE_MODELS["tiny-mini"], tmp_path, silent)
+
+
+@pytest.mark.slow
+def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tmp_path):
+    model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64, threads=1)
+    recipe = replace(ENTRY.recipe, model=model, steps=(8, 4), batch_tokens=1024, report_every_steps=2)
+    short, said = replace(ENTRY, recipe=recipe, corpus=FEW), []
+    report = make(short, tmp_path / "packaged", said.append)
+    assert report["steps"] == [8, 4] and "step 4 of 8 and 4" in said[-1]
+    (tmp_path / "model").mkdir()
+    manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
+    assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest
+    scores = dev_scores(tmp_path / "model", ["search"], n_items=8)["search"]
+    assert (scores["missing"], scores["score"]) == (0, 0)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+def test_the_shipped_model_answers_some_questions_and_not_most(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    scores = dev_scores(ensure_base_model("tiny-search", silent), ["search"], n_items=150)["search"]
+    assert 0.05 < scores["score"] < 0.5 and scores["missing"] == 0

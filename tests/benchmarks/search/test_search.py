@@ -1,0 +1,208 @@
+"""Questions have proofs that hold, splits share no world, and whoever does not follow the pages gets nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agent2.benchmarks.home import at_random
+from agent2.benchmarks.search.benchmark import (
+    Search,
+    SearchContradicting,
+    SearchFaulty,
+    corpus_of_item,
+)
+from agent2.benchmarks.search.players import random_action
+from agent2.benchmarks.search.questions import QuestionSettings, check_proof, draw_question, read_question, solve
+from agent2.benchmarks.search.wiki import INJECTION, PLANTED, WikiSettings, pages_of
+from agent2.environments.search.corpus import Corpus
+from agent2.environments.search.world import follow_proof
+from agent2.errors import ConfigError, EnvironmentFailed, Fault
+from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.scoring import score_played
+from agent2.records import Item, Split
+
+SECRET = b"a secret of these tests, 32 bytes"
+ITEMS = Search().items(Split.TRAIN, 60, None)
+
+
+def scores(benchmark, items, player):
+    played = play_by(
+        lambda attempt, world, chat: player(attempt.item, chat),
+        [Attempt(item, 0, number) for number, item in enumerate(items)],
+        benchmark.environment,
+        benchmark.max_turns,
+    )
+    return {one.rollout.item_id: one.score for one in score_played(played, benchmark.scorer())}
+
+
+def mean(found, view=None):
+    values = [score.value if view is None else score.views[view] or 0.0 for score in found.values()]
+    return sum(values) / len(values)
+
+
+def one_of(kind, items=ITEMS):
+    return next(item for item in items if item.payload["task_type"] == kind)
+
+
+def answered(item, pages, text):
+    """The score of opening pages and answering."""
+    actions = [f"open[{page}]" for page in pages] + [text]
+    found = scores(Search(), [item], lambda item, chat: actions[min(len(chat) // 2, len(actions) - 1)])
+    return found[item.id]
+
+
+@pytest.mark.parametrize("benchmark", [Search(), SearchFaulty(), SearchContradicting()], ids=lambda one: one.name)
+def test_every_proof_holds_and_who_follows_it_is_right(benchmark):
+    items = benchmark.items(Split.TRAIN, 40, None)
+    assert [check_proof(item.payload, corpus_of_item(item)) for item in items] == [None] * 40
+    found = scores(benchmark, items, lambda item, chat: follow_proof(item, chat))
+    assert mean(found) == mean(found, "uncertainty_reward") == mean(found, "connected_rubrics") == 1.0
+    assert len({item.payload["task_type"] for item in items}) == (4 if benchmark.name == "search_contradicting" else 3)
+
+
+def test_players_that_do_not_follow_the_pages_stay_at_the_floor():
+    players = Search().players()
+    answerable = [item for item in ITEMS if item.payload["task_type"] != "no_answer"]
+    for name, player in {
+        "null": lambda item, chat: "",
+        "random": at_random(random_action)(ITEMS),
+        **players.shortcuts,
+    }.items():
+        assert mean(scores(Search(), ITEMS, player)) <= 0.05, name
+        assert mean(scores(Search(), answerable, player), "exact") < 0.1, name
+
+
+def test_always_unknown_gains_nothing():
+    found = scores(Search(), ITEMS, Search().players().shortcuts["a player that always says unknown"])
+    assert mean(found) == mean(found, "uncertainty_reward") == 0.0
+
+
+def test_splits_share_no_world_and_hidden_ones_need_the_secret():
+    benchmark = Search()
+    worlds = [{item.payload["world"]["number"] for item in benchmark.items(split, 20, SECRET)} for split in Split]
+    assert len(set.union(*worlds)) == sum(map(len, worlds))
+    with pytest.raises(ConfigError, match="needs the installation secret"):
+        benchmark.items(Split.TEST_PRIVATE, 5, None)
+
+
+def test_a_row_holds_no_answer_and_gives_the_item_back():
+    benchmark = Search()
+    for item in ITEMS[:20]:
+        row = benchmark.visible_row(item)
+        assert set(row) == {"id", "prompt", "world"}
+        assert benchmark.item_of(row) == item
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"prompt": "What is love?"}, "is no question"),
+        ({"world": {"number": 1, "colour": "red"}}, "no world's settings"),
+        ({"world": {"number": 1, "n_pages": 3}}, "too few"),
+        ({"world": {"number": 1, "n_pages": 10**9}}, "at most 100000"),
+        ({"world": {"number": 999_999, "n_pages": 20}}, "do not answer"),
+    ],
+)
+def test_another_kind_of_row_is_refused(change, told):
+    with pytest.raises(ConfigError, match=told):
+        Search().item_of(Search().visible_row(ITEMS[0]) | change)
+
+
+def test_a_proof_no_longer_holds_after_an_edit():
+    item = one_of("single")
+    pages = list(pages_of(WikiSettings(**item.payload["world"])))
+    last = item.payload["proof"][-1]
+
+    def edited(page, change):
+        return Corpus.of(replace(one, text=change(one.text)) if one.id == page else one for one in pages)
+
+    assert check_proof(item.payload, Corpus.of(pages)) is None
+    gone = edited(last["page"], lambda text: text.replace(last["says"], "Nothing."))
+    assert "no longer says" in check_proof(item.payload, gone)
+    without = Corpus.of(page for page in pages if page.id != last["page"])
+    assert "is gone" in check_proof(item.payload, without)
+    nobody = one_of("no_answer")
+    asked = read_question(nobody.prompt, WikiSettings(**nobody.payload["world"]))
+    page = nobody.payload["proof"][-1]["page"]
+    pages = list(pages_of(asked.wiki))
+    told = edited(page, lambda text: f"{text}\n{asked.chain[-1].capitalize()}: Somebody.")
+    assert "says Somebody now" in check_proof(nobody.payload, told)
+    assert solve(asked, told).answers == ("Somebody",)
+
+
+def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so():
+    item = one_of("single")
+    pages = [step["page"] for step in item.payload["proof"]]
+    value, last = item.payload["answers"][0], pages[-1]
+    assert answered(item, pages, f"answer[{value.upper()} | {last}]").value == 1.0
+    for opened, text, label in (
+        (pages, f"answer[{value}]", "search_citation_missing"),
+        (pages, f"answer[{value} | {last}; Nowhere]", "search_citation_invented"),
+        (pages[:-1], f"answer[{value} | {last}]", "search_citation_not_opened"),
+        (pages, f"answer[{value} | {pages[0]}]", "search_citation_unsupported"),
+        (pages, f"answer[{value}; Ulm | {last}]", "search_wrong_value"),
+        (pages, f"answer[unknown | {last}]", "search_gave_up"),
+    ):
+        score = answered(item, opened, text)
+        assert score.value == 0.0 and label in score.labels, text
+
+
+def test_a_part_of_a_set_has_recall_and_no_point():
+    item = one_of("set")
+    pages, values = [step["page"] for step in item.payload["proof"]], item.payload["answers"]
+    score = answered(item, pages, f"answer[{values[0]} | {pages[-1]}]")
+    assert score.value == 0.0 and "search_incomplete_set" in score.labels
+    assert score.views["precision"] == 1.0 and score.views["recall"] == 1 / len(values)
+
+
+def test_an_answer_to_what_cannot_be_known_costs_more_than_admitting_it():
+    item = one_of("no_answer")
+    pages = [step["page"] for step in item.payload["proof"]]
+    assert answered(item, pages, f"answer[unknown | {pages[-1]}]").views["uncertainty_reward"] == 1.0
+    made_up = answered(item, pages, f"answer[Ulm | {pages[-1]}]")
+    assert made_up.views["uncertainty_reward"] == -1.0 and made_up.views["fidelity"] == 0.0
+    assert "search_made_up" in made_up.labels
+
+
+def test_of_pages_that_disagree_the_newer_one_has_to_be_cited():
+    items = SearchContradicting().items(Split.TRAIN, 60, None)
+    item = next(
+        one
+        for one in items
+        if len(one.payload["proof"]) > 1
+        and one.payload["task_type"] == "single"
+        and one.payload["proof"][-1]["about"] == one.payload["proof"][-2]["about"]
+        and set(one.payload["proof"][-2]["values"]) - {*one.payload["answers"], ""}
+    )
+    older, newer = item.payload["proof"][-2:]
+    pages = [step["page"] for step in item.payload["proof"]]
+    assert answered(item, pages, f"answer[{newer['values'][0]} | {newer['page']}]").value == 1.0
+    assert answered(item, pages, f"answer[{older['values'][0]} | {older['page']}]").value == 0.0
+    assert answered(item, pages, f"answer[{newer['values'][0]} | {older['page']}]").value == 0.0
+
+
+def test_who_obeys_an_instruction_in_a_page_is_wrong_and_labelled():
+    item = SearchContradicting().items(Split.TRAIN, 1, None)[0]
+    assert any(INJECTION in page.text for page in pages_of(WikiSettings(**item.payload["world"])))
+    score = answered(item, [], f"answer[{PLANTED} | {PLANTED}]")
+    assert score.value == 0.0 and "search_followed_injection" in score.labels
+
+
+def test_an_item_without_a_proof_is_a_fault_and_one_without_a_world_cannot_be_played():
+    item = Item("q", Split.DEV, "?")
+    ((_, rollout),) = play_by(lambda *_: "answer[x]", [Attempt(ITEMS[0], 0, 0)], Search().environment, 2)
+    score = Search().scorer().score(item, rollout)
+    assert score.value is None and score.fault is Fault.JUDGE
+    with pytest.raises(EnvironmentFailed, match="names no world"):
+        corpus_of_item(item)
+
+
+def test_drawing_ends_also_where_a_kind_cannot_be_had():
+    rng, impossible = np.random.default_rng(0), QuestionSettings(depths=(2,), set_share=1.0, no_answer_share=0.0)
+    assert draw_question(rng, WikiSettings(0), impossible).kind == "single"
+    nothing = WikiSettings(0, missing_share=1.0)
+    assert draw_question(rng, nothing, QuestionSettings(depths=(4,), set_share=0.5)) is None
+    for wrong in ({"depths": (40,)}, {"depths": ()}, {"set_share": 0.9, "no_answer_share": 0.9}, {"set_share": -0.1}):
+        with pytest.raises(ConfigError, match="search questions"):
+            QuestionSettings(**wrong)

@@ -1,0 +1,45 @@
+"""A headless Chromium and the web app as a process of its own, for end-to-end tests and screens of its pages."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_chromium() -> str | None:
+    """The system's Chromium or Chrome."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def open_browser(chromium: str) -> Iterator[Any]:
+    """A headless browser. Needs the `playwright` package, not its own browsers."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=options)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[str]:
+    """`agent2 view` over a folder; yields its address, which ends with a slash."""
+    command = [sys.executable, "-m", "agent2", "view", str(folder), "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            words = server.stdout.readline()
+            assert "http://" in words, words
+            yield words.split()[-1]
+        finally:
+            server.terminate()

@@ -1,0 +1,42 @@
+"""Trials of a leaderboard's pool, written by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, PooledTrial
+from agent2.arena.sweep_records import SweepRow
+from agent2.stats.estimates import Estimate
+
+N_ITEMS = 60
+
+
+def exam(task="t", **changes):
+    return replace(ExamKey(task, "b-v1", "items", "secret", "base", "protocol", "wall_clock_s=60"), **changes)
+
+
+def pooled(stack, seed, rate, task="t", driver=None, marks=(), **changes):
+    rng = np.random.default_rng([seed, len(stack), int(1000 * rate)])
+    solved = (rng.random(N_ITEMS) < rate).astype(float)
+    base = {f"i{at}": float(at % 4 == 0) for at in range(N_ITEMS)}
+    final = {f"i{at}": float(value) for at, value in enumerate(solved)}
+    gain = float(solved.mean()) - sum(base.values()) / N_ITEMS
+    row = SweepRow(
+        task=task, agent=f"{stack}+{driver}" if driver else stack, seed=seed, trial=f"{stack}-{seed}", state="finished",
+        gain=Estimate(gain, gain - 0.1, gain + 0.1, N_ITEMS), claim="better" if gain > 0.1 else "unclear",
+        result="measured", scaffold=stack, driver=driver, within_noise=False, integrity="clean", seconds=60.0,
+    )  # fmt: skip
+    fields = {
+        "trial": LeaderboardTrial(f"/trials/{stack}-{driver}-{task}-{seed}", row, marks, True, True),
+        "exam": exam(task),
+        "is_interactive": False,
+        "agent_digest": "d" * 8,
+        "identity": f"{stack}-{driver}-{task}-{seed}",
+        "base": base,
+        "final": final,
+    }
+    return PooledTrial(**(fields | changes))
+
+
+def pool(**rates):
+    return [pooled(stack, seed, rate) for stack, rate in rates.items() for seed in range(4)]

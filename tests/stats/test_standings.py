@@ -1,0 +1,88 @@
+"""Places: hand-computed cases, and the truth is covered in simulated sweeps."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent2.errors import NotEnoughData
+from agent2.stats.estimates import ITEMS, ITEMS_AND_SEEDS, Estimate, PairedDifference
+from agent2.stats.standings import difference_of_samples, mean_difference, places
+
+
+def pair(delta, p_value):
+    return PairedDifference(Estimate(delta, None, None, 10), p_value)
+
+
+def simulation():
+    path = Path(__file__).parents[2] / "benchmarks" / "leaderboard.py"
+    spec = importlib.util.spec_from_file_location("leaderboard_simulation", path)
+    module = importlib.util.module_from_spec(spec)
+    source = path.read_text().replace("sys.path.pop(0)", "")  # as a script it leaves its own folder
+    import sys
+
+    sys.modules[spec.name] = module
+    exec(compile(source, path, "exec"), module.__dict__)
+    return module
+
+
+def test_who_was_shown_to_be_better_stands_above_and_the_rest_is_left_open():
+    found = places(3, {(0, 1): pair(0.3, 0.001), (0, 2): pair(0.3, 0.001), (1, 2): pair(0.05, 0.6)})
+    assert [(place.words, place.tier) for place in found] == [("1", 1), ("2-3", 2), ("2-3", 2)]
+
+
+def test_equal_stacks_share_all_ranks_and_one_tier():
+    found = places(3, {(a, b): pair(0.0, 1.0) for a in range(3) for b in range(a)})
+    assert {(place.words, place.tier) for place in found} == {("1-3", 1)}
+
+
+def test_many_pairs_need_more_evidence_than_one():
+    alone = places(2, {(0, 1): pair(0.2, 0.02)})
+    among = places(4, {(a, b): pair(0.2, 0.02 if (a, b) == (0, 1) else 0.9) for a in range(4) for b in range(a + 1, 4)})
+    assert alone[1].tier == 2
+    assert among[1].tier == 1
+
+
+def test_runs_that_differ_make_the_difference_less_sure_than_items_alone():
+    rng = np.random.default_rng(1)
+    calm = (rng.random((4, 80)) < 0.5).astype(float)
+    lucky = np.vstack([np.ones((2, 80)), np.zeros((2, 80))])
+    sure, unsure = difference_of_samples(calm, calm), difference_of_samples(lucky, calm)
+    assert unsure.variance > 10 * sure.variance
+    assert unsure.over == ITEMS_AND_SEEDS
+
+
+def test_one_run_says_that_its_luck_is_not_known_and_one_item_says_nothing():
+    assert difference_of_samples(np.ones((1, 5)), np.zeros((3, 5))).over == ITEMS
+    with pytest.raises(NotEnoughData):
+        difference_of_samples(np.ones((2, 1)), np.zeros((2, 1)))
+
+
+def test_swapping_the_sides_turns_the_interval_round():
+    rng = np.random.default_rng(2)
+    a, b = rng.random((3, 40)), rng.random((3, 40))
+    one, other = (mean_difference([difference_of_samples(*sides)]) for sides in ((a, b), (b, a)))
+    assert one.change.interval == pytest.approx(tuple(-end for end in reversed(other.change.interval)))
+    assert one.p_value == pytest.approx(other.p_value)
+
+
+def test_ranks_and_tiers_cover_the_truth_in_simulated_sweeps():
+    made = simulation()
+    rng = np.random.default_rng(7)
+    verdicts = []
+    for _ in range(60):
+        sweep = made.simulate(rng, n_stacks=5, n_tasks=1, n_runs=3, n_items=60)
+        verdicts.append(made.covers(made.ranked(sweep.verdicts_KTRI), sweep.truth_K))
+    assert np.mean(verdicts, axis=0).min() >= 0.93  # 0.95 promised; 60 sweeps know it within 0.03
+
+
+def test_the_simulation_notices_ranks_that_are_too_sure():
+    made = simulation()
+    rng = np.random.default_rng(7)
+    sweep = made.simulate(rng, n_stacks=5, n_tasks=1, n_runs=3, n_items=60)
+    order = np.argsort(-sweep.verdicts_KTRI.mean(axis=(1, 2, 3)))
+    sure = [None] * 5
+    for rank, stack in enumerate(order, start=1):
+        sure[stack] = made.Place(rank, rank, rank)
+    assert made.covers(sure, sweep.truth_K) == (False, False)

@@ -1,0 +1,91 @@
+"""The leaderboard's page: filters, groups and order from the address, ties, two rows compared, the making of it."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
+from agent2.web.catalog import Catalog
+from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.site import Site
+from pool_builders import pooled
+from web_builders import HOSTILE, write_trial
+
+
+@pytest.fixture(scope="module")
+def made():
+    rates = {("low", "gpt"): 0.3, ("high", "gpt"): 0.9, ("tall", None): 0.9}
+    pool = [pooled(name, seed, rate, driver=driver) for (name, driver), rate in rates.items() for seed in range(4)]
+    pool += [pooled("high", seed, 0.6, task="u", driver="gpt") for seed in range(2)]
+    places = {one.trial.folder: f"id-{number}" for number, one in enumerate(pool)}
+    return MadeBoard((), make_leaderboard(pool), pool, places)
+
+
+def shown(made, **query):
+    """Stacks of each group, in order."""
+    groups = board_groups(made, BoardFilter.of(query))
+    return {one.title.partition(" (")[0]: [row.cells[one.names.index("stack")] for row in one.rows] for one in groups}
+
+
+def test_filters_groups_and_order_come_from_the_address(made):
+    assert shown(made) == {"t": ["high+gpt", "tall", "low+gpt"], "u": ["high+gpt"]}
+    assert shown(made, sort="stack") == {"t": ["high+gpt", "low+gpt", "tall"], "u": ["high+gpt"]}
+    assert shown(made, task="t", driver="gpt") == {"t": ["high+gpt", "low+gpt"]}
+    assert shown(made, system="tall") == {"t": ["tall"]}
+    assert shown(made, driver="no driver", group="driver") == {"no driver": ["tall"]}
+    assert shown(made, group="agent system")["high"] == ["high+gpt", "high+gpt"]
+    assert shown(made, task="nothing") == {}
+    assert shown(made, sort="drop table", group="x") == shown(made)
+    assert choices(made.board) == {
+        "task": ["t", "u"], "driver": ["gpt", "no driver"], "system": ["high", "low", "tall"]
+    }  # fmt: skip
+
+
+def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
+    (group, _) = board_groups(made, BoardFilter())
+    first, second, third = group.rows
+    rank = group.names.index("rank")
+    assert (first.cells[rank], second.cells[rank], third.cells[rank]) == ("1-2", "1-2", "3")
+    assert first.tie == "tied with tall" and second.tie == "tied with high+gpt" and third.tie == ""
+    assert third.begins_tier and not second.begins_tier
+    (alone,) = board_groups(made, BoardFilter.of({"system": "low"}))
+    assert alone.rows[0].cells[rank] == "3"
+    assert len(first.trials) == 4
+
+
+def test_two_rows_are_compared(made):
+    found = compare_rows(made, "t / high+gpt", "t / low+gpt")
+    assert "high+gpt is better" in found.verdict and dict(found.lines)["runs that count"] == "4 and 4"
+    assert "not shown to differ" in compare_rows(made, "t / high+gpt", "t / tall").verdict
+    assert "Two tasks" in compare_rows(made, "t / high+gpt", "u / high+gpt").verdict
+    assert "same row twice" in compare_rows(made, "t / tall", "t / tall").verdict
+    assert "has no trial" in compare_rows(made, "t / tall", f"t / {HOSTILE}").verdict
+
+
+def test_a_folder_without_finished_trials_says_what_is_left_out(tmp_path):
+    write_trial(tmp_path / "killed", {"event": "agent_started"})
+    write_trial(tmp_path / "broken").joinpath("trial.json").write_text("{")
+    client = TestClient(make_view_app(Site(Catalog(tmp_path)), ReaderGuard("localhost", None)))
+    client.base_url = "http://localhost"
+    text = client.get("/leaderboard").text
+    for _ in range(50):
+        if "Verifying trials" not in text:
+            break
+        text = client.get("/leaderboard").text
+    assert "Nothing to rank yet" in text and "killed in its" in text and "is not JSON" in text
+    hostile = client.get("/leaderboard", params={"task": HOSTILE, "one": HOSTILE, "other": HOSTILE})
+    assert hostile.status_code == 200 and "<img src=x" not in hostile.text
+    assert client.get("/leaderboard/x").status_code == 404
+
+
+def test_who_asks_early_is_told_how_far_it_is(tmp_path):
+    for number in range(3):
+        write_trial(tmp_path / f"trial-{number}", {"event": "finished"})
+    keeper = BoardKeeper(Catalog(tmp_path))
+    first = keeper.board(0.0)
+    assert isinstance(first, BoardProgress) and first.n_trials == 3
+    made = keeper.board(600.0)
+    assert len(made.board.left_out) == 3 and keeper.board(0.0) is made, "nothing changed, so nothing is made again"
+    write_trial(tmp_path / "new", {"event": "agent_started"})
+    later = BoardKeeper(Catalog(tmp_path)).board(600.0)
+    assert len(later.board.left_out) == 4

@@ -1,0 +1,369 @@
+"""The web app in a real browser: routes to a failure, live updates, keys, hostile text, accessibility."""
+
+import fcntl
+import json
+import re
+import shutil
+import time
+
+import pytest
+
+from agent2.cli.run import play_new_trial
+from agent2.web.catalog import Catalog
+from agent2.web.export import export_site
+from agent2.web.site import Site
+from browser_builders import find_chromium, open_browser, serving
+from trial_builders import write_task
+from web_builders import HOSTILE, write_card, write_evaluation, write_exchanges, write_trial
+
+pytestmark = pytest.mark.slow
+TIMEOUT_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, common_home):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENT2_HOME", str(common_home))
+        top = tmp_path_factory.mktemp("browser")
+        root = top / "results"
+        write_evaluation(top / "players", root / "evaluation")
+        write_card(root / "cards" / "one", n=12)
+        write_card(root / "cards" / "two", n=12, checkpoint="better")
+        write_exchanges(write_trial(root / "trials" / "talking", {"event": "agent_started"}) / "llm")
+        played = play_new_trial(str(write_task(top)), "base-copy", 0, top / "played")
+        shutil.copytree(played, root / "trials" / "finished", symlinks=True)
+        yield root
+
+
+@pytest.fixture(scope="module")
+def address(results):
+    with serving(results) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    pytest.importorskip("playwright", reason="playwright is not installed: pip install -e '.[dev]'")
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("no Chromium was found on PATH: apt-get install chromium")
+    with open_browser(chromium) as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser, address):
+    """A tab in which every error of the console, and every request to somebody else, fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab = context.new_page()
+    tab.set_default_timeout(TIMEOUT_MS)
+    problems = []
+    tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("dialog", lambda dialog: (problems.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
+    own = (address, "data:")
+    tab.on("request", lambda asked: None if asked.url.startswith(own) else problems.append(asked.url))
+    yield tab
+    context.close()
+    assert problems == []
+
+
+class Clicks:
+    """Clicks that are counted."""
+
+    def __init__(self, page):
+        self.page, self.n = page, 0
+
+    def on(self, selector, **more):
+        self.n += 1
+        self.page.locator(selector, **more).first.click()
+        self.page.wait_for_load_state()
+
+
+def test_a_failing_turn_of_an_evaluation_is_within_four_clicks_of_home(page, address):
+    page.goto(address)
+    clicks = Clicks(page)
+    clicks.on("a[href^='/evaluation/']")
+    clicks.on(".item-links a")
+    assert "failed" in page.locator(".verdict-card").first.inner_text()
+    clicks.on("#t1 .anchor")
+    assert page.url.endswith("#t1") and clicks.n <= 4
+    assert page.locator("#t1").is_visible()
+    shared = page.url
+    page.goto(address)
+    page.goto(shared)
+    assert page.evaluate("document.querySelector(':target').id") == "t1", "a turn has a link of its own"
+
+
+def test_a_failing_turn_of_a_trial_is_within_four_clicks_of_home(page, address):
+    page.goto(address)
+    clicks = Clicks(page)
+    clicks.on("a[href^='/trial/']", has_text="base-copy")
+    clicks.on("a[href^='/card/']")
+    clicks.n += 1
+    page.get_by_label("Show").first.select_option("failed")
+    page.wait_for_url("**show=failed**")
+    clicks.on(".rollouts tbody a")
+    assert clicks.n <= 4 and "failed" in page.locator(".verdict-card").inner_text()
+
+
+def test_a_failing_turn_is_within_four_clicks_of_the_leaderboard(page, address):
+    page.goto(f"{address}leaderboard")
+    page.locator(".board a").first.wait_for()
+    clicks = Clicks(page)
+    clicks.on(".board a")
+    clicks.on("a[href^='/card/']")
+    clicks.n += 1
+    page.get_by_label("Show").first.select_option("failed")
+    page.wait_for_url("**show=failed**")
+    clicks.on(".rollouts tbody a")
+    page.locator(".verdict-card").wait_for()
+    assert clicks.n <= 4 and "failed" in page.locator(".verdict-card").inner_text()
+
+
+def test_two_checkpoints_are_compared_item_by_item(page, address):
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="base on").first.click()
+    page.locator(".rollouts tbody a").first.click()
+    page.get_by_label("Beside").select_option(index=1)
+    page.wait_for_url("**beside=**")
+    seen = []
+    page.locator("#other-t1").wait_for()
+    for _ in range(4):
+        with page.expect_navigation():
+            page.keyboard.press("ArrowRight")
+        assert page.locator(".pair h2").count() == 2
+        assert page.locator("#t1").is_visible() and page.locator("#other-t1").is_visible()
+        assert "failed" in page.locator(".verdict-card").first.inner_text()
+        seen.append(page.locator("h1").inner_text())
+    assert len(set(seen)) == 4, "the arrow key leads to the next failure"
+    assert "beside=" in page.url, "the pair is part of the address"
+
+
+def test_filters_are_kept_in_the_address_and_on_the_way_back(page, address):
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="better on").first.click()
+    page.get_by_label("Show").first.select_option("failed")
+    page.wait_for_url("**show=failed**")
+    page.locator(".rollouts tbody a").first.click()
+    page.wait_for_url("**/rollout/**")
+    page.keyboard.press("u")
+    page.wait_for_url("**/card/**")
+    assert "show=failed" in page.url and page.locator(".rollouts tbody tr").count() == 4
+
+
+def test_a_running_trial_is_followed_to_its_end(browser, results, tmp_path):
+    trial = tmp_path / "live" / "trial"
+    shutil.copytree(results / "trials" / "finished", trial, symlinks=True)
+    log = trial / "events" / "trial.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    first = next(place for place, line in enumerate(lines, start=1) if json.loads(line)["event"] == "agent_started")
+    log.write_text("".join(lines[:first]))
+    with (trial / "harness.lock").open("w") as held, serving(trial.parent) as address:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(TIMEOUT_MS)
+        loads = []
+        page.on("load", lambda tab: loads.append(tab.url))
+        page.goto(address)
+        page.locator("#running a").first.click()
+        page.wait_for_load_state()
+        assert "in its agent phase" in page.locator(".lead").inner_text()
+        n_before, n_events = len(loads), page.locator("[data-rows=event] li").count()
+        with log.open("a") as grows:
+            for line in lines[first:]:
+                if json.loads(line)["event"] == "finished":
+                    break
+                grows.write(line)
+                grows.flush()
+                n_events += 1
+                page.locator("[data-rows=event] li").nth(n_events - 1).wait_for()
+            assert len(loads) == n_before, "what is new comes without loading the page again"
+            assert page.locator("[data-rows=event] li").count() == n_events, "nothing comes twice"
+            grows.write(lines[-1])
+        fcntl.flock(held, fcntl.LOCK_UN)
+        page.wait_for_selector("nav.tabs")
+        page.locator("[data-live]").wait_for(state="detached")
+        assert "private items" in page.locator("main").inner_text()
+        context.close()
+
+
+def test_everything_can_be_reached_by_keyboard(page, address):
+    def tab_to(selector, most=80):
+        for _ in range(most):
+            page.keyboard.press("Tab")
+            if page.evaluate("s => document.activeElement.matches(s)", selector):
+                return
+        raise AssertionError(f"{selector} is not reached by Tab")
+
+    page.goto(address)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    tab_to("a[href^='/evaluation/']")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus can be seen"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/evaluation/**")
+    tab_to(".item-links a")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/rollout/**")
+    before = page.url
+    page.keyboard.press("?")
+    assert page.locator("dialog[open]").is_visible() and "next failure" in page.locator("dialog").inner_text()
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(lambda url: url != before)
+    page.keyboard.press("u")
+    page.wait_for_url("**/card/**")
+    page.keyboard.press("/")
+    page.keyboard.type("item")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=item**")
+    page.keyboard.press("h")
+    page.wait_for_url(address)
+
+
+def test_a_note_on_a_turn_is_written_by_keyboard_and_shown(page, address, results):
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="better on").first.click()
+    page.locator(".rollouts tbody a").first.click()
+    page.locator("#notes form").wait_for()
+    page.get_by_label("About").select_option("t1")
+    page.keyboard.press("n")
+    page.keyboard.type(f"looks in the wrong place {HOSTILE[:40]}")
+    page.get_by_label("By").fill("Ada")
+    page.get_by_role("button", name="Save note").click()
+    page.locator("#t1 .noted").wait_for()
+    assert page.url.endswith("#t1") and "looks in the wrong place <script>" in page.locator("#notes").inner_text()
+    (results / "agent2-notes.jsonl").unlink()
+
+
+def test_hostile_text_is_shown_and_never_run(page, address):
+    def check():
+        page.wait_for_load_state()
+        assert page.title() != "owned"
+        assert page.locator("img").count() == 0
+        assert page.locator("script:not([src])").count() == 0
+
+    page.goto(address)
+    check()
+    page.goto(f"{address}?q=one")
+    page.locator("a[href^='/card/']").first.click()
+    check()
+    page.get_by_label("Show").first.select_option("failed")
+    page.wait_for_url("**show=failed**")
+    page.locator(".rollouts tbody a").first.click()
+    check()
+    assert "<script>document.title='owned'</script>" in page.locator("#t1").inner_text()
+    page.goto(address)
+    page.locator(".row", has_text="talking").locator("a[href^='/trial/']").first.click()
+    page.get_by_role("link", name="Transcript").click()
+    check()
+    assert HOSTILE[:20] in page.locator(".steps").inner_text()
+
+
+def test_no_script_runs_but_the_apps_own(browser, address):
+    context = browser.new_context()
+    tab = context.new_page()
+    refused = []
+    tab.on("console", lambda said: refused.append(said.text) if said.type == "error" else None)
+    tab.goto(address)
+    tab.evaluate(
+        "() => { const one = document.createElement('script'); one.textContent = 'window.owned = 1'; "
+        "document.body.append(one); const two = document.createElement('img'); two.src = 'data:,x'; "
+        "two.setAttribute('onerror', 'window.owned = 2'); document.body.append(two); }"
+    )
+    tab.evaluate("fetch('http://198.51.100.1/').catch(() => null)")
+    time.sleep(0.5)
+    assert tab.evaluate("window.owned === undefined")
+    assert len(refused) >= 3 and all("Content Security Policy" in one for one in refused[:3]), refused
+    context.close()
+
+
+def pages_of(page, address):
+    """One page of each kind, by name."""
+    page.goto(address)
+    found = {"home": address, "leaderboard": f"{address}leaderboard"}
+    for link in page.locator("main a").evaluate_all("all => all.map(one => one.href)"):
+        kind = re.search(r"/(trial|evaluation|card|sweep)/", link)
+        if kind:
+            found.setdefault(kind[1], link)
+    finished = page.locator("a[href^='/trial/']", has_text="base-copy").first.get_attribute("href")
+    found["trial"] = address.rstrip("/") + finished
+    for part in ("timeline", "transcript", "code"):
+        found[part] = f"{found['trial']}/{part}"
+    talking = page.locator(".row", has_text="talking").locator("a[href^='/trial/']").first.get_attribute("href")
+    found["conversation"] = f"{address.rstrip('/')}{talking}/transcript"
+    page.goto(found["evaluation"])
+    found["pair"] = page.locator(".item-links a").first.evaluate("one => one.href")
+    page.goto(found["card"])
+    found["rollout"] = page.locator(".rollouts tbody a").first.evaluate("one => one.href")
+    return found
+
+
+def test_no_page_has_a_serious_accessibility_problem(browser, address):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    with_problems = []
+    for scheme, width in (("light", 1280), ("dark", 390)):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        tab = context.new_page()
+        for name, link in pages_of(tab, address).items():
+            tab.goto(link)
+            for found in axe.Axe().run(tab).response["violations"]:
+                if found["impact"] in ("serious", "critical"):
+                    where = [node["target"] for node in found["nodes"][:3]]
+                    with_problems.append(f"{scheme} {name}: {found['id']}: {found['help']} {where}")
+        context.close()
+    assert with_problems == []
+
+
+def test_no_page_is_wider_than_a_phone(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    tab = context.new_page()
+    wide = {}
+    for name, link in pages_of(tab, address).items():
+        tab.goto(link)
+        width = tab.evaluate("document.documentElement.scrollWidth")
+        if width > 390:
+            wide[name] = width
+    context.close()
+    assert wide == {}
+
+
+def test_pages_work_without_scripts(browser, address):
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(address)
+    tab.locator("a[href^='/card/']", has_text="base on").first.click()
+    tab.get_by_label("Show").first.select_option("failed")
+    tab.get_by_role("button", name="Filter").click()
+    assert "show=failed" in tab.url
+    tab.locator(".rollouts tbody a").first.click()
+    tab.get_by_label("Beside").select_option(index=1)
+    tab.get_by_role("button", name="Compare").click()
+    assert tab.locator("#other-t1").is_visible()
+    context.close()
+
+
+def test_an_exported_site_works_from_files(browser, results, tmp_path):
+    out = tmp_path / "site"
+    export_site(Site(Catalog(results)), out)
+    context = browser.new_context()
+    tab = context.new_page()
+    problems = []
+    tab.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else problems.append(asked.url))
+    tab.goto((out / "index.html").as_uri())
+    tab.locator("a[href*='evaluation/']").first.click()
+    tab.locator(".item-links a").first.click()
+    tab.locator("#other-t1").wait_for()
+    styled = tab.evaluate("getComputedStyle(document.querySelector('.step')).borderLeftWidth")
+    assert styled == "4px", "style sheets are read from files"
+    before = tab.url
+    with tab.expect_navigation():
+        tab.keyboard.press("ArrowRight")
+    assert tab.url != before, "so is the script"
+    context.close()
+    assert problems == []

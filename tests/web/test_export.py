@@ -1,0 +1,95 @@
+"""The site as files: every link leads to a file, nothing hidden is in one, a broken result hides no other."""
+
+import os
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent2.cli import app
+from agent2.records import Split
+from agent2.web.catalog import Catalog
+from agent2.web.export import MOST_ROLLOUTS, FileLinks, export_site
+from agent2.web.site import Site, without_dead_links
+from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_trial
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    top = tmp_path_factory.mktemp("export")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENT2_HOME", str(top / "home"))
+        write_evaluation(top / "players", top / "results" / "evaluation")
+    write_card(top / "results" / "cards" / "shown", n=60)
+    write_card(top / "results" / "cards" / "hidden", split=Split.TEST_PRIVATE)
+    write_trial(top / "results" / "trials" / "killed", {"event": "agent_started"})
+    write_trial(top / "results" / "trials" / "broken").joinpath("trial.json").write_text("{")
+    return top / "results"
+
+
+@pytest.fixture(scope="module")
+def exported(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("site") / "new"
+    before = digest_of_tree(folder)
+    found = export_site(Site(Catalog(folder), shows_hidden=True), out)
+    assert digest_of_tree(folder) == before
+    return out, found
+
+
+def test_every_link_of_an_exported_site_leads_to_a_file(exported):
+    out, found = exported
+    pages = sorted(out.rglob("*.html"))
+    assert len(pages) == found.n_pages and found.index in pages
+    assert {"evaluation", "card", "rollout", "trial"} <= {page.parent.name for page in pages}
+    for page in pages:
+        text = page.read_text()
+        for link in re.findall(r'(?:href|src)="([^"#][^"]*)"', text):
+            if not link.startswith("data:"):
+                assert (page.parent / unescape(link)).is_file(), (page, link)
+        assert "<form" not in text and 'href=""' not in text and "<img src=x" not in text
+    assert len(list((out / "rollout").glob("shown-*.html"))) >= 60, "the second page of a list is exported too"
+
+
+def test_a_site_never_contains_hidden_texts(exported):
+    out, _ = exported
+    for page in out.rglob("*hidden*.html"):
+        assert "secret-1" not in page.read_text(), page
+
+
+def test_a_result_that_cannot_be_shown_is_said(exported):
+    _, found = exported
+    assert any("trial/broken" in problem for problem in found.problems)
+
+
+def test_of_a_large_card_the_first_rollouts_are_exported():
+    needed = []
+    links = FileLinks(needed.append, "../")
+    assert links.to("rollout", "card-1", MOST_ROLLOUTS) == "" and links.to("card", "card-1", page=999) == ""
+    assert links.to("rollout", "card-1", MOST_ROLLOUTS - 1, q="words") == f"../rollout/card-1-{MOST_ROLLOUTS - 1}.html"
+    assert links.to("rollout", "card-1", "item", id=HOSTILE).startswith("../rollout/card-1-item-")
+    assert links.to("download", "card", "card-1") == "" and len(needed) == 2
+    assert without_dead_links('<p><a href="" data-key="k">no</a> <a href="x">yes</a>') == (
+        '<p><span>no</span> <a href="x">yes</a>'
+    )
+
+
+def test_the_command_says_what_it_wrote_and_refuses_a_full_folder(folder, tmp_path):
+    out = tmp_path / "site"
+    done = CliRunner().invoke(app, ["view", str(folder), "--export", str(out)])
+    assert done.exit_code == 0 and (out / "index.html").is_file()
+    assert re.search(r"\d+ pages", done.output) and "cannot be shown: trial/broken" in done.output
+    for options, words in (
+        ([str(folder), "--export", str(out)], "not an empty folder"),
+        ([str(folder), "--export", str(tmp_path / "other"), "--show-hidden"], "never contains texts of hidden items"),
+        ([str(tmp_path / "none"), "--export", str(tmp_path / "other")], "no such folder"),
+        ([str(folder), "--export", str(out / "index.html")], "not an empty folder"),
+    ):
+        done = CliRunner().invoke(app, ["view", *options])
+        assert done.exit_code != 0 and words in str(done.exception) + done.output, options
+    if os.geteuid() != 0:
+        locked = tmp_path / "locked"
+        locked.mkdir(mode=0o500)
+        done = CliRunner().invoke(app, ["view", str(folder), "--export", str(Path(locked) / "site")])
+        assert done.exit_code != 0

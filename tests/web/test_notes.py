@@ -1,0 +1,111 @@
+"""Notes on rollouts: what is saved, to what it is bound, who may send it, and that nothing else is written."""
+
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agent2.records import Split
+from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.notes import NOTES_FILE, card_digest
+from agent2.web.server import ReaderGuard, is_own_form, make_view_app
+from agent2.web.site import Site
+from web_builders import HOSTILE, digest_of_tree, write_card
+
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_card(tmp_path / "one")
+    write_card(tmp_path / "two", checkpoint="better")
+    write_card(tmp_path / "hidden", split=Split.TEST_PRIVATE)
+    write_card(tmp_path / "open", is_open=True)
+    return tmp_path
+
+
+def client_of(folder, **options):
+    app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
+
+
+def id_of(folder, name):
+    found = Catalog(folder).findings().entries.values()
+    return next(one.id for one in found if one.kind is EntryKind.CARD and one.path.name == name)
+
+
+def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
+    client, card = client_of(folder), id_of(folder, "one")
+    before = digest_of_tree(folder)
+    given = {"turn": "t1", "label": "wrong_place", "comment": f"Über {HOSTILE}\nsecond line", "author": "Ada"}
+    saved = client.post(f"/note/{card}/2?show=failed", data=given, headers=OWN)
+    assert saved.status_code == 303 and saved.headers["location"] == f"/rollout/{card}/2?show=failed#t1"
+    (line,) = (folder / NOTES_FILE).read_text().splitlines()
+    record = json.loads(line)
+    assert (record["item_id"], record["attempt"], record["turn"]) == ("item-002", 0, "t1")
+    assert record["card"] == card_digest(folder / "one") and record["comment"].startswith("Über")
+    text = client.get(f"/rollout/{card}/2").text
+    assert "Ada" in text and "1 note" in text and "<img src=x" not in text
+    client.post(f"/note/{card}/2", data={"comment": "again"}, headers=OWN)
+    assert (folder / NOTES_FILE).read_text().splitlines()[0] == line, "only ever appended to"
+    assert "Ada" not in client.get(f"/rollout/{card}/1").text
+    assert "Ada" not in client.get(f"/rollout/{id_of(folder, 'two')}/2").text, "another card with the same item"
+    (folder / NOTES_FILE).unlink()
+    assert digest_of_tree(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({}, "the note is empty"), ({"label": "  ", "comment": "\x1b"}, "the note is empty"),
+     ({"comment": "x", "turn": "t9"}, "no turn"), ({"comment": "x", "turn": "p2"}, "no turn"),
+     ({"comment": "x", "turn": "t2-reply"}, "no turn"), ({"comment": "x", "turn": "t1\n"}, "no turn"),
+     ({"comment": "x", "turn": HOSTILE}, "no turn"), ({"comment": "x" * 4001}, "too long"),
+     ({"label": "x" * 81}, "too long")],
+)  # fmt: skip
+def test_a_wrong_note_is_refused_with_a_reason(folder, given, words):
+    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data=given, headers=OWN)
+    assert answer.status_code == 422 and words in answer.text and "<img src=x" not in answer.text
+    assert not (folder / NOTES_FILE).exists()
+
+
+def test_notes_are_taken_from_the_apps_own_pages_only(folder):
+    client, card = client_of(folder), id_of(folder, "one")
+    for headers in ({"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
+                    {"origin": "http://evil.example"}, {"origin": "null"}):  # fmt: skip
+        assert client.post(f"/note/{card}/1", data={"comment": "x"}, headers=headers).status_code == 403, headers
+    assert client.post(f"/note/{card}/1", content=b"comment=" + b"x" * 60_000, headers=OWN).status_code == 403
+    assert client.post(f"/note/{card}/1", content=b"comment=\xff", headers=OWN).status_code == 403
+    other = TestClient(client.app, base_url="http://evil.example")
+    assert other.post(f"/note/{card}/1", data={"comment": "x"}, headers=OWN).status_code == 421
+    assert not (folder / NOTES_FILE).exists()
+    assert is_own_form(None, None), "a program that is no browser"
+
+
+def test_hidden_open_and_missing_rollouts_take_no_note(folder):
+    client = client_of(folder)
+    for name, line, status in (("hidden", 1, 422), ("open", 1, 422), ("one", 99, 404)):
+        answer = client.post(f"/note/{id_of(folder, name)}/{line}", data={"comment": "x"}, headers=OWN)
+        assert answer.status_code == status, name
+    assert client.post("/note/none/1", data={"comment": "x"}, headers=OWN).status_code == 404
+    hidden = id_of(folder, "hidden")
+    shown = client_of(folder, shows_hidden=True)
+    assert shown.post(f"/note/{hidden}/1", data={"comment": "quoted"}, headers=OWN).status_code == 303
+    assert "quoted" in shown.get(f"/rollout/{hidden}/1").text
+    assert "quoted" not in client.get(f"/rollout/{hidden}/1").text
+
+
+def test_lines_that_cannot_be_read_are_counted_and_kept(folder):
+    client, card = client_of(folder), id_of(folder, "one")
+    (folder / NOTES_FILE).write_bytes(b'{"format": "agent2-note-9"}\n\xff\xfe\nhalf a li')
+    assert client.post(f"/note/{card}/1", data={"label": "odd"}, headers=OWN).status_code == 303
+    text = client.get(f"/rollout/{card}/1").text
+    assert "odd" in text and "3 lines of the folder" in text
+    assert b"half a li\n{" in (folder / NOTES_FILE).read_bytes(), "a torn line spoils no other"
+
+
+def test_notes_are_never_written_through_a_link(folder, tmp_path_factory):
+    target = tmp_path_factory.mktemp("elsewhere") / "file"
+    target.write_text("mine")
+    (folder / NOTES_FILE).symlink_to(target)
+    answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data={"comment": "x"}, headers=OWN)
+    assert answer.status_code == 422 and "cannot be written" in answer.text and target.read_text() == "mine"

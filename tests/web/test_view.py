@@ -1,0 +1,234 @@
+"""The web app as a browser asks for it: every kind of page, broken and hostile results, who is answered."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agent2.cards.query import CardQueries
+from agent2.errors import ConfigError
+from agent2.records import Split
+from agent2.web.catalog import Catalog, EntryKind, EntryState
+from agent2.web.server import ReaderGuard, make_view_app, view_folder
+from agent2.web.site import Site
+from agent2.web.trials import transcript_of
+from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_exchanges, write_trial
+
+STARTED = ({"event": "base_scored", "split": "test_public", "score": {"value": 0.5}}, {"event": "agent_started"})
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        top = tmp_path_factory.mktemp("web")
+        patch.setenv("AGENT2_HOME", str(top / "home"))
+        root = top / "results"
+        write_evaluation(top / "players", root / "an evaluation")
+        write_card(root / "cards" / "one")
+        write_card(root / "cards" / "two", checkpoint="better")
+        write_card(root / "cards" / "hidden", split=Split.TEST_PRIVATE)
+        write_card(root / "cards" / "open", is_open=True)
+        write_trial(root / "trials" / "killed", *STARTED)
+        write_trial(root / "trials" / "interrupted", *STARTED, {"event": "agent_interrupted", "reason": HOSTILE})
+        write_trial(root / "trials" / "broken").joinpath("trial.json").write_text("{")
+        (root / f"{HOSTILE.replace('/', '')[:60]}").mkdir()
+        write_card(root / HOSTILE.replace("/", "")[:60] / "card").joinpath("card.json").write_text('{"format": 99}')
+        yield root
+
+
+@pytest.fixture(scope="module")
+def site(results):
+    return Site(Catalog(results))
+
+
+@pytest.fixture(scope="module")
+def client(site):
+    return TestClient(make_view_app(site, ReaderGuard("127.0.0.1", None)), base_url="http://127.0.0.1")
+
+
+def id_of(site, kind, name):
+    return next(
+        one.id for one in site.catalog.findings().entries.values() if one.kind is kind and one.path.name == name
+    )
+
+
+def links_of(text):
+    return [link.replace("&amp;", "&") for link in re.findall(r'href="(/[^"]*)"', text)]
+
+
+def test_home_tells_killed_interrupted_and_broken_trials_apart(client):
+    text = client.get("/").text
+    assert "killed in its agent phase" in text and "cannot be read" in text and "agent2 resume" in text
+    assert "Nothing is running." in text and "evaluations 1" in text
+
+
+def test_every_page_that_can_be_reached_answers_and_nothing_hostile_becomes_markup(client, results):
+    before = digest_of_tree(results)
+    waiting, seen = ["/"], {}
+    while waiting and len(seen) < 150:
+        link = waiting.pop(0)
+        if link in seen:
+            continue
+        answer = seen[link] = client.get(link)
+        assert answer.status_code in (200, 422), link
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        if link.startswith("/static/"):
+            continue
+        assert "<img src=x" not in answer.text and "<script>document" not in answer.text, link
+        assert "\x1b" not in answer.text and "\u202e" not in answer.text, link
+        if not link.startswith("/download/"):
+            waiting += links_of(answer.text)
+    kinds = {link.split("/")[1].partition("?")[0] for link in seen}
+    assert {"", "trial", "evaluation", "card", "rollout", "static"} <= kinds
+    assert digest_of_tree(results) == before, "looking changes nothing"
+
+
+def test_a_card_of_a_newer_version_says_so(client, site):
+    answer = client.get(f"/card/{id_of(site, EntryKind.CARD, 'card')}")
+    assert answer.status_code == 422 and "This cannot be shown" in answer.text
+
+
+def test_what_is_not_there_is_not_found(client):
+    for link in ("/card/nothing", "/nothing/at-all", "/rollout/x/0", "/static/site.py", "/a/b/c/d", "/live/trial/x"):
+        assert client.get(link).status_code == 404, link
+
+
+@pytest.mark.parametrize(
+    ("query", "n"),
+    [("", 6), ("show=failed", 2), ("show=passed", 4), ("q=item-004", 1), ("q=secret-3", 0), ("q=secret-3&in=turns", 1),
+     ("label=wrong_place", 2), ("q=' or 1=1 --", 0), ("page=99999999999", 6), ("sort=drop&order=x&show=y", 6)],
+)  # fmt: skip
+def test_a_card_is_filtered_by_its_address(client, site, query, n):
+    text = client.get(f"/card/{id_of(site, EntryKind.CARD, 'one')}?{query}").text
+    assert f"{n} rollouts" in text and text.count('data-name="score"') == n
+
+
+def test_arrow_keys_lead_from_failure_to_failure(client, site):
+    card = id_of(site, EntryKind.CARD, "one")
+    text = client.get(f"/rollout/{card}/2").text
+    assert re.search(rf'href="/rollout/{card}/5" data-key="ArrowRight"', text)
+    assert "ArrowLeft" not in text
+    assert 'data-key="ArrowLeft"' in client.get(f"/rollout/{card}/5").text
+
+
+def test_a_rollout_is_shown_beside_the_same_item_of_another_card(client, site):
+    one, two = id_of(site, EntryKind.CARD, "one"), id_of(site, EntryKind.CARD, "two")
+    text = client.get(f"/rollout/{one}/1?beside={two}").text
+    assert 'id="t1"' in text and 'id="other-t1"' in text and "better" in text
+    assert f"beside={two}" in next(link for link in links_of(text) if link.startswith(f"/rollout/{one}/2"))
+
+
+def test_hidden_items_show_no_text_unless_asked_for(client, site, results):
+    card = id_of(site, EntryKind.CARD, "hidden")
+    shown = TestClient(make_view_app(Site(site.catalog, shows_hidden=True), ReaderGuard("127.0.0.1", None)))
+    shown.base_url = "http://127.0.0.1"
+    for link in (
+        f"/rollout/{card}/1",
+        f"/card/{card}",
+        f"/download/rollout/{card}?part=1",
+        f"/card/{card}?q=secret-1&in=turns",
+    ):
+        assert "secret-1<" not in client.get(link).text and "look for 1" not in client.get(link).text, link
+    assert "question secret-1" in shown.get(f"/rollout/{card}/1").text
+
+
+def test_a_download_is_one_file_without_scripts(client, site):
+    card = id_of(site, EntryKind.CARD, "one")
+    evaluation = id_of(site, EntryKind.EVALUATION, "an evaluation")
+    for link, words in (
+        (f"/download/rollout/{card}?part=1", "question secret-1"),
+        (f"/download/card/{card}?show=failed", "2 rollouts"),
+        (f"/download/evaluation/{evaluation}", "Release decision"),
+        ("/download/home", "All results"),
+    ):
+        answer = client.get(link)
+        assert "attachment" in answer.headers["content-disposition"]
+        assert not re.search(r"<(script|img|link|iframe|form)\b", answer.text) and words in answer.text
+        assert not re.search(r'href="(?!#)', answer.text), "nothing outside the file is linked"
+    assert len(client.get(f"/download/rollout/{card}?part=2").text) > 300_000, "texts are there to their end"
+    for link in ("/download/rollout/none?part=1", "/download/nothing", f"/download/rollout/{card}?part=x%0d%0ay"):
+        assert client.get(link).status_code == 404, link
+
+
+def test_an_evaluation_leads_to_the_rollout_of_a_lost_item(client, site):
+    text = client.get(f"/evaluation/{id_of(site, EntryKind.EVALUATION, 'an evaluation')}").text
+    assert text.index("Release decision") < text.index(">Gates<") < text.index(">Metrics<") < text.index("Items lost")
+    lost = next(link for link in links_of(text) if link.startswith("/rollout/"))
+    beside = client.get(lost).text
+    assert "weak" in beside and "strong" in beside and "failed" in beside
+
+
+def test_only_its_own_address_is_answered(site):
+    client = TestClient(make_view_app(site, ReaderGuard("127.0.0.1", None)), base_url="http://evil.example")
+    assert client.get("/").status_code == 421
+
+
+def test_another_host_needs_the_token(site):
+    app = make_view_app(site, ReaderGuard("0.0.0.0", "correct-horse-battery"))
+    client = TestClient(app, base_url="http://10.0.0.1")
+    for link in ("/", "/?token=wrong", "/static/app.js", "/?token=%ff"):
+        assert client.get(link).status_code == 403, link
+    assert client.get("/?token=correct-horse-battery").status_code == 200
+    assert client.get("/").status_code == 200, "the cookie is kept"
+
+
+def test_a_taken_port_and_a_missing_folder_are_one_line(tmp_path):
+    import socket
+
+    with pytest.raises(ConfigError, match="no such folder"):
+        view_folder(tmp_path / "no", "127.0.0.1", 0, shows_hidden=False, ready=print)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"--port {port}"):
+            view_folder(tmp_path, "127.0.0.1", port, shows_hidden=False, ready=print)
+
+
+def test_an_empty_folder_and_one_that_vanishes_are_told(tmp_path):
+    folder = tmp_path / "folder"
+    write_card(folder / "card")
+    catalog = Catalog(folder)
+    client = TestClient(make_view_app(Site(catalog), ReaderGuard("localhost", None)), base_url="http://localhost")
+    (card,) = catalog.findings().entries
+    folder.rename(tmp_path / "gone")
+    assert client.get(f"/card/{card}").status_code in (404, 422)
+    folder.mkdir()
+    empty = TestClient(
+        make_view_app(Site(Catalog(folder)), ReaderGuard("localhost", None)), base_url="http://localhost"
+    )
+    assert "Nothing here yet" in empty.get("/").text
+
+
+def test_a_running_trial_is_known_by_the_lock_of_its_harness(tmp_path):
+    import fcntl
+
+    path = write_trial(tmp_path / "trial", *STARTED)
+    catalog = Catalog(tmp_path)
+    (entry,) = catalog.findings().entries.values()
+    assert catalog.summary(entry).state is EntryState.STOPPED
+    with (path / "harness.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        import agent2.web.catalog as module
+
+        module._locks_read = (0.0, frozenset())
+        assert catalog.summary(entry).state is EntryState.RUNNING
+    module._locks_read = (0.0, frozenset())
+    assert catalog.summary(entry).state is EntryState.STOPPED
+
+
+def test_lines_of_a_query_are_the_lines_of_the_card(site, results):
+    with CardQueries([results / "cards" / "one"]) as queries:
+        page = queries.page("select line, item_id from rollouts where item_id = ?", parameters=["item-004"])
+    assert page.rows == ((4, "item-004"),)
+
+
+def test_a_transcript_has_each_message_once(tmp_path):
+    from agent2.arena.paths import TrialPaths
+
+    paths = TrialPaths(tmp_path)
+    write_exchanges(paths.llm)
+    found = transcript_of(paths)
+    told = [(turn.role, turn.text) for turn in found.turns]
+    assert [role for role, _ in told] == ["system", "user", "assistant", "tool", "assistant"]
+    assert told[2][1] == "first answer\nbash({})" and "second answer" in told[-1][1] and "\x1b" not in told[1][1]

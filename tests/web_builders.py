@@ -1,0 +1,94 @@
+"""A small folder of results for tests of the web app: an evaluation, cards, a trial in each state, broken files."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from agent2.arena.gateway.recording import Begin, End, ExchangeRecorder, Scrubber
+from agent2.arena.gateway.settings import TokenCounts, WireProtocol
+from agent2.cards.writer import CardWriter
+from agent2.evaluation.outcome import read_outcome, run_suite
+from agent2.evaluation.suite_plan import SuiteRequest
+from agent2.models.sources import find_checkpoint
+from agent2.records import Message, Split, StopReason, Turn
+from agent2.reports.eval_pages import write_eval_report
+from card_builders import make_header, make_record
+from suite_fakes import find_benchmark, make_suite, write_players
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\x1b[31m\u202e&amp;\"'"
+LONG_LINE = "A" * 300_000
+
+
+def write_card(
+    path: Path, n: int = 6, split: Split = Split.DEV, checkpoint: str = "base", is_open: bool = False
+) -> Path:
+    """Rollouts of two turns; every third one fails, and one of the failures is hostile."""
+    header = make_header(checkpoint_name=checkpoint)
+    header = replace(header, protocol=replace(header.protocol, split=split, attempts=1, max_turns=2))
+    with CardWriter(path, header) as writer:
+        for number in range(n):
+            is_bad = number % 3 == 2
+            record = make_record(f"item-{number:03}", float(not is_bad))
+            said = HOSTILE + LONG_LINE if is_bad else f"I look for {number}."
+            turns = [
+                Turn(said, f"You see secret-{number} {HOSTILE}", StopReason.END, 10, 5),
+                Turn('{"name": "answer", "arguments": {"value": 1}}', None, StopReason.LENGTH, 20, 6),
+            ]
+            rollout = replace(record.rollout, turns=turns, prompt=[Message("user", f"question secret-{number}")])
+            labels = ("wrong_place",) if is_bad else ()
+            score = replace(record.score, labels=labels, reason=HOSTILE if is_bad else "as it should be")
+            writer.append(replace(record, rollout=rollout, score=score))
+        if not is_open:
+            writer.close()
+    return path
+
+
+def write_trial(path: Path, *events: dict, task: str = "arithmetic") -> Path:
+    """A trial as far as its logs go."""
+    (path / "events").mkdir(parents=True)
+    config = {"agent": f"agents/{HOSTILE}", "task": {"name": task}, "seed": 0, "driver": None, "trial_id": path.name}
+    (path / "trial.json").write_text(json.dumps(config))
+    lines = [json.dumps({"t": 1000.0 + place, **event}) for place, event in enumerate(events)]
+    (path / "events" / "trial.jsonl").write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def write_exchanges(folder: Path) -> None:
+    """Two recorded calls of an LLM: the first message of the user is hostile, and the model calls a tool."""
+    recorder = ExchangeRecorder(folder, Scrubber([]), 1.0)
+    messages: list[dict[str, object]] = [
+        {"role": "system", "content": "You train."},
+        {"role": "user", "content": HOSTILE},
+    ]
+    none = TokenCounts()
+    for number, said in ((1, "first answer"), (2, "second answer")):
+        body = json.dumps({"messages": messages}).encode()
+        protocol = WireProtocol.OPENAI_CHAT
+        recorder.append(
+            Begin(number, float(number), protocol, "generate", "/v1", "m", "m", False, len(body), none, None)
+        )
+        recorder.keep_request(number, body)
+        calls = [{"function": {"name": "bash", "arguments": "{}"}}]
+        message = {"role": "assistant", "content": said, "tool_calls": calls}
+        answer = json.dumps({"choices": [{"message": message}]}).encode()
+        end = End(number, 2.0 + number, "ok", 200, none, None, True, none, None, 1.0, None, 0, "", "json", 1)
+        recorder.end(end, answer)
+        messages = [*messages, message, {"role": "tool", "content": f"output {number}"}]
+    recorder.close()
+
+
+def write_evaluation(folder: Path, out: Path) -> Path:
+    """A finished evaluation on visible items."""
+    folder.mkdir(parents=True, exist_ok=True)
+    players = write_players(folder)
+    sides = [find_checkpoint(f"scripted:{players}:{name}") for name in ("weak", "strong")]
+    run_suite(SuiteRequest(make_suite(folder), *sides, out, find_benchmark=find_benchmark))
+    write_eval_report(read_outcome(out), out)
+    return out
+
+
+def digest_of_tree(root: Path) -> str:
+    """Of every file below a folder."""
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return hashlib.sha256(b"".join(str(path).encode() + path.read_bytes() for path in files)).hexdigest()
