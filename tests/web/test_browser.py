@@ -140,6 +140,23 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
     assert "beside=" in page.url, "the pair is part of the address"
 
 
+def test_a_choice_made_before_the_script_has_loaded_is_not_lost(page, address):
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="base on").first.click()
+    page.wait_for_load_state()
+    held = []
+    page.route("**/app.js", held.append)
+    page.reload(wait_until="commit")
+    page.get_by_label("Show").first.select_option("failed")
+    assert len(held) == 1 and "show=" not in page.url
+    page.unroute("**/app.js")
+    held[0].continue_()
+    page.wait_for_url("**show=failed**")
+    page.go_back()
+    page.wait_for_load_state()
+    assert "show=" not in page.url, "going back does not choose again"
+
+
 def test_filters_are_kept_in_the_address_and_on_the_way_back(page, address):
     page.goto(address)
     page.locator("a[href^='/card/']", has_text="better on").first.click()

@@ -40,7 +40,12 @@ reachScrollers();
 addEventListener("resize", reachScrollers);
 addEventListener("toggle", reachScrollers, true);
 
-for (const one of document.querySelectorAll("[data-submit]")) one.addEventListener("change", () => one.form.requestSubmit());
+for (const one of document.querySelectorAll("[data-submit]")) {
+  one.addEventListener("change", () => one.form.requestSubmit());
+  // What was chosen before this script ran; forms with autocomplete="off" keep nothing over a reload.
+  const first = one.matches("select") && (one.querySelector("option[selected]") ?? one.options[0]);
+  if (first ? !first.selected : one.checked !== one.defaultChecked) one.form.requestSubmit();
+}
 
 for (const one of document.querySelectorAll("[data-toggle]")) {
   const name = "agent2-hide-" + one.dataset.toggle;
