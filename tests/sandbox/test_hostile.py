@@ -238,7 +238,9 @@ except PermissionError:
         assert log.splitlines()[1:] == ["stays"]
 
 
-def test_the_watch_walks_at_once_when_the_disk_loses_what_is_left(tmp_path):
+def test_the_watch_walks_at_once_when_the_disk_loses_what_is_left(tmp_path, monkeypatch):
+    free = [50 * GIB]
+    monkeypatch.setattr("agent2.sandbox.watchdog._free", lambda folder: free[0])  # other programs free space, too
     watchdog = Watchdog(Limits(disk_gib=0.01), (tmp_path,), memory_is_hard=True)
     with subprocess.Popen(["sleep", "600"]) as idle:  # a process that holds no deleted files, as this one may
         try:
@@ -246,7 +248,9 @@ def test_the_watch_walks_at_once_when_the_disk_loses_what_is_left(tmp_path):
             assert watchdog.look(watched, 0.0) is None
             (tmp_path / "big").write_bytes(os.urandom(30_000_000))
             os.sync()
-            breach = watchdog.look(watched, 0.05)  # long before the next walk is due
+            assert watchdog.look(watched, 0.05) is None, "long before the next walk is due"
+            free[0] -= 30_000_000
+            breach = watchdog.look(watched, 0.05)
         finally:
             idle.kill()
     assert breach is not None and breach.limit == "disk"

@@ -145,13 +145,15 @@ def test_a_choice_made_before_the_script_has_loaded_is_not_lost(page, address):
     page.locator("a[href^='/card/']", has_text="base on").first.click()
     page.wait_for_load_state()
     held = []
-    page.route("**/app.js", held.append)
+    page.route("**/app.js", lambda route: held.append(route))
     page.reload(wait_until="commit")
     page.get_by_label("Show").first.select_option("failed")
     assert len(held) == 1 and "show=" not in page.url
+    held.pop().continue_()
+    with page.expect_request("**/app.js"):
+        page.wait_for_url("**show=failed**", wait_until="commit")
     page.unroute("**/app.js")
-    held[0].continue_()
-    page.wait_for_url("**show=failed**")
+    page.wait_for_load_state()
     page.go_back()
     page.wait_for_load_state()
     assert "show=" not in page.url, "going back does not choose again"
