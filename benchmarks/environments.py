@@ -4,7 +4,7 @@
 
 For each world and size, in processes of their own: the index is made on disk, by the world and by bare bm25s from the
 same words (that one in memory); then the world's expert plays visits on the memory-mapped index, and every search that
-it made is repeated, by the world's store and by bare bm25s with its own top 50 on the same index. Times are CPU
+it made is repeated, by the world's store and by bare bm25s with as many results on the same index. Times are CPU
 seconds, which other programs disturb less; memory is the peak of the process. `--million` adds the largest size of
 each world.
 
@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ SEARCH_GOAL = 1.5
 N_AT_ONCE = 64
 N_REPEATS = 5
 """Of each search; the fastest round counts."""
-TOP = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,14 @@ class Bench:
     """By its number; opens the index at the first call."""
     query_of: Callable[[str], str | None]
     """What an action searches for; None: it searches for nothing."""
-    search: Callable[[str], Sequence[int]]
+    search: Callable[[str], object]
     """By the world's store."""
     engine: Callable[[], Any]
     """The bm25s index of the store."""
     split: Callable[[str], list[str]]
     """A query's words."""
+    top: int
+    """Results of a search that are looked for, by bare bm25s too."""
 
 
 def shop(size: int, folder: Path) -> Bench:
@@ -114,11 +116,69 @@ def shop(size: int, folder: Path) -> Bench:
         search=lambda query: store().search(query),
         engine=lambda: store().engine,
         split=words_of,
+        top=50,
+    )
+
+
+def search(size: int, folder: Path) -> Bench:
+    """The world of documents over one generated wiki, and questions that are solved on its pages."""
+    import numpy as np
+
+    from agent2.benchmarks.search.benchmark import Search, item_of_question
+    from agent2.benchmarks.search.questions import AskedQuestion, chains_of, solve
+    from agent2.benchmarks.search.wiki import PERSON, WikiSettings, kind_of, pages_of
+    from agent2.environments.search.corpus import Corpus, words_of
+    from agent2.environments.search.world import SearchWorld
+    from agent2.records import Item, Split
+
+    wiki = WikiSettings(n_pages=size)
+    n_people = size - 2 * (size // 5)
+    opened: list[Any] = []
+    chains = chains_of(Search.questions.depths, is_list=False)
+
+    def corpus() -> Corpus:
+        if not opened:
+            opened.append(Corpus.load(folder))
+        return opened[0]
+
+    @cache
+    def item(number: int) -> Item:
+        rng = np.random.default_rng(number)
+        while True:
+            first = corpus().document(int(rng.integers(n_people))).text.partition("\n")[0]
+            kind = kind_of(first)
+            assert kind is not None and kind[0] == PERSON
+            home = first.rpartition(" from ")[2].rstrip(".")
+            asked = AskedQuestion(wiki, kind[1], home, chains[int(rng.integers(len(chains)))])
+            if (found := solve(asked, corpus())) is not None:
+                return item_of_question("bench", Split.TRAIN, found)
+
+    def visit(number: int) -> Visit:
+        asked, world = item(number), SearchWorld(lambda item: corpus(), Search.settings)
+        return Visit(
+            world,
+            lambda: world.reset(asked, 0),
+            world.ask_expert,
+            lambda: world.state()["answer"] is not None,
+            lambda: (world.state()["answer"], world.state()["final"]["citations"]),
+        )
+
+    return Bench(
+        unit="documents",
+        build=lambda: Corpus.of(pages_of(wiki)).save(folder),
+        words=lambda: [words_of(f"{page.title} {page.text}") for page in pages_of(wiki)],
+        visit=visit,
+        query_of=lambda action: action[len("search[") : -1] if action.startswith("search[") else None,
+        search=lambda query: corpus().search(query, Search.settings.k),
+        engine=lambda: corpus().engine,
+        split=words_of,
+        top=Search.settings.k,
     )
 
 
 WORLDS: dict[str, tuple[Callable[[int, Path], Bench], Sequence[int], int]] = {
-    "shop": (shop, (1_000, 100_000), 1_000_000)
+    "search": (search, (1_000, 50_000), 500_000),
+    "shop": (shop, (1_000, 100_000), 1_000_000),
 }
 """Name -> its function, sizes, and the size of `--million`."""
 
@@ -186,14 +246,14 @@ def play(bench: Bench, n_visits: int) -> Played:
     queries: list[str] = []
     n_turns, ends = 0, []
     _play_alone(bench.visit(0), bench, [])  # opens the index
+    visits = [bench.visit(number) for number in range(n_visits)]
     started = time.process_time()
-    for number in range(n_visits):
-        visit = bench.visit(number)
+    for visit in visits:
         n_turns += _play_alone(visit, bench, queries)
         ends.append(visit.verdict())
     visits_cpu_s = time.process_time() - started
     engine, tokens = bench.engine(), [bench.split(query) for query in queries]
-    k = min(TOP, int(engine.scores["num_docs"]))
+    k = min(bench.top, int(engine.scores["num_docs"]))
     ours = _fastest(lambda: [bench.search(query) for query in queries])
     bare = _fastest(lambda: [engine.retrieve([one], k=k, show_progress=False) for one in tokens])
     together = [bench.visit(number) for number in range(min(N_AT_ONCE, n_visits))]

@@ -69,6 +69,12 @@ def test_a_folder_and_a_dump_give_documents_and_other_files_say_what_is_wrong(tm
     dump.write_text('{"id": "a", "title": "A", "text": "words"}\n\n{"id": "b"}\n')
     with pytest.raises(ConfigError, match=r"dump.jsonl:3: is no document"):
         list(read_documents(dump))
+    dump.write_text('{"id": "a", "text": "one"}\n{"id": "a", "text": "two"}\n')
+    with pytest.raises(ConfigError, match="documents 0 and 1 have the same id 'a'"):
+        Corpus.of(read_documents(dump))
+    dump.write_text("\n")
+    with pytest.raises(ConfigError, match="no documents"):
+        Corpus.of(read_documents(dump))
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"contains no \.txt or \.md file"):
         list(read_documents(tmp_path / "empty"))

@@ -43,6 +43,11 @@ def test_a_question_is_searched_opened_and_answered_with_what_was_opened():
     [
         ("hello", "one action"),
         ("open[Mira", "the closing ] is missing"),
+        ("answer[Oren | Mira", "the closing ] is missing"),
+        ("open]Mira[", "the closing ] is missing"),
+        ("open[Mira] search[baker]", "no page"),
+        ("open[]", "page is missing"),
+        ("open", "one action"),
         ("fly[Mira]", "error: "),
         ("open[Nowhere]", "no page"),
         ("open[Mira | 9]", "the page has 1 parts"),

@@ -93,7 +93,7 @@ class Corpus:
 
     def __init__(self, documents: Sequence[Document], index: bm25s.BM25, place: "Mapping[str, int] | _Keys") -> None:
         """Use `of` or `load`. place: id -> position."""
-        self._documents, self._index, self._place = documents, index, place
+        self._documents, self.engine, self._place = documents, index, place
         self.version = f"bm25-{len(documents)}"
 
     def __len__(self) -> int:
@@ -146,20 +146,24 @@ class Corpus:
         order = np.argsort(keys, kind="stable").astype(np.uint64)
         np.save(folder / _OFFSETS, offsets)
         np.save(folder / _KEYS, np.stack([keys[order.astype(np.int64)], order]))
-        self._index.save(folder / _INDEX, show_progress=False)
+        self.engine.save(folder / _INDEX, show_progress=False)
 
     def search(self, query: str, k: int) -> list[SearchHit]:
         """The k documents with the highest BM25 score, none of which is 0."""
-        known = self._index.get_tokens_ids(words_of(query)[:MAX_QUERY_WORDS])
+        known = self.engine.get_tokens_ids(words_of(query)[:MAX_QUERY_WORDS])
         if not known:
             return []
-        scores = self._index.get_scores_from_ids(known)
+        scores = self.engine.get_scores_from_ids(known)
         return [self._hit(int(number)) for number in best(scores, k)]
 
     def open(self, document: str) -> Document | None:
         """The document of an id; None: there is none."""
         number = self._place.get(document)
         return None if number is None else self._documents[number]
+
+    def document(self, number: int) -> Document:
+        """The document at a position."""
+        return self._documents[number]
 
     def _hit(self, number: int) -> SearchHit:
         document = self._documents[number]
