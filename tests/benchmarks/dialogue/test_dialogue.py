@@ -9,11 +9,14 @@ from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.dialogue.base import BASE, DialogueCorpusSettings, careless, dialogue_corpus
 from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
+from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events
+from agent2.environments.service.customers import ServedUser
 from agent2.environments.tools.calls import write_brackets
+from agent2.environments.tools.world import plan_fault
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
-from agent2.records import Split
+from agent2.records import Completion, Split
 from agent2.stats.attempts import pass_hat_k
 from served_fakes import chat, endpoint
 
@@ -80,6 +83,51 @@ def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
 def test_a_state_of_another_world_is_a_judge_fault():
     score = BENCHMARK.scorer().score(ITEMS[0], replace(play(expert, ITEMS[:1])[0].rollout, state={"order": None}))
     assert (score.value, score.fault) == (None, Fault.JUDGE)
+
+
+class PlayedBy(ServiceDialogue):
+    """With customers whose every word is given."""
+
+    def __init__(self, words):
+        super().__init__()
+        self._words = words
+
+    def _user(self, goal):
+        return ServedUser(goal, lambda chat: Completion(self._words(len(chat))))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (lambda n: "cancel_order[60]", "left its part"),
+        (lambda n: "Well.", "the same for the third time"),
+        (lambda n: " ", "gave no answer"),
+    ],
+)
+def test_a_customer_who_leaves_the_part_or_repeats_is_no_failure_of_the_model(words, why):
+    (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], PlayedBy(words))
+    assert (scored.score.value, scored.rollout.fault) == (None, Fault.ENVIRONMENT) and why in scored.rollout.reason
+
+
+def test_a_customer_who_never_ends_is_ended_before_the_turns_are_and_the_dialogue_is_lost():
+    endless = PlayedBy(lambda n: f"Well {n}.")
+    (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], endless)
+    assert (scored.score.value, scored.rollout.fault) == (0.0, None) and "customer_gave_up" in scored.score.labels
+    assert len(scored.rollout.turns) < endless.max_turns
+
+
+def test_a_dialogue_that_ends_mid_fault_is_lost_and_its_fault_is_counted_as_cut_off():
+    faulty = load_benchmark("dialogue-faulty")
+    kinds = set()
+    for seed in range(30):
+        fault = plan_fault(seed, ALL_FAULTS)
+        attempt, n_turns = Attempt(ITEMS[0], 0, seed), fault.position + 1
+        played = play_by(lambda a, world, chat: expert(a.item, chat), [attempt], faulty.environment, n_turns)
+        (scored,) = score_played(played, faulty.scorer())
+        assert [one.outcome for one in fault_events(scored.rollout)] == [FaultOutcome.CUT_OFF], fault
+        assert (scored.score.value, scored.rollout.fault) == (0.0, None) and "still waits" in scored.score.reason
+        kinds.add(fault.kind)
+    assert len(kinds) == 5
 
 
 def test_splits_share_no_case_and_hidden_ones_need_the_secret():
