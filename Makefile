@@ -22,7 +22,6 @@ levels12: $(VENV)/.installed-demo
 # The same on interactive tasks; needs the ALFWorld engine, which comes with the installation for the tests.
 level3: $(VENV)/.installed-test
 	$(BIN)/agent2 models build tiny --task shop
-	$(BIN)/agent2 models build tiny --task dialogue
 	$(BIN)/agent2 sweep examples/sweep-level3.yaml
 
 test: $(VENV)/.installed-test
