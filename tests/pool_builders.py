@@ -1,6 +1,9 @@
 """Trials of a leaderboard's pool, written by hand."""
 
+import sys
+import types
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -40,3 +43,12 @@ def pooled(stack, seed, rate, task="t", driver=None, marks=(), **changes):
 
 def pool(**rates):
     return [pooled(stack, seed, rate) for stack, rate in rates.items() for seed in range(4)]
+
+
+def simulation():
+    """The simulated sweeps of benchmarks/leaderboard.py."""
+    path = Path(__file__).parent.parent / "benchmarks" / "leaderboard.py"
+    module = sys.modules[path.stem] = types.ModuleType(path.stem)
+    source = path.read_text().replace("sys.path.pop(0)", "")  # as a script it leaves its own folder
+    exec(compile(source, path, "exec"), module.__dict__)
+    return module

@@ -255,6 +255,44 @@ def test_files_are_written_with_their_table(tmp_path):
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
+def test_one_agent_with_one_run_is_drawn():
+    alone = board(n_seeds=1, fox=0.9)
+    for plot in (
+        gains_plot(alone), cost_plot(alone, "minutes"), routes_plot([run()]), learning_plot([run()]),
+        times_plot([run()], 0.25), trajectories_plot([run()]),
+    ):  # fmt: skip
+        assert plot.rows and shown(plot)[0]
+
+
+def test_a_name_with_markup_is_text(tmp_path):
+    name = "<script>alert(1)</script>$x_1$"
+    runs, named = [run(name, seed) for seed in range(2)], board(**{name: 0.9})
+    for plot in (
+        gains_plot(named), profiles_plot(named), cost_plot(named, "minutes"), learning_plot(runs),
+        trajectories_plot(runs), times_plot(runs, 0.25),
+    ):  # fmt: skip
+        figure, _ = write_plot(plot, tmp_path, ["svg"])
+        assert (
+            "<script" not in figure.read_text() and "&lt;script" in figure.read_text() and "$x_1$" in figure.read_text()
+        )
+
+
+def test_five_thousand_trials_are_drawn():
+    rng = np.random.default_rng(0)
+    row = pooled("fox", 0, 0.9).trial.row
+    gains = rng.normal(0.3, 0.1, 5_000)
+    rows = [replace(row, seed=at, gain=Estimate(gain, gain, gain, 40)) for at, gain in enumerate(gains)]
+    trials = [LeaderboardTrial(f"/t/{one.seed}", one, (), True, True) for one in rows]
+    many = replace(board(n_seeds=2, fox=0.9), trials=trials)
+    (fox,) = table(gains_plot(many))
+    assert fox["n"] == 5_000 and fox["std"] == pytest.approx(np.std(gains, ddof=1))
+    shown(gains_plot(many))
+    shown(cost_plot(many, "minutes"))
+    assert sum(one["trials"] for one in table(routes_plot([run()] * 5_000))) == 5_000
+    with pytest.raises(ConfigError, match="5000 trials do not fit"):
+        trajectories_plot([run()] * 5_000)
+
+
 @pytest.mark.parametrize("name", ["trajectory", "gains", "profiles", "cost", "effects", "routes", "learning", "times"])
 def test_folders_without_a_trial_are_refused_in_one_line(name, tmp_path):
     for folder, words in ((tmp_path, "no"), (tmp_path / "none", "is not a directory")):

@@ -1,14 +1,18 @@
 """The leaderboard's page: filters, groups and order from the address, ties, two rows compared, the making of it."""
 
+import json
+
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.reports.leaderboard_pages import NOT_OURS
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
 from agent2.web.catalog import Catalog
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
-from pool_builders import pooled
+from pool_builders import pooled, simulation
 from web_builders import HOSTILE, write_trial
 
 
@@ -89,3 +93,35 @@ def test_who_asks_early_is_told_how_far_it_is(tmp_path):
     write_trial(tmp_path / "new", {"event": "agent_started"})
     later = BoardKeeper(Catalog(tmp_path)).board(600.0)
     assert len(later.board.left_out) == 4
+
+
+def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):
+    made = simulation()
+    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
+    for stack, task, seed, verdicts in made.trials_of(sweep):
+        if task == "static-1":
+            folder = tmp_path / "sweep" / f"{stack}-{seed}"
+            made.write_trial(folder, task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+    forged = tmp_path / "sweep" / "0-0" / "submissions" / "1" / "snapshot"
+    forged.mkdir(parents=True)
+    (tmp_path / "paper").mkdir()
+    for place, title in ((tmp_path / "paper", f"A paper {HOSTILE}"), (forged, "Forged")):
+        rows = [{"name": "theirs", "score": 41.5, "base": 20}]
+        (place / "published.yaml").write_text(json.dumps({"title": title, "source": "table 3", "rows": rows}))
+    keeper = BoardKeeper(Catalog(tmp_path))
+    board = keeper.board(600.0)
+    assert [one.title.startswith("A paper") for one in board.board.published] == [True] and not board.board.left_out
+    site = Site(Catalog(tmp_path))
+    client = TestClient(make_view_app(site, ReaderGuard("localhost", None)), base_url="http://localhost")
+    text = client.get("/leaderboard").text
+    for _ in range(200):
+        if "Verifying trials" not in text:
+            break
+        text = client.get("/leaderboard").text
+    assert NOT_OURS in text and "41.500" in text and "one run" in text and "Forged" not in text
+    assert "<img src=x" not in text and text.count("<svg") == 1
+    assert "Performance profiles" in text and "above the base [95%]" in text
+    (profile,) = board.overall
+    assert [row[0] for row in profile.profiles.cells()] == [one.stack for one in board.board.overall[0].standings]
+    (tmp_path / "paper" / "published.yaml").unlink()
+    assert BoardKeeper(Catalog(tmp_path)).board(600.0).board.published == ()

@@ -6,7 +6,7 @@ scorer, version), never of paths or times, so that every trial of a sweep has th
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,7 +123,11 @@ def card_score(card: Path) -> Estimate:
 
 def paired_gain(base_card: Path, final_card: Path) -> PairedDifference:
     """Final minus base on the items that both have a score for; the others are counted as missing."""
-    base, final = read_summary(base_card).item_scores, read_summary(final_card).item_scores
+    return gain_of_items(read_summary(base_card).item_scores, read_summary(final_card).item_scores)
+
+
+def gain_of_items(base: Mapping[str, float | None], final: Mapping[str, float | None]) -> PairedDifference:
+    """The same from item -> score. Raises NotEnoughData if no item has both scores."""
     pairs = [(base[key], final.get(key)) for key in base]
     both = [(before, after) for before, after in pairs if before is not None and after is not None]
     difference = paired_difference(

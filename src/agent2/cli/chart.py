@@ -21,8 +21,12 @@ Only = Annotated[list[str] | None, typer.Option("--only", help="Draw this series
 
 @chart_app.command("radar")
 def radar(
-    source: Annotated[
-        str, typer.Argument(help="Radar file (YAML, JSON), CSV table, leaderboard's JSON, mmbench or agentbench.")
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="Radar file (YAML, JSON), CSV table, leaderboard's JSON, mmbench or agentbench; or folders of "
+            "evaluations, or of cards."
+        ),
     ],
     out: Out = Path("charts"),
     format_: Formats = None,
@@ -32,12 +36,14 @@ def radar(
     ] = None,
 ) -> None:
     """Draw a radar chart on axes of 0 to 100, with its table and what its shape suggests to do next."""
-    from agent2.reports.radar import actions_of, read_radar, scaled, write_radar
+    from agent2.reports.radar import actions_of, scaled
     from agent2.reports.radar import only as chosen_from
+    from agent2.reports.radar_figure import write_radar
+    from agent2.reports.radar_sources import read_radar
     from agent2.reports.style import check_formats
 
     formats = check_formats(format_ or [])
-    found = chosen_from(read_radar(source), only or [])
+    found = chosen_from(read_radar(*sources), only or [])
     other = read_radar(beside) if beside is not None else None
     _check_out(out)
     written = write_radar(found, out, formats, other)

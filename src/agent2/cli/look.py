@@ -70,6 +70,7 @@ def _print_board(board: "Leaderboard") -> None:
         left_out_table,
         overall_table,
         overall_title,
+        profiles_table,
         published_table,
         standing_table,
         subtitle,
@@ -82,6 +83,9 @@ def _print_board(board: "Leaderboard") -> None:
         print_table(found.names, found.cells(), overall_title(overall))
         for stack, missing in overall.lacking.items():
             typer.echo(f"{stack} has no place: no counted trial on {missing}")
+        profiles = profiles_table(overall)
+        if profiles.records:
+            print_table(profiles.names, profiles.cells(), "Performance profiles: share of runs that came so far")
     for task in board.tasks:
         shown = standing_table(task).of(*TERMINAL)
         print_table(shown.names, shown.cells(), task_title(task))

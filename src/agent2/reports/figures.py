@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from agent2.arena.analysis.leaderboard import THRESHOLDS, Leaderboard, TaskStandings
+from agent2.arena.analysis.leaderboard import Leaderboard, OverallStandings, TaskStandings
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import combined_route
 from agent2.arena.analysis.stages import read_design
@@ -41,6 +41,7 @@ from agent2.reports.style import (
     MUTED,
     ORANGE,
     SERIES_COLOURS,
+    as_svg,
     drawing,
     save_figure,
 )
@@ -51,7 +52,6 @@ from agent2.stats.aggregates import (
     mean_over_tasks,
     median_over_tasks,
     optimality_gap,
-    performance_profile,
 )
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import UNIT, Estimate
@@ -265,31 +265,47 @@ def profiles_plot(board: Leaderboard) -> Plot:
     One panel for each kind of tasks (interactive, static). The table has IQM, mean, median and optimality gap as well.
     Raises NotEnoughData where no stack has two runs on a task.
     """
-    panels: list[tuple[str, dict[str, PerformanceProfile]]] = []
+    panels: list[tuple[str, Profiles]] = []
     rows: list[list[object]] = []
     notes: list[str] = []
-    for is_interactive in (False, True):
-        tasks = [task for task in board.tasks if task.is_interactive is is_interactive]
-        if not tasks:
-            continue
-        found: dict[str, PerformanceProfile] = {}
-        stacks = list(dict.fromkeys(one.stack for task in tasks for one in task.standings if one.n_counted))
-        check_series(stacks)
-        for stack in stacks:
-            closed = _closed(board, stack, tasks)
-            try:
-                found[stack] = performance_profile(closed, THRESHOLDS, _rng("profile", stack), N_REPLICATES)
-                rows += _profile_rows(stack, closed, found[stack])
-            except NotEnoughData as error:
-                notes.append(f"{stack} has no profile: {error}")
+    for kind in board.overall:
+        tasks = [task for task in board.tasks if task.task in kind.tasks]
+        check_series([one.stack for one in kind.standings])
+        found = _profiles(kind)
+        for stack, profile in found.items():
+            rows += _profile_rows(stack, _closed(board, stack, tasks), profile)
+        notes += [f"{one.stack} has no profile: one run a task" for one in kind.standings if one.profile is None]
+        notes += [f"{stack} has no profile: no counted trial on {lacks}" for stack, lacks in kind.lacking.items()]
         if found:
-            kind = "interactive" if is_interactive else "static"
-            panels.append((f"{kind}: {', '.join(task.task for task in tasks)}", found))
+            panels.append((f"{_kind_words(kind)}: {', '.join(kind.tasks)}", found))
     if not panels:
         raise NotEnoughData("no agent has two counted trials on a task, so there is no profile; run more seeds")
     columns = ("agent", "measure", "threshold", "value", "low", "high", "n_runs", "warning")
     size = (8.2, 3.6 * len(panels))
     return Plot("profiles", size, lambda figure: _draw_profiles(figure, panels), columns, rows, notes)
+
+
+Profiles = Mapping[str, PerformanceProfile]
+"""Stack -> its profile."""
+
+
+def profiles_svg(kind: OverallStandings) -> str:
+    """The panel of one kind of tasks for a page: the first `MAX_SERIES` stacks; empty where none has a profile."""
+    found = dict(list(_profiles(kind).items())[:MAX_SERIES])
+    if not found:
+        return ""
+    words = f"Performance profiles of {len(found)} stacks on {_kind_words(kind)} tasks"
+    with drawing(8.2, 3.6) as figure:
+        _draw_profiles(figure, [(", ".join(kind.tasks), found)])
+        return as_svg(figure, f"profiles-{_kind_words(kind)}", words)
+
+
+def _profiles(kind: OverallStandings) -> Profiles:
+    return {one.stack: one.profile for one in kind.standings if one.profile is not None}
+
+
+def _kind_words(kind: OverallStandings) -> str:
+    return "interactive" if kind.is_interactive else "static"
 
 
 def _rng(*parts: str) -> np.random.Generator:
@@ -323,7 +339,7 @@ def _profile_rows(stack: str, closed: Sequence[Sequence[float]], profile: Perfor
     return rows
 
 
-def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Mapping[str, PerformanceProfile]]]) -> None:
+def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Profiles]]) -> None:
     every = figure.subplots(len(panels), 1, squeeze=False)[:, 0]
     for axes, (title, found) in zip(every, panels, strict=True):
         for stack, profile in found.items():
@@ -335,6 +351,7 @@ def _draw_profiles(figure: Figure, panels: Sequence[tuple[str, Mapping[str, Perf
             low, high = zip(*(share.scaled(100).interval for share in profile.share), strict=True)
             axes.fill_between(taus, low, high, color=style["color"], alpha=0.12, linewidth=0)
         axes.axvline(0, color=MUTED, linewidth=1.0, linestyle=(0, (5, 3)))
+        axes.patch.set_alpha(0)
         axes.set_title(clean(title, 90), fontsize=10, loc="left")
         axes.set_ylabel("runs above, %")
         axes.set_ylim(-2, 102)

@@ -6,7 +6,8 @@ without a counted trial has none. Figures of others are in tables of their own, 
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from agent2.arena.analysis.leaderboard import (
     Leaderboard,
@@ -22,6 +23,7 @@ from agent2.reports.pages import render
 from agent2.reports.sweep_pages import axis_table, pair_table
 from agent2.reports.text import DASH, Column, Table, clean, dollars, duration, percent
 from agent2.stats.agent_metrics import ToSuccess
+from agent2.stats.aggregates import PerformanceProfile
 from agent2.stats.estimates import PERCENT, POINTS, Estimate, Notation
 
 NOT_OURS = "published by others, not ours: no rollouts behind it, never compared with the trials above"
@@ -78,6 +80,51 @@ def overall_table(board: OverallStandings) -> Table[OverallStanding]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OverallView:
+    """All tasks of a kind, as pages show them."""
+
+    title: str
+    table: Table[OverallStanding]
+    lacking: Mapping[str, str]
+    """Stack -> tasks for which it has no counted trial."""
+    profiles_svg: str
+    """Empty where no stack has two runs on a task."""
+    profiles: Table[OverallStanding]
+    """The numbers of the figure."""
+    n_drawn: int
+
+
+def overall_views(board: Leaderboard) -> list[OverallView]:
+    """The boards over all tasks of a kind, with their performance profiles drawn."""
+    from agent2.reports.figures import MAX_SERIES, profiles_svg
+
+    views = []
+    for one in board.overall:
+        table = profiles_table(one)
+        n_drawn = min(MAX_SERIES, len(table.records))
+        views.append(
+            OverallView(overall_title(one), overall_table(one), one.lacking, profiles_svg(one), table, n_drawn)
+        )
+    return views
+
+
+def profiles_table(board: OverallStandings) -> Table[OverallStanding]:
+    """Share of each stack's runs above the base model and above quarters of the way to a perfect score."""
+
+    def share_above(way: float) -> Column[OverallStanding]:
+        name = "above the base [95%]" if way == 0 else f"above {way:.0%} of the way [95%]"
+        return Column(name, lambda one: _rate(_share(one.profile, way)))
+
+    ways = [share_above(way) for way in (0.0, 0.25, 0.5, 0.75)]
+    standings = [one for one in board.standings if one.profile is not None]
+    return Table((Column("stack", lambda one: clean(one.stack)), *ways), standings)
+
+
+def _share(profile: PerformanceProfile | None, way: float) -> Estimate | None:
+    return None if profile is None else profile.share[profile.thresholds.index(way)]
+
+
 def published_table(board: PublishedBoard) -> Table[PublishedRow]:
     """The figures of one source."""
     return Table(
@@ -128,7 +175,7 @@ def task_title(board: TaskStandings) -> str:
 def overall_title(board: OverallStandings) -> str:
     """The kind of tasks, and which they are."""
     kind = "interactive" if board.is_interactive else "static"
-    return clean(f"All {kind} tasks: {', '.join(board.tasks)}")
+    return clean(f"Over all {kind} tasks: {', '.join(board.tasks)}")
 
 
 def subtitle(board: Leaderboard) -> str:
@@ -203,7 +250,7 @@ def _fields(board: Leaderboard, title: str) -> dict[str, object]:
     return {
         "title": clean(title),
         "subtitle": subtitle(board),
-        "overall": [(overall_title(one), overall_table(one), one.lacking) for one in board.overall],
+        "overall": overall_views(board),
         "tasks": [(task_title(one), standing_table(one), one.exam) for one in board.tasks],
         "effects": axis_table(board.effects),
         "pairs": pair_table(board.pair_effects),

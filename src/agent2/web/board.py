@@ -4,15 +4,40 @@ The ranking is `agent2.arena.analysis.leaderboard`; here nothing is computed but
 among all stacks of a task, whatever is filtered. A trial is verified once, and again when its files change.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
+from agent2.arena.analysis.leaderboard import (
+    Leaderboard,
+    LeftOut,
+    PooledTrial,
+    Standing,
+    TaskStandings,
+    compare_stacks,
+    make_leaderboard,
+)
+from agent2.arena.analysis.pool import published_boards, trial_or_reason
+from agent2.arena.analysis.published import PUBLISHED_FILES, PublishedBoard, PublishedRow, is_published
+from agent2.arena.sweep_records import AxisEffect
 from agent2.errors import Agent2Error
-from agent2.reports.text import clean
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, reason_of
+from agent2.reports.leaderboard_pages import (
+    NOT_OURS,
+    OverallView,
+    left_out_table,
+    overall_views,
+    published_table,
+    standing_table,
+    subtitle,
+    task_title,
+)
+from agent2.reports.sweep_pages import axis_table
+from agent2.reports.text import Table, clean, p_words
+from agent2.stats.estimates import POINTS
+from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
 
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
@@ -23,15 +48,21 @@ SHORT = (
 MAX_VALUE = 200
 
 
+Stamp = tuple[object, ...]
+"""Of files: another one where they may have changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class MadeBoard:
     """A leaderboard, with what is needed to compare two of its rows."""
 
-    stamp: tuple[object, ...]
-    board: Any
-    pool: Sequence[Any]
+    stamp: Stamp
+    board: Leaderboard
+    pool: Sequence[PooledTrial]
     places: Mapping[str, str]
     """Folder of a trial, as the board has it -> id of its page."""
+    overall: Sequence[OverallView] = ()
+    """Drawn once, not for every reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +79,8 @@ class BoardKeeper:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._trials: dict[tuple[object, ...], Any] = {}
-        """Trial and state of its files -> PooledTrial, or the sentence that says why it is left out."""
+        self._trials: dict[Stamp, PooledTrial | LeftOut] = {}
+        """Trial and state of its files -> the trial, or why it is left out."""
         self._made: MadeBoard | None = None
         self._worker: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -58,7 +89,8 @@ class BoardKeeper:
     def board(self, wait_s: float) -> MadeBoard | BoardProgress:
         """The board of what is there now, or how far it is after waiting that long. Raises what broke it."""
         keys = self._keys()
-        stamp = tuple(key for key, _ in keys)
+        tables = self._tables()
+        stamp = (*(key for key, _ in keys), *tables.items())
         end = time.monotonic() + wait_s
         while True:
             with self._lock:
@@ -69,31 +101,41 @@ class BoardKeeper:
                     raise failure
                 if self._worker is None:
                     self._progress = BoardProgress(0, len(keys))
-                    self._worker = threading.Thread(target=self._make, args=(stamp, keys), daemon=True)
+                    self._worker = threading.Thread(target=self._make, args=(stamp, keys, tables), daemon=True)
                     self._worker.start()
                 worker = self._worker
             worker.join(max(0.0, min(end - time.monotonic(), 3600.0)))
             if worker.is_alive():
                 return self._progress
 
-    def _keys(self) -> list[tuple[tuple[object, ...], CatalogEntry]]:
+    def _keys(self) -> list[tuple[Stamp, CatalogEntry]]:
         """Every trial with the state of its files."""
         entries = [one for one in self._catalog.findings().entries.values() if one.kind is EntryKind.TRIAL]
         return [((one.id, self._catalog.stamp(one)), one) for one in sorted(entries, key=lambda one: one.place)]
 
-    def _make(self, stamp: tuple[object, ...], keys: Sequence[tuple[tuple[object, ...], CatalogEntry]]) -> None:
-        from agent2.arena.analysis.leaderboard import LeftOut, make_leaderboard
+    def _tables(self) -> dict[Path, int]:
+        """Folders with published figures, and when they changed."""
+        found = {}
+        for path in self._catalog.findings().published:
+            with contextlib.suppress(OSError):  # it may have vanished since
+                if is_published(path):
+                    found[path] = max(
+                        file.stat().st_mtime_ns for file in path.iterdir() if file.name in PUBLISHED_FILES
+                    )
+        return found
 
+    def _make(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
         try:
-            found: dict[tuple[object, ...], Any] = {}
+            found: dict[Stamp, PooledTrial | LeftOut] = {}
             for done, (key, entry) in enumerate(keys):
                 self._progress = BoardProgress(done, len(keys))
                 found[key] = self._trials[key] if key in self._trials else self._read(entry)
-            pool = [one for one in found.values() if not isinstance(one, str)]
-            out = [LeftOut(entry.place, found[key]) for key, entry in keys if isinstance(found[key], str)]
-            board = make_leaderboard(pool, out)
+            pool = [one for one in found.values() if isinstance(one, PooledTrial)]
+            published, refused = published_boards(tables, [one.exam.task for one in pool])
+            out = [one for one in found.values() if isinstance(one, LeftOut)]
+            board = make_leaderboard(pool, [*out, *refused], published)
             places = {entry.place: entry.id for _, entry in keys}
-            made = MadeBoard(stamp, board, pool, places)
+            made = MadeBoard(stamp, board, pool, places, overall_views(board))
             with self._lock:
                 self._trials, self._made = found, made
         except Exception as error:  # boundary: shown on the page instead of ending a thread unseen
@@ -103,17 +145,11 @@ class BoardKeeper:
             with self._lock:
                 self._worker = None
 
-    def _read(self, entry: CatalogEntry) -> Any:
-        from agent2.arena.analysis.pool import read_trial
-
+    def _read(self, entry: CatalogEntry) -> PooledTrial | LeftOut:
         summary = self._catalog.summary(entry)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
-            return f"not finished: {summary.words}"
-        try:
-            found = read_trial(entry.path)
-        except (Agent2Error, OSError, LookupError, TypeError, ValueError) as error:
-            return reason_of(error)
-        return replace(found, trial=replace(found.trial, folder=entry.place))
+            return LeftOut(entry.place, f"not finished: {summary.words}")
+        return trial_or_reason(entry.path, entry.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,29 +208,43 @@ class BoardGroup:
 NO_DRIVER = "no driver"
 
 
-def board_fields(made: MadeBoard, wanted: BoardFilter) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class BoardPage:
     """What the page shows."""
-    from agent2.reports import leaderboard_pages as tables
-    from agent2.reports.sweep_pages import axis_table
 
+    subtitle: str
+    options: Mapping[str, Sequence[str]]
+    """Filter -> values that it can have."""
+    groups: Sequence[BoardGroup]
+    rows: Sequence[str]
+    """`TASK / STACK` of each row, for the choice of two that are compared."""
+    comparison: "ComparisonView | None"
+    overall: Sequence[OverallView]
+    effects: Table[AxisEffect]
+    published: Sequence[tuple[PublishedBoard, Table[PublishedRow]]]
+    left_out: Table[LeftOut]
+    not_ours: str = NOT_OURS
+    group_names: Sequence[str] = GROUPS
+    sort_names: Sequence[str] = SORTS
+
+
+def board_page(made: MadeBoard, wanted: BoardFilter) -> BoardPage:
+    """The page of a board."""
     board = made.board
-    return {
-        "subtitle": tables.subtitle(board),
-        "options": choices(board),
-        "group_names": GROUPS,
-        "sort_names": SORTS,
-        "wanted": wanted,
-        "is_filtered": wanted != BoardFilter(),
-        "groups": board_groups(made, wanted),
-        "rows": stack_names(board),
-        "comparison": compare_rows(made, wanted.one, wanted.other) if wanted.one and wanted.other else None,
-        "overall": [(tables.overall_title(one), tables.overall_table(one), one.lacking) for one in board.overall],
-        "effects": axis_table(board.effects),
-        "left_out": tables.left_out_table(board.left_out),
-    }
+    return BoardPage(
+        subtitle=subtitle(board),
+        options=choices(board),
+        groups=board_groups(made, wanted),
+        rows=stack_names(board),
+        comparison=compare_rows(made, wanted.one, wanted.other) if wanted.one and wanted.other else None,
+        overall=made.overall,
+        effects=axis_table(board.effects),
+        published=[(one, published_table(one)) for one in board.published],
+        left_out=left_out_table(board.left_out),
+    )
 
 
-def choices(board: Any) -> dict[str, list[str]]:
+def choices(board: Leaderboard) -> dict[str, list[str]]:
     """Values that each filter can have."""
     found = [(task.task, one) for task in board.tasks for one in task.standings]
     return {
@@ -204,17 +254,18 @@ def choices(board: Any) -> dict[str, list[str]]:
     }
 
 
+BoardLine = tuple[TaskStandings, Standing, Table[Standing]]
+
+
 def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
     """What the filter lets through, in its groups and order."""
-    from agent2.reports.leaderboard_pages import standing_table, task_title
-
-    lines = []
+    lines: list[BoardLine] = []
     for task in made.board.tasks:
         table = standing_table(task)
         table = table.of(*(all_columns(table.names) if wanted.has_all_columns else SHORT))
         lines += [(task, one, table) for one in task.standings if _is_wanted(task.task, one, wanted)]
-    groups: dict[str, list[Any]] = {}
-    by: dict[str, Callable[[Any, Any], str]] = {
+    groups: dict[str, list[BoardLine]] = {}
+    by: dict[str, Callable[[TaskStandings, Standing], str]] = {
         "task": lambda task, one: task_title(task),
         "driver": lambda task, one: clean(one.driver or NO_DRIVER),
         "agent system": lambda task, one: clean(one.scaffold),
@@ -225,7 +276,7 @@ def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
     for title, members in groups.items():
         members.sort(key=lambda line: _order(line[1], wanted.sort))
         rows = []
-        before: Any = None
+        before: int | None = None
         for task, one, table in members:
             cells = replace(table, records=[one]).cells()[0]
             tier = one.place.tier if one.place is not None else None
@@ -246,7 +297,7 @@ def all_columns(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: name != "stack")
 
 
-def _is_wanted(task: str, one: Any, wanted: BoardFilter) -> bool:
+def _is_wanted(task: str, one: Standing, wanted: BoardFilter) -> bool:
     return (
         wanted.task in ("", task)
         and wanted.driver in ("", one.driver or NO_DRIVER)
@@ -254,10 +305,10 @@ def _is_wanted(task: str, one: Any, wanted: BoardFilter) -> bool:
     )
 
 
-def _order(one: Any, sort: str) -> tuple[Any, ...]:
+def _order(one: Standing, sort: str) -> tuple[object, ...]:
     """Sorts what has no value to the end."""
     gain, place, cost = one.summary.mean_gain, one.place, one.summary.llm_dollars
-    keys: dict[str, tuple[Any, ...]] = {
+    keys: dict[str, tuple[object, ...]] = {
         "gain": (gain is None, -gain.value if gain is not None else 0.0),
         "rank": (place is None, place.best_rank if place else 0, place.worst_rank if place else 0),
         "stack": (),
@@ -267,7 +318,7 @@ def _order(one: Any, sort: str) -> tuple[Any, ...]:
     return (*keys[sort], one.stack)
 
 
-def _tie(task: Any, one: Any) -> str:
+def _tie(task: TaskStandings, one: Standing) -> str:
     if one.place is None:
         return ""
     same = [
@@ -286,12 +337,12 @@ def _trials_of(made: MadeBoard, task: str, stack: str) -> list[tuple[str, str]]:
     return [(made.places[one.folder], str(one.row.seed)) for one in rows if one.folder in made.places]
 
 
-def _exam_words(task: Any) -> str:
+def _exam_words(task: TaskStandings) -> str:
     exam = task.exam
     return clean(f"Exam: {exam.benchmark}, base model {exam.base_model}, secret {exam.secret}; {exam.budget}.", 600)
 
 
-def stack_names(board: Any) -> list[str]:
+def stack_names(board: Leaderboard) -> list[str]:
     """`TASK / STACK` of each row, for the choice of two that are compared."""
     return [f"{task.task} / {one.stack}" for task in board.tasks for one in task.standings]
 
@@ -307,10 +358,6 @@ class ComparisonView:
 
 def compare_rows(made: MadeBoard, one: str, other: str) -> ComparisonView:
     """Two rows of the board, each as `stack_names` gives it."""
-    from agent2.arena.analysis.leaderboard import compare_stacks
-    from agent2.reports.text import p_words
-    from agent2.stats.estimates import POINTS
-
     title = clean(f"{one} against {other}", 300)
     (task, _, stack), (other_task, _, other_stack) = one.partition(" / "), other.partition(" / ")
     if task != other_task:

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from agent2.arena.analysis.published import PUBLISHED_FILES
 from agent2.arena.paths import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
@@ -109,6 +110,8 @@ class Findings:
     """What could not be looked at, one sentence each."""
     at: float
     seconds: float
+    published: tuple[Path, ...] = ()
+    """Folders that may contain published figures."""
 
 
 def entry_id(place: bytes, name: str) -> str:
@@ -124,6 +127,7 @@ def look(root: Path) -> Findings:
     entries: dict[str, CatalogEntry] = {}
     children: dict[str, list[CatalogEntry]] = {}
     problems: list[str] = []
+    published: list[Path] = []
     waiting: list[tuple[str, str | None, int]] = [(os.fspath(root), None, 0)]
     n_folders = 0
     while waiting:
@@ -140,6 +144,9 @@ def look(root: Path) -> Findings:
             problems.append(clean(f"{place}: cannot be read ({error.strerror}); check that it exists and who owns it"))
             continue
         names = {item.name for item in items}
+        is_inside = parent is not None and entries[parent].kind is not EntryKind.SWEEP
+        if not is_inside and not names.isdisjoint(PUBLISHED_FILES):  # inside a trial an agent may have written it
+            published.append(Path(path))
         entry = _entry(root, path, names, parent)
         if entry is not None:
             entries[entry.id] = entry
@@ -151,7 +158,8 @@ def look(root: Path) -> Findings:
         if depth < MAX_DEPTH:
             # in reverse, as the last one is looked at first
             waiting += [(item.path, inner, depth + 1) for item in reversed(items) if _is_entered(item)]
-    return Findings(entries, children, tuple(problems), time.monotonic(), time.monotonic() - begun)
+    now = time.monotonic()
+    return Findings(entries, children, tuple(problems), now, now - begun, tuple(sorted(published)))
 
 
 def _is_entered(item: "os.DirEntry[str]") -> bool:

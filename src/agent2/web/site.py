@@ -23,7 +23,7 @@ from agent2.cards.reader import find_rollouts, read_page
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.records import ScoredRollout
 from agent2.reports.text import clean, clean_lines, template_engine
-from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_fields
+from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_page
 from agent2.web.catalog import (
     Catalog,
     CatalogEntry,
@@ -309,8 +309,9 @@ class Site:
         if isinstance(made, BoardProgress):
             return self._render("leaderboard_page.html.j2", links, progress=made)
         return self._render(
-            "leaderboard_page.html.j2", links, progress=None, query=dict(route.query), **board_fields(made, wanted)
-        )
+            "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted,
+            is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
+        )  # fmt: skip
 
     # Trials and sweeps
 

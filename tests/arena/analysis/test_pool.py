@@ -1,13 +1,16 @@
-"""A real trial, verified from its cards, and what is made of one that lies."""
+"""Trials that are verified from their cards, and what is made of one that lies."""
 
 import json
 import shutil
 
+import numpy as np
 import pytest
 
+from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.analysis.pool import find_trials, read_pool
 from agent2.cli.run import play_new_trial
 from agent2.errors import ConfigError
+from pool_builders import simulation
 
 
 def test_what_an_agent_left_in_a_workspace_is_no_trial(tmp_path):
@@ -25,6 +28,143 @@ def test_a_folder_without_trials_is_refused_with_what_could_be_there(tmp_path):
         read_pool([tmp_path])
     with pytest.raises(ConfigError, match="is not a directory"):
         read_pool([tmp_path / "none"])
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    """The script's module, a small sweep of 20 trials, and the folder that it is written to."""
+    made, out = simulation(), tmp_path_factory.mktemp("sweep")
+    sweep = made.simulate(np.random.default_rng(3), n_stacks=2, n_runs=2, n_items=40)
+    made.write_sweep(sweep, out)
+    return made, sweep, out
+
+
+def test_a_board_of_folders_is_that_of_the_verdicts_in_their_cards(simulated):
+    made, sweep, out = simulated
+    pool = read_pool([out])
+    assert len(pool.trials) == 20 and all(one.trial.is_verified and not one.trial.marks for one in pool.trials)
+    board = make_leaderboard(pool.trials)
+    assert made.boards_of(board) == made.ranked(sweep.verdicts_KTRI)
+    (best, _) = board.tasks[0].standings
+    at = int(best.stack[-1]), made.TASKS.index(board.tasks[0].task)
+    gain = sweep.verdicts_KTRI[at].mean() - sweep.base_TAI[at[1], 0].mean()
+    assert best.summary.mean_gain.value == pytest.approx(gain)
+    assert [one.is_interactive for one in board.overall] == [False, True]
+
+
+def event(name, key, change):
+    """Changes a value in the last event of that name."""
+
+    def lie(folder):
+        log = folder / "events" / "trial.jsonl"
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        row = [row for row in rows if row["event"] == name][-1]
+        *path, last = key.split(".")
+        for part in path:
+            row = row[part]
+        row[last] = change(row[last])
+        log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    return lie
+
+
+def field(file, key, value):
+    """Sets a value in a JSON file; None takes it away."""
+
+    def lie(folder):
+        stored = json.loads((folder / file).read_text())
+        inner = stored[0] if isinstance(stored, list) else stored
+        *path, last = key.split(".")
+        for part in path:
+            inner = inner[part]
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+        (folder / file).chmod(0o644)
+        (folder / file).write_text(json.dumps(stored))
+
+    return lie
+
+
+def swapped_card(folder):
+    """The result's rollouts in place of the base model's: every number of the card is right, of other weights."""
+    cards = folder / "cards"
+    shutil.rmtree(cards / "base-test_private")
+    shutil.copytree(cards / "final-test_private", cards / "base-test_private")
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (event("final_scored", "gain.delta", lambda value: value + 0.2), "the gain that the trial reports"),
+        (event("final_scored", "gain.low", lambda value: value + 0.2), "the lower end of the gain"),
+        (event("final_scored", "gain.p_value", lambda value: value + 0.5), "the p-value"),
+        (event("final_scored", "score.value", lambda value: value - 0.1), "the final score that the trial reports"),
+        (event("base_scored", "score.value", lambda value: value + 0.1), "the base score that the trial reports"),
+        (event("noise_measured", "half_width", lambda value: 0.0), "the noise band that the trial reports"),
+        (event("final_scored", "submission", lambda value: None), "best public score"),
+        (field("submissions.json", "weights_digest", "f" * 64), "the final card is of other weights"),
+        (field("lock.json", "base_model.weights_digest", None), "the base card is of other weights"),
+        (field("lock.json", "items", None), "of other items than the lock names"),
+        (field("lock.json", "installation_secret_digest", None), "the lock names no installation secret digest"),
+        (field("cards/final-test_private/card.json", "summary.value", 1.0), "card.json"),
+        (swapped_card, "the base card is of other weights"),
+        (lambda folder: shutil.rmtree(folder / "cards"), "no cards"),
+        (lambda folder: shutil.rmtree(folder / "cards" / "base-noise"), "base-noise"),
+    ],
+)
+def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated, tmp_path, lie, why):
+    shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
+    lie(tmp_path / "trial")
+    (found,) = read_pool([tmp_path]).trials
+    assert not found.trial.is_verified and not found.trial.is_counted
+    assert found.trial.marks[0].startswith("unverified: ") and why in found.trial.marks[0]
+
+
+def test_an_edited_report_moves_nothing_and_a_missing_audit_is_marked(simulated, tmp_path):
+    shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
+    (honest,) = read_pool([tmp_path]).trials
+    (tmp_path / "trial" / "report").mkdir()
+    (tmp_path / "trial" / "report" / "report.json").write_text('{"gain": {"value": 0.99}}')
+    (tmp_path / "trial" / "integrity.json").unlink()
+    (found,) = read_pool([tmp_path]).trials
+    assert found.trial.row.gain == honest.trial.row.gain
+    assert found.trial.marks == ("not audited",) and found.trial.is_counted
+
+
+def test_one_damaged_folder_hides_no_other(simulated, tmp_path):
+    for name in ("list", "database", "whole"):
+        shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / name)
+    field("lock.json", "base_model", ["what"])(tmp_path / "list")
+    (tmp_path / "database" / "grader.db").write_bytes(b"SQLite format 3\x00" + b"\xff" * 200)
+    pool = read_pool([tmp_path])
+    assert len(pool.trials) == 1
+    assert [one.folder.rpartition("/")[2] for one in pool.left_out] == ["database", "list"]
+    assert all("cannot be read" in one.why for one in pool.left_out), pool.left_out
+
+
+def test_published_figures_are_found_below_and_those_of_a_trials_task_come_by_themselves(simulated, tmp_path):
+    trial = tmp_path / "trials" / "one"
+    shutil.copytree(simulated[2] / "static-1-stack-00-0", trial)
+    field("trial.json", "task.name", "alfworld")(trial)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "scores.json").write_text('{"somebody": "else\'s"}')
+    (trial / "workspace").mkdir()
+    for place, text in (
+        ("paper", "title: A paper\nsource: its table 3\nrows: [{name: x, score: 41.5, base: 20}]"),
+        ("broken", "title: A paper\nsource: s\nrows: [{name: x, score: 415}]"),
+        ("trials/one/workspace", "title: Forged\nsource: s\nrows: [{name: x, score: 99}]"),
+    ):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "published.yaml").write_text(text)
+    pool = read_pool([tmp_path])
+    assert [one.title for one in pool.published] == ["A paper", "ALFWorld, as published"]
+    (row,) = pool.published[1].rows
+    assert (row.base, row.score.value) == pytest.approx((0.0597, 0.9328))
+    assert pool.published[0].rows[0].runs == "one run" and pool.published[0].rows[0].score.low is None
+    (out,) = pool.left_out
+    assert "broken" in out.folder and "100" in out.why
 
 
 @pytest.mark.slow

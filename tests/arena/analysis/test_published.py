@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agent2.arena.analysis.published import read_posttrainbench
+from agent2.arena.analysis.published import read_posttrainbench, read_published
 from agent2.errors import ConfigError
 
 
@@ -62,3 +62,15 @@ def test_an_aggregate_that_its_own_cells_do_not_give_is_refused(tmp_path):
 def test_a_file_of_another_layout_is_refused(tmp_path, changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         read_posttrainbench(write(tmp_path, **changes))
+
+
+def test_figures_copied_from_a_paper_have_an_interval_only_with_several_runs(tmp_path):
+    rows = "[{name: a, score: 50, runs: 4, std: 2}, {name: b, score: 40, runs: 4, std: 2}, {name: c, score: 45}]"
+    (tmp_path / "published.yaml").write_text(f"title: t\nsource: s\nrows: {rows}\n")
+    a, c, b = read_published(tmp_path).rows
+    assert (a.name, c.name, b.name) == ("a", "c", "b")
+    assert a.score.interval == pytest.approx((0.5 - 3.18245 * 0.01, 0.5 + 3.18245 * 0.01), abs=1e-5)
+    assert (a.place.words, b.place.words, a.runs, c.place, c.runs) == ("1", "2", "4 runs", None, "one run")
+    (tmp_path / "published.yaml").write_text("title: t\nsource: s\nrows: []\n")
+    with pytest.raises(ConfigError, match="rows"):
+        read_published(tmp_path)

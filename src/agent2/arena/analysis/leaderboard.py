@@ -197,7 +197,7 @@ class Leaderboard:
     left_out: Sequence[LeftOut]
     tasks: Sequence[TaskStandings]
     overall: Sequence[OverallStandings]
-    """Of each kind with at least two tasks."""
+    """Of each kind that has a task."""
     effects: Sequence[AxisEffect]
     """Of drivers and scaffolds: the widest pair of each family."""
     pair_effects: Sequence[PairEffect]
@@ -480,10 +480,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _overall(
     pool: Sequence[PooledTrial], boards: Sequence[TaskStandings], *, is_interactive: bool
 ) -> OverallStandings | None:
-    """The board over all tasks of a kind; None with fewer than two tasks, or without a stack that has done them all."""
+    """The board over all tasks of a kind; None without a task, or without a stack that has done them all."""
     tasks = [board.task for board in boards if board.is_interactive is is_interactive]
     tasks = [task for task in tasks if _closed_of(pool, task)]
-    if len(tasks) < 2:
+    if not tasks:
         return None
     runs = _runs(pool)
     stacks = list(dict.fromkeys(one.trial.row.agent for one in pool if one.exam.task in tasks))

@@ -1,10 +1,11 @@
 """Finds the trials below some folders, verifies each from its cards, and gives what a leaderboard is made of.
 
 Every trial is verified, wherever it comes from, because its folder is the only thing that says where: the cards of base
-model and result on the private items must be whole (digests of header, protocol and every frame), give the numbers
-stored in them when they are graded again, be of the weights and items that the lock names, and give the scores and the
-gain that the trial reports. A trial without cards (a recording made to be shared) or with cards that say something else
-is listed as unverified and enters no rank.
+model, noise band and result on the private items must be whole (digests of header, protocol and every frame), give the
+numbers stored in them when they are graded again, be of the weights and items that the lock names, and give the scores,
+the gain and the noise band that the trial reports; the result must be that of the submission best in public.
+A trial without cards (a recording made to be shared), or with cards that say something else, is marked unverified and
+enters no rank. What is shown of gain and noise band is computed from the cards, whatever the trial says.
 
 Does NOT play or score again: a laboratory that forged rollouts and verdicts together, digests included, is not found
 (`agent2 cards rescore` and `agent2 replay` are for that). Nothing inside a trial's folder is taken for a further trial.
@@ -13,29 +14,38 @@ Does NOT play or score again: a laboratory that forged rollouts and verdicts tog
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, LeftOut, PooledTrial
-from agent2.arena.analysis.published import PublishedBoard, is_posttrainbench, read_posttrainbench
+from agent2.arena.analysis.published import (
+    PUBLISHED_FILES,
+    PublishedBoard,
+    is_published,
+    published_of_tasks,
+    read_published,
+)
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ResultKind
 from agent2.arena.assignment import UNSANDBOXED
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.paths import TrialPaths
+from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.sweep_records import row_of
 from agent2.arena.tasks import Level
 from agent2.cards.card import CardHeader
 from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import Agent2Error, ConfigError
 from agent2.records import JsonValue, Split, digest_of
-from agent2.stats.estimates import Estimate
+from agent2.stats.estimates import Estimate, PairedDifference
 
 TRIAL_FILE = "trial.json"
 CLOSE = 1e-9
 """Within which a stored score must be that of its card."""
+REDRAWN = 0.01
+"""Within which ends of an interval, a p-value and a noise band must be: a library's version may draw other samples."""
 BASE_COUNTS = frozenset({ResultKind.COPY, ResultKind.BASE_KEPT, ResultKind.VOID, ResultKind.GATE_FAILED})
 """Results that are the base model, by identity or by rule."""
 
@@ -51,52 +61,81 @@ class TrialPool:
 
 def find_trials(folder: Path) -> Iterator[Path]:
     """Folders of trials at or below a folder, in order of their names; links and hidden folders are not followed."""
+    return _find(folder, TRIAL_FILE)
+
+
+def _find(folder: Path, *names: str) -> Iterator[Path]:
     for at, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if TRIAL_FILE in files:
             folders.clear()  # an agent may have written what looks like a trial inside its workspace
+        if not set(names).isdisjoint(files):
             yield Path(at)
 
 
 def read_pool(folders: Sequence[Path], progress: Callable[[str, int, int], None] | None = None) -> TrialPool:
-    """Every trial at or below the folders, and the published tables among them.
+    """Every trial and every published table at or below the folders, and what is published of the trials' tasks.
 
     progress: told what is read, how many are done and how many there are. Raises ConfigError for a folder that is not
     there, or if nothing was found in any of them.
     """
     places: dict[Path, None] = {}
-    published = []
+    tables: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder}: is not a directory; pass folders with sweeps or trials")
         found = dict.fromkeys(path.resolve() for path in find_trials(folder))
-        if is_posttrainbench(folder):
-            published.append(read_posttrainbench(folder))
-        elif not found:
+        published = dict.fromkeys(path.resolve() for path in _find(folder, *PUBLISHED_FILES) if is_published(path))
+        if not found and not published:
             raise ConfigError(
                 f"{folder}: contains no trial (a folder with {TRIAL_FILE}) and no published tables; pass the folder of "
                 "a sweep, of trials, or of PostTrainBench's scores.json"
             )
         places |= found
-    trials, left_out = [], []
+        tables |= published
+    trials: list[PooledTrial] = []
+    left_out: list[LeftOut] = []
     for done, place in enumerate(places, start=1):
-        try:
-            trials.append(read_trial(place))
-        except (Agent2Error, OSError, KeyError, TypeError, ValueError) as error:
-            # a foreign folder may hold anything; whatever is wrong with one trial hides no other
-            why = str(error) if isinstance(error, Agent2Error) else f"cannot be read ({type(error).__name__}: {error})"
-            left_out.append(LeftOut(str(place), why))
+        one = trial_or_reason(place)
+        if isinstance(one, LeftOut):
+            left_out.append(one)
+        else:
+            trials.append(one)
         if progress is not None:
             progress("trials", done, len(places))
-    return TrialPool(trials, left_out, published)
+    boards, refused = published_boards(tables, [trial.exam.task for trial in trials])
+    return TrialPool(trials, [*left_out, *refused], boards)
+
+
+def published_boards(folders: Iterable[Path], tasks: Iterable[str] = ()) -> tuple[list[PublishedBoard], list[LeftOut]]:
+    """The tables of folders that `is_published` knows, and of tasks; then what cannot be read, and why."""
+    boards: list[PublishedBoard] = []
+    refused: list[LeftOut] = []
+    for folder in folders:
+        try:
+            boards.append(read_published(folder))
+        except ConfigError as error:
+            refused.append(LeftOut(str(folder), str(error)))
+    return [*boards, *published_of_tasks(tasks)], refused
+
+
+def trial_or_reason(folder: Path, name: str = "") -> PooledTrial | LeftOut:
+    """One trial, verified, or why it is left out. name: what the board calls its folder; default: its path."""
+    name = name or str(folder)
+    try:
+        found = read_trial(folder)
+    except Agent2Error as error:
+        return LeftOut(name, str(error))
+    except Exception as error:  # boundary: a foreign folder may hold anything, and what is wrong with it is told
+        return LeftOut(name, f"cannot be read ({type(error).__name__}: {error})")
+    return replace(found, trial=replace(found.trial, folder=name))
 
 
 def read_trial(folder: Path) -> PooledTrial:
     """One trial, verified. Raises ConfigError if it is not finished or its folder is damaged."""
-    evidence = read_evidence(folder)
+    checked = _check_cards(TrialPaths(folder), read_evidence(folder))
+    evidence = checked.evidence
     analysis = analyse(evidence)
-    paths = TrialPaths(folder)
-    checked = _check_cards(paths, evidence)
     kind = analysis.result.kind
     result: Mapping[str, float | None] = {}
     if kind is ResultKind.MEASURED:
@@ -124,48 +163,64 @@ def read_trial(folder: Path) -> PooledTrial:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
+    evidence: TrialEvidence
+    """With gain and noise band as the cards give them."""
     problems: Sequence[str]
-    base: Mapping[str, float | None]
-    final: Mapping[str, float | None]
-    protocol: str
+    base: Mapping[str, float | None] = field(default_factory=dict)
+    final: Mapping[str, float | None] = field(default_factory=dict)
+    protocol: str = ""
 
 
 def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
     """The private scores from the cards, and everything that keeps the trial from being verified."""
     base_card, final_card = (paths.card(who, Split.TEST_PRIVATE) for who in ("base", "final"))
     if not base_card.is_dir():
-        return _Checked(["no cards (a recording made to be shared has none)"], {}, {}, "")
-    problems = validate_card(base_card, columns=False)
-    if problems:
-        return _Checked(problems, {}, {}, "")
+        return _Checked(evidence, ["no cards (a recording made to be shared has none)"])
+    if damage := validate_card(base_card, columns=False):
+        return _Checked(evidence, damage)
     header, summary = read_header(base_card), read_summary(base_card)
-    problems += _header_problems("base", header, evidence, evidence.base_weights_digest)
+    base, protocol = summary.item_scores, digest_of(header.protocol)
+    problems = [*_lock_problems(evidence), *_header_problems("base", header, evidence, evidence.base_weights_digest)]
     problems += _score_problems("base", evidence.base_private, summary.score)
-    base = summary.item_scores
-    final: Mapping[str, float | None] = {}
-    submission = final_record(evidence)
-    if evidence.gain is not None and submission is not None and not submission.is_base_copy:
-        found = validate_card(final_card, columns=False)
-        if found:
-            return _Checked([*problems, *found], base, {}, digest_of(header.protocol))
-        summary = read_summary(final_card)
-        own = read_header(final_card)
-        problems += _header_problems("final", own, evidence, submission.weights_digest or "")
-        if own.protocol != header.protocol:
-            problems.append("base and final were played under different protocols")
-        problems += _score_problems("final", evidence.final_private, summary.score)
-        final = summary.item_scores
-        problems += _gain_problems(evidence, base, final)
-    return _Checked(problems, base, final, digest_of(header.protocol))
+    if damage := validate_card(paths.noise_card, columns=False):
+        return _Checked(evidence, [*problems, *damage], base, {}, protocol)
+    problems += _header_problems("noise", read_header(paths.noise_card), evidence, evidence.base_weights_digest)
+    band = measure_noise(paths.noise_card)
+    if abs(band.half_width - evidence.noise.half_width) > REDRAWN:
+        told, own = (f"{one.half_width:.6g}" for one in (evidence.noise, band))
+        problems.append(f"the noise band that the trial reports, {told}, is not that of its card, {own}")
+    evidence = replace(evidence, noise=band)
+    chosen, submission = choose_final(evidence.submissions, evidence.base_public), final_record(evidence)
+    if chosen != submission:
+        problems.append("the result is not that of the submission with the best public score")
+    if evidence.gain is None or submission is None or submission.is_base_copy:
+        return _Checked(evidence, problems, base, {}, protocol)
+    if damage := validate_card(final_card, columns=False):
+        return _Checked(evidence, [*problems, *damage], base, {}, protocol)
+    own_header, summary = read_header(final_card), read_summary(final_card)
+    problems += _header_problems("final", own_header, evidence, submission.weights_digest or "")
+    if own_header.protocol != header.protocol:
+        problems.append("base and final were played under different protocols")
+    problems += _score_problems("final", evidence.final_private, summary.score)
+    gain = gain_of_items(base, summary.item_scores)
+    problems += _gain_problems(evidence.gain, gain)
+    return _Checked(replace(evidence, gain=gain), problems, base, summary.item_scores, protocol)
+
+
+def _lock_problems(evidence: TrialEvidence) -> Iterator[str]:
+    """What the lock does not name could be anything, so that no two trials could be said to have sat one exam."""
+    lock = evidence.lock
+    for name in ("benchmark", "installation_secret_digest", "agent_digest"):
+        if not lock.get(name):
+            yield f"the lock names no {name.replace('_', ' ')}"
 
 
 def _header_problems(who: str, header: CardHeader, evidence: TrialEvidence, weights: str) -> Iterator[str]:
-    if weights and header.checkpoint_digest != weights:
+    if header.checkpoint_digest != weights:
         yield f"the {who} card is of other weights than the trial names"
     if header.protocol.split is not Split.TEST_PRIVATE:
         yield f"the {who} card is of {header.protocol.split.value}, not of the private items"
-    named = (evidence.lock.get("items") or {}).get(Split.TEST_PRIVATE.value)
-    if named and header.protocol.items_digest != named:
+    if header.protocol.items_digest != (evidence.lock.get("items") or {}).get(Split.TEST_PRIVATE.value):
         yield f"the {who} card is of other items than the lock names"
 
 
@@ -180,16 +235,19 @@ def _score_problems(who: str, reported: Estimate | None, on_card: Estimate | Non
         yield f"the {who} score that the trial reports, {words}"
 
 
-def _gain_problems(
-    evidence: TrialEvidence, base: Mapping[str, float | None], final: Mapping[str, float | None]
-) -> Iterator[str]:
-    both = [(new, old) for item, new in final.items() if new is not None and (old := base.get(item)) is not None]
-    if not both or evidence.gain is None:
-        yield "no item has a score of both base and final"
-        return
-    gain = math.fsum(new - old for new, old in both) / len(both)
-    if not math.isclose(gain, evidence.gain.change.value, abs_tol=CLOSE):
-        yield f"the gain that the trial reports, {evidence.gain.change.value:.6g}, is not that of its cards, {gain:.6g}"
+def _gain_problems(reported: PairedDifference, on_cards: PairedDifference) -> Iterator[str]:
+    told, own = reported.change, on_cards.change
+    if not math.isclose(told.value, own.value, abs_tol=CLOSE):
+        yield f"the gain that the trial reports, {told.value:.6g}, is not that of its cards, {own.value:.6g}"
+    elif (told.n, told.n_missing) != (own.n, own.n_missing):
+        yield f"the gain that the trial reports is over {told.n} items, its cards have {own.n}"
+    for what, one, other in (
+        ("lower end of the gain", told.low, own.low),
+        ("upper end of the gain", told.high, own.high),
+        ("p-value", reported.p_value, on_cards.p_value),
+    ):
+        if (one is None) != (other is None) or abs((one or 0.0) - (other or 0.0)) > REDRAWN:
+            yield f"the {what} that the trial reports, {one}, is not that of its cards, {other}"
 
 
 def _exam(evidence: TrialEvidence, protocol: str) -> ExamKey:

@@ -1,29 +1,33 @@
 """Figures that others published: shown beside our leaderboard, labelled as theirs, never pooled with ours.
 
-`read_posttrainbench` imports the tables of the PostTrainBench website (`scores.json` of its repository, beside a folder
-`data` with the CSV files that it is made from). The aggregate of an agent is the mean over base models of the weighted
-mean over benchmarks, with the published weights. Where several runs exist, the interval is Student's from the published
-standard deviation of that aggregate over runs, and ranks come from Welch tests between such agents (Holm over all
-pairs); with one run there is no interval and no rank interval. Cells that the publishers filled with the base model's
-score, because nothing was stored or the evaluation failed, are counted.
+`read_published` imports a `published.yaml` (`PublishedFile`) that somebody copied from a paper, or the tables of the
+PostTrainBench website (`scores.json` of its repository). PostTrainBench's aggregate of an agent is the mean over base
+models of the weighted mean over benchmarks, with the published weights. Where several runs exist, the interval is
+Student's from the published standard deviation over runs, and ranks come from Welch tests between such rows (Holm over
+all pairs); with one run there is no interval and no rank interval. Cells that the publishers filled with the base
+model's score, because nothing was stored or the evaluation failed, are counted.
 
 Does NOT verify anything: there are no rollouts behind these numbers.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import Field
 
+from agent2.benchmarks import task_files
+from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.standings import Place, places
 
-SCORES_FILE = "scores.json"
+SCORES_FILE, FIGURES_FILE = "scores.json", "published.yaml"
+PUBLISHED_FILES = (FIGURES_FILE, SCORES_FILE)
 ROUNDING = 0.02
 """Percentage points by which a published aggregate may differ from that of its cells (both are rounded)."""
 
@@ -63,9 +67,55 @@ REFERENCES: Mapping[str, str] = {
 }
 
 
-def is_posttrainbench(folder: Path) -> bool:
-    """Whether the folder has the layout that `read_posttrainbench` reads."""
-    return (folder / SCORES_FILE).is_file() and not (folder / "trial.json").exists()
+class PublishedFigure(StrictModel):
+    """One line of a `published.yaml`; scores in percent, as papers print them."""
+
+    name: str = Field(min_length=1)
+    score: float = Field(ge=0, le=100)
+    base: float | None = Field(default=None, ge=0, le=100)
+    """Score of the base model that the same source gives."""
+    runs: int = Field(default=1, ge=1)
+    std: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Over runs, in points; with several runs it gives the interval."""
+    note: str = ""
+
+
+class PublishedFile(StrictModel):
+    """Figures of one source."""
+
+    title: str = Field(min_length=1)
+    source: str = Field(min_length=1)
+    """Where they are printed: paper and table, or address."""
+    note: str = ""
+    rows: list[PublishedFigure] = Field(min_length=1)
+
+
+def is_published(folder: Path) -> bool:
+    """Whether `read_published` reads the folder."""
+    if (folder / "trial.json").exists():
+        return False
+    scores = folder / SCORES_FILE
+    return (folder / FIGURES_FILE).is_file() or (scores.is_file() and b'"modelBenchmarkData"' in scores.read_bytes())
+
+
+def read_published(folder: Path) -> PublishedBoard:
+    """The figures of a folder. Raises ConfigError for a file that is not as described here."""
+    if not (folder / FIGURES_FILE).is_file():
+        return read_posttrainbench(folder)
+    found = load_yaml(folder / FIGURES_FILE, PublishedFile)
+    rows = {}
+    for one in found.rows:
+        base = None if one.base is None else one.base / 100
+        score, runs = _score(one.score, one.runs, one.std, 0)
+        rows[one.name] = PublishedRow(one.name, score, base, runs, None, True, one.note)
+    return _board(found.title, found.source, rows, {one.name: one.std for one in found.rows}, found.note)
+
+
+def published_of_tasks(tasks: Iterable[str]) -> list[PublishedBoard]:
+    """Figures that the homes of packaged tasks bring, for those of these tasks."""
+    files = task_files()
+    homes = dict.fromkeys(files[task].parent.parent for task in tasks if task in files)
+    return [read_published(home) for home in homes if (home / FIGURES_FILE).is_file()]
 
 
 def read_posttrainbench(folder: Path) -> PublishedBoard:
@@ -94,18 +144,37 @@ def read_posttrainbench(folder: Path) -> PublishedBoard:
         name: _row(name, found, list(weights.values()), aggregates.get(name), file) for name, found in cells.items()
     }
     base = rows["base-model"].score.value if "base-model" in rows else None
-    placed = _welch_places({name: row.score for name, row in rows.items() if row.score.low is not None}, aggregates)
-    shown = [
-        PublishedRow(row.name, row.score, base, row.runs, placed.get(name), row.is_agent, row.note)
-        for name, row in rows.items()
-    ]
+    stds = {name: float(one["std"]) for name, one in aggregates.items() if name in rows and one}
     n_models = len(next(iter(agents.values()), {}))
-    return PublishedBoard(
-        title="PostTrainBench, as published",
-        source=f"PostTrainBench ({file.name} of its website)",
-        rows=tuple(sorted(shown, key=lambda row: -row.score.value)),
-        note=f"Mean over {n_models} base models of the weighted mean over {len(weights)} benchmarks.",
+    return _board(
+        "PostTrainBench, as published",
+        f"PostTrainBench ({file.name} of its website)",
+        {name: replace(row, base=base) for name, row in rows.items()},
+        stds,
+        f"Mean over {n_models} base models of the weighted mean over {len(weights)} benchmarks.",
     )
+
+
+def _board(
+    title: str, source: str, rows: Mapping[str, PublishedRow], stds: Mapping[str, float | None], note: str
+) -> PublishedBoard:
+    """Rows best first, those with several runs with their places."""
+    placed = _welch_places({name: row.score for name, row in rows.items() if row.score.low is not None}, stds)
+    shown = [replace(row, place=placed.get(name)) for name, row in rows.items()]
+    return PublishedBoard(title, source, tuple(sorted(shown, key=lambda row: -row.score.value)), note)
+
+
+def _score(value: float, n_runs: int, std: float | None, n_filled: int) -> tuple[Estimate, str]:
+    """A published percentage with Student's interval over its runs, and how many they are in words."""
+    from scipy import stats
+
+    words = "one run" if n_runs == 1 else f"{n_runs} runs"
+    if n_runs < 2 or std is None:
+        return Estimate(value / 100, None, None, n_runs, n_filled, f"{words}, no interval"), words
+    half = float(stats.t.ppf(0.975, n_runs - 1)) * std / math.sqrt(n_runs)
+    low, high = (value - half) / 100, (value + half) / 100
+    method = f"Student t over {n_runs} runs, published standard deviation"
+    return Estimate(value / 100, low, high, n_runs, n_filled, method), words
 
 
 def _cells(agent: Mapping[str, Any], weights: Mapping[str, float]) -> list[Any]:
@@ -129,31 +198,24 @@ def _row(
     note = f"{n_filled} of {len(cells)} cells are the base model's score" if n_filled else ""
     is_agent = name not in REFERENCES
     shown = name if is_agent else REFERENCES[name]
-    if not published or int(published["n"]) < 2:
-        one = Estimate(value / 100, None, None, 1, n_filled, "one run, no interval")
-        return PublishedRow(shown, one, None, "one run", None, is_agent, note)
-    if abs(float(published["avg"]) - value) > ROUNDING:
+    n_runs, std = (int(published["n"]), float(published["std"])) if published else (1, None)
+    if n_runs > 1 and abs(float(published["avg"]) - value) > ROUNDING:
         raise ConfigError(
             f"{file}: the published aggregate of {name} is {published['avg']}, its cells give {value:.3f}; the file "
             "was changed or is incomplete: take it unchanged from the website's repository"
         )
-    from scipy import stats
-
-    n, std = int(published["n"]), float(published["std"])
-    half = float(stats.t.ppf(0.975, n - 1)) * std / math.sqrt(n)
-    low, high = (value - half) / 100, (value + half) / 100
-    several = Estimate(value / 100, low, high, n, n_filled, f"Student t over {n} runs, published standard deviation")
-    return PublishedRow(shown, several, None, f"{n} runs", None, is_agent, note)
+    score, runs = _score(value, n_runs, std, n_filled)
+    return PublishedRow(shown, score, None, runs, None, is_agent, note)
 
 
-def _welch_places(scores: Mapping[str, Estimate], aggregates: Mapping[str, Any]) -> dict[str, Place]:
-    """Places of the agents with several runs, from Welch tests of all pairs."""
+def _welch_places(scores: Mapping[str, Estimate], stds: Mapping[str, float | None]) -> dict[str, Place]:
+    """Places of those with several runs, from Welch tests of all pairs."""
     from scipy import stats
 
     names = list(scores)
     pairs = {}
     for (a, one), (b, other) in combinations(enumerate(names), 2):
-        sides = [(100 * scores[name].value, float(aggregates[name]["std"]), scores[name].n) for name in (one, other)]
+        sides = [(100 * scores[name].value, stds[name] or 0.0, scores[name].n) for name in (one, other)]
         if not any(std for _, std, _ in sides):
             continue
         p_value = float(stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
