@@ -35,6 +35,14 @@ def test_a_copy_of_a_trial_counts_once():
     assert board.tasks[0].standings[0].n_counted == 4
 
 
+def test_a_changed_copy_does_not_hide_the_trial_that_it_was_made_from():
+    trials = pool(low=0.3)
+    liar = replace(trials[0].trial, folder="/a-liar", marks=("unverified: x",), is_verified=False, is_counted=False)
+    board = make_leaderboard([replace(trials[0], trial=liar), *trials])
+    assert [(one.folder, one.why) for one in board.left_out] == [("/a-liar", f"a copy of {trials[0].trial.folder}")]
+    assert board.tasks[0].standings[0].n_counted == 4 and board.tasks[0].standings[0].marks == ()
+
+
 def test_a_trial_that_does_not_count_is_shown_with_its_mark_and_moves_nothing():
     liar = pooled("low", 7, 1.0)
     liar = replace(liar, trial=replace(liar.trial, marks=("unverified: x",), is_verified=False, is_counted=False))

@@ -313,14 +313,12 @@ def _same_exams(pool: Sequence[PooledTrial]) -> tuple[list[PooledTrial], list[Le
     kept: list[PooledTrial] = []
     out: list[LeftOut] = []
     for members in _by_task(pool).values():
-        seen: dict[str, str] = {}
-        once = []
-        for one in members:
-            if one.identity in seen:
-                out.append(LeftOut(one.trial.folder, f"a copy of {seen[one.identity]}"))
-                continue
-            seen[one.identity] = one.trial.folder
-            once.append(one)
+        first: dict[str, PooledTrial] = {}
+        # those that count come first: a changed copy must not hide the trial that it was made from
+        for one in sorted(members, key=lambda one: (not one.trial.is_counted, not one.trial.is_verified)):
+            if first.setdefault(one.identity, one) is not one:
+                out.append(LeftOut(one.trial.folder, f"a copy of {first[one.identity].trial.folder}"))
+        once = [one for one in members if first[one.identity] is one]
         # trials that count choose the exam: a folder full of broken ones must not outvote them
         votes = Counter(one.exam for one in once if one.trial.is_counted) or Counter(one.exam for one in once)
         exam = max(votes, key=lambda key: (votes[key], repr(key)))
