@@ -15,7 +15,6 @@ SHARED = ("environments/household/", "scorers/household.py")
 """The world and the scorer that household and alfworld share bear the first one's name."""
 EXCEPTIONS = {
     "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
-    "environments/faults.py": {"household"},  # reads the faults of the shared world back from its replies
     "contract/selection.py": {
         *("arithmetic", "gsm8k", "humaneval", "ifeval", "mbpp", "mmlu_pro"),
         *("mini_ifeval", "mini_knowledge", "mini_math", "mini_repo"),

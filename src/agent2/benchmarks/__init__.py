@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from agent2.benchmarks.data import DataBenchmark, is_data_file
-from agent2.benchmarks.faulty import FaultVariant, split_variant
+from agent2.benchmarks.variants import BenchmarkVariant, split_variant
 from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import guard_private, with_entry
 from agent2.plugins import (
@@ -108,14 +108,14 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
     name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; behind a
-    packaged one `-faulty`, `-steady` or `-condensed` (`faulty`).
+    packaged one `-faulty`, `-steady` or `-condensed` (`variants`).
     data: folder of its official data, for one that reads files; None: where its own downloader puts them.
     where: flag, or file and line, that the name came from.
     Raises ConfigError, with the nearest name, for one that is not known, for data that it does not take, and for a
     plug-in that cannot be used.
     """
     if (variant := _variant_of(name)) is not None:
-        return guarded(FaultVariant(load_benchmark(variant[0], data, where), variant[1]))
+        return guarded(BenchmarkVariant(load_benchmark(variant[0], data, where), variant[1]))
     if data is not None and name not in READS_FILES:
         raise ConfigError(
             f"benchmark {name} makes its own items and reads no data folder ({data}); remove --data, which is for "

@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from agent2.errors import ConfigError
+from agent2.errors import ConfigError, shown
 from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Scorer, Split, derive_seed
 
 Player = Callable[[Item, Sequence[Message]], str]
@@ -200,6 +200,16 @@ def item_of(benchmark: Benchmark, row: Mapping[str, JsonValue]) -> Item:
     return question_of_row(row, benchmark.name)
 
 
+def require_keys(row: Mapping[str, JsonValue], keys: Sequence[str], benchmark: str) -> None:
+    """Raises ConfigError for a row without one of these keys."""
+    missing = [key for key in keys if key not in row]
+    if missing:
+        raise ConfigError(
+            f"row {shown(str(row.get('id')))} of {benchmark}: has no {', '.join(missing)}; "
+            "give a line of data/train.jsonl"
+        )
+
+
 def row_of_question(item: Item) -> dict[str, JsonValue]:
     """A visible item with its reference answer as a row."""
     return {"id": item.id, "prompt": item.prompt, "answer": item.reference, "payload": dict(item.payload)}
@@ -207,12 +217,7 @@ def row_of_question(item: Item) -> dict[str, JsonValue]:
 
 def question_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
     """The item of such a row. Raises ConfigError for a row without id or prompt."""
-    missing = [key for key in ("id", "prompt") if key not in row]
-    if missing:
-        raise ConfigError(
-            f"row {str(row.get('id'))!r} of {benchmark} has no {' and no '.join(missing)}; "
-            "give a line of data/train.jsonl"
-        )
+    require_keys(row, ("id", "prompt"), benchmark)
     answer = row.get("answer")
     return Item(
         id=str(row["id"]),

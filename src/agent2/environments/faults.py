@@ -8,20 +8,21 @@ action counts as a call:
     permission_denied                     this command (its first word) is denied until `login` is said
     truncated_result                      the action is carried out, and the first half of the reply arrives
 
-An action that ends the episode cannot be cut, so a truncation planned for it does not happen.
+An action that ends the episode cannot be cut, so a truncation planned for it does not happen. The need of a broken
+action is served when the same action, word for word, is later carried out; a world that counts what it refuses
+(`n_invalid` in its state) shows whether it was.
 
-`fault_events` reads the faults of a rollout back: from tool worlds, from this wrapper, and from household games. It is
-*recovered* when the same call later succeeds (in an empty household reply: when any command follows); otherwise it was
-*given up* (no further call), *not recovered*, or *cut off*: the episode was over before the model could answer it.
+`fault_events` reads the faults of a rollout back: of tool worlds from their calls, where a later call of the same tool
+has to succeed, of other worlds from what they recorded (`injected_faults`). A fault is *recovered*, *given up* (no
+further call), *not recovered*, or *cut off*: the episode was over before the model could answer it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from agent2.environments.household.world import LOOK, REPLIES, HouseholdFaultKind
 from agent2.environments.tools.world import (
     CUT,
     LOGIN,
@@ -39,6 +40,7 @@ ALL_FAULTS = FaultSettings(1.0, tuple(ToolFaultKind), n_positions=3)
 SPARE_CALLS = 3
 """Calls and turns more than without faults, so that a repetition does not cost the end of the episode."""
 STATE_KEY = "injected_faults"
+"""In the state of a world: a list of {turn, kind, command, recovered: the turn that served the need, or None}."""
 _PASSED_ON = frozenset({"ask_expert", "admissible", "max_turns", "offered_tools"})
 
 
@@ -53,6 +55,8 @@ class FaultyWorld:
         self._fault: PlannedFault | None = None
         self._n_seen = self._turn = 0
         self._denied: str | None = None
+        self._broken: set[str] = set()
+        """The actions that met the fault."""
         self._events: list[dict[str, JsonValue]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +82,7 @@ class FaultyWorld:
         if kind is None and self._denied == command:
             kind = ToolFaultKind.PERMISSION_DENIED
         if kind is None:
-            return self._world.act(action)
+            return self._pass_on(action, turn)
         if kind is ToolFaultKind.TRUNCATED_RESULT:
             step = self._world.act(action)
             if step.done or not step.observation:
@@ -89,12 +93,24 @@ class FaultyWorld:
             self._denied = command if kind is ToolFaultKind.PERMISSION_DENIED else self._denied
             hint = f": say {LOGIN} first" if kind is ToolFaultKind.PERMISSION_DENIED else ""
             step = Step(f"error: {kind}{hint}", done=False)
-        self._events.append({"turn": turn, "kind": str(kind), "command": command})
+        self._broken.add(line_of(action))
+        if not self._events:  # a repeated denial is the same fault
+            self._events.append({"turn": turn, "kind": str(kind), "command": command, "recovered": None})
         return step
 
     def state(self) -> Mapping[str, JsonValue]:
-        """The world's state, and `injected_faults`: {turn, kind, command} each."""
+        """The world's state, and `injected_faults`, at most one."""
         return {**self._world.state(), STATE_KEY: list(self._events)}
+
+    def _pass_on(self, action: str, turn: int) -> Step:
+        """An unbroken action; the first that is one of the broken ones, and is not refused, serves their need."""
+        if line_of(action) not in self._broken or self._events[0]["recovered"] is not None:
+            return self._world.act(action)
+        n_refused = self._world.state().get("n_invalid")
+        step = self._world.act(action)
+        if self._world.state().get("n_invalid") == n_refused:
+            self._events[0]["recovered"] = turn
+        return step
 
 
 def with_faults(world: Environment, settings: FaultSettings) -> Environment:
@@ -105,13 +121,18 @@ def with_faults(world: Environment, settings: FaultSettings) -> Environment:
     return FaultyWorld(world, settings) if settings.rate > 0 else world
 
 
-_COMMAND = re.compile(r"\s*(?:>\s*)?(\w+)")
+_COMMAND = re.compile(r"(?:>\s*)?(\w+)")
+
+
+def line_of(action: str) -> str:
+    """What text worlds read of an action: its first line, in lower case, with single spaces."""
+    return " ".join(action.strip().partition("\n")[0].casefold().split())
 
 
 def command_of(action: str) -> str:
-    """The first word of an action's last line, in lower case: `search` of `search[lamp]`."""
-    match = _COMMAND.match(action.strip().rpartition("\n")[2])
-    return match[1].casefold() if match else ""
+    """The first word of that: `search` of `search[lamp]`."""
+    match = _COMMAND.match(line_of(action))
+    return match[1] if match else ""
 
 
 class FaultOutcome(StrEnum):
@@ -139,80 +160,50 @@ class FaultEvent:
     """Messages from the fault to the call that succeeded, 1 where the next one did; None: not recovered."""
 
 
-@dataclass(slots=True)
-class _Calls:
-    """The calls of a rollout in one form: (turn, name, kind of injected fault or None, whether it succeeded)."""
-
-    rows: list[tuple[int, str, str | None, bool]] = field(default_factory=list)
-    any_will_do: frozenset[str] = frozenset()
-    """Kinds after which any further call counts as recovery."""
-
-
 def fault_events(rollout: Rollout) -> list[FaultEvent] | None:
     """The injected faults of a rollout, repeated denials as one; None for a world that records none."""
-    calls = _calls_of(rollout)
-    if calls is None:
-        return None
+    state = rollout.state
+    if isinstance(calls := state.get("tool_calls"), list):
+        return _of_tools(rollout, calls)
+    recorded = state.get(STATE_KEY)
+    if not isinstance(recorded, list) or any("recovered" not in one for one in recorded):
+        return [] if state.get("n_faults") == 0 else None
+    said = [command_of(turn.action) for turn in rollout.turns]
+    return [
+        _event(
+            rollout,
+            (int(one["turn"]), str(one["command"]), str(one["kind"])),
+            one["recovered"],
+            any(command != LOGIN for command in said[int(one["turn"]) + 1 :]),
+            len(said) - 1,
+        )
+        for one in recorded
+    ]
+
+
+def _of_tools(rollout: Rollout, calls: Sequence[Mapping[str, JsonValue]]) -> list[FaultEvent]:
     events: list[FaultEvent] = []
-    last_turn = max([len(rollout.turns) - 1, *(row[0] for row in calls.rows)], default=0)
+    last_turn = max([len(rollout.turns) - 1, *(int(call["turn"]) for call in calls)], default=0)
     denied: set[str] = set()
-    for place, (turn, name, kind, _) in enumerate(calls.rows):
-        if kind is None or (kind == ToolFaultKind.PERMISSION_DENIED and name in denied):
+    for place, call in enumerate(calls):
+        name, kind = str(call["name"]), call["error"]
+        if not call["injected"] or (kind == ToolFaultKind.PERMISSION_DENIED and name in denied):
             continue
         denied |= {name} if kind == ToolFaultKind.PERMISSION_DENIED else set()
-        later = [row for row in calls.rows[place + 1 :] if row[1] != LOGIN]
-        good = [row for row in later if row[3] and (row[1] == name or kind in calls.any_will_do)]
-        if good:
-            events.append(FaultEvent(str(kind), turn, name, FaultOutcome.RECOVERED, good[0][0] - turn))
-        elif turn >= last_turn:
-            events.append(FaultEvent(str(kind), turn, name, FaultOutcome.CUT_OFF))
-        else:
-            is_capped = rollout.status is not RolloutStatus.COMPLETED
-            ended = FaultOutcome.NOT_RECOVERED if later or is_capped else FaultOutcome.GAVE_UP
-            events.append(FaultEvent(str(kind), turn, name, ended))
+        later = [other for other in calls[place + 1 :] if other["name"] != LOGIN]
+        good = next((int(one["turn"]) for one in later if one["name"] == name and one["error"] is None), None)
+        events.append(_event(rollout, (int(call["turn"]), name, str(kind)), good, bool(later), last_turn))
     return events
 
 
-def _calls_of(rollout: Rollout) -> _Calls | None:
-    state = rollout.state
-    if isinstance(recorded := state.get("tool_calls"), list):
-        return _Calls(
-            [
-                (int(one["turn"]), str(one["name"]), one["error"] if one["injected"] else None, one["error"] is None)
-                for one in recorded
-            ]
-        )
-    if isinstance(injected := state.get(STATE_KEY), list):
-        kinds = {int(one["turn"]): str(one["kind"]) for one in injected}
-        return _Calls(
-            [
-                (number, command_of(turn.action), kinds.get(number), number not in kinds)
-                for number, turn in enumerate(rollout.turns)
-            ]
-        )
-    if "n_faults" in state and "n_recovered" in state:
-        return _household_calls(rollout)
-    return None
-
-
-def _household_calls(rollout: Rollout) -> _Calls:
-    """Commands of a household game: each is a tool of its own, and an empty reply is made good by going on."""
-    told = {text: kind for kind, text in REPLIES.items() if text}
-    rows, left = [], int(rollout.state["n_faults"])
-    for number, turn in enumerate(rollout.turns):
-        seen = (turn.observation or "").partition("\nYou can: ")[0].strip()
-        kind = told.get(seen)
-        if kind is None and turn.observation is not None and not seen and left:
-            kind = HouseholdFaultKind.EMPTY_RESULT
-        name = turn.action.strip().partition("\n")[0].strip().removeprefix(">").strip().casefold()
-        if kind is not None:
-            left -= 1
-        rows.append((number, LOGIN if name == LOOK else name, None if kind is None else str(kind), kind is None))
-    return _Calls(rows, frozenset({str(HouseholdFaultKind.EMPTY_RESULT)}))
-
-
-def settings_for(share: float, kinds: Sequence[ToolFaultKind] = tuple(ToolFaultKind)) -> FaultSettings:
-    """Faults in this share of episodes. Raises ConfigError for one that is not between 0 and 1."""
-    if not 0 <= share <= 1:
-        raise ConfigError(f"faults: {share} is no share of episodes; give a number from 0 to 1")
-    return replace(ALL_FAULTS, rate=share, kinds=tuple(kinds))
+def _event(
+    rollout: Rollout, fault: tuple[int, str, str], recovered: int | None, went_on: bool, last_turn: int
+) -> FaultEvent:
+    """fault: its turn, call and kind; recovered: the turn that served its need; went_on: whether a call followed."""
+    turn, call, kind = fault
+    if recovered is not None:
+        return FaultEvent(kind, turn, call, FaultOutcome.RECOVERED, recovered - turn)
+    if turn >= last_turn:
+        return FaultEvent(kind, turn, call, FaultOutcome.CUT_OFF)
+    is_left = not went_on and rollout.status is RolloutStatus.COMPLETED
+    return FaultEvent(kind, turn, call, FaultOutcome.GAVE_UP if is_left else FaultOutcome.NOT_RECOVERED)

@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 
+from agent2.arena import agents
 from agent2.arena.analysis.code_signals import Method, algorithm_in, read_source
 
 
@@ -116,3 +119,22 @@ def test_algorithm_words_are_whole_words():
     assert algorithm_in("train_grpo_v2.py").name == "GRPO"
     assert algorithm_in("PPOConfig").name == "PPO"
     assert algorithm_in("hippopotamus.py") is None
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("sft/main.py", {"SFT"}),
+        ("static-only/main.py", {"SFT"}),
+        ("grpo/question.py", {"GRPO"}),
+        ("grpo/episodes.py", {"SFT", "GRPO"}),
+        ("sft-grpo/main.py", {"SFT", "GRPO"}),
+        ("rloo/main.py", {"RLOO", "GRPO"}),
+        ("dpo/main.py", {"DPO"}),
+        ("nop/main.py", set()),
+        ("base-copy/main.py", set()),
+    ],
+)
+def test_what_the_packaged_agents_train_with_is_seen(program, expected):
+    text = Path(agents.__file__).with_name(program.split("/")[0]).joinpath(program.split("/")[1]).read_text()
+    assert set(names(text)) == expected

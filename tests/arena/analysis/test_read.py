@@ -1,7 +1,9 @@
 import json
+from pathlib import Path
 
 import pytest
 
+from agent2.arena import agents
 from agent2.arena.analysis.process import autonomy_of
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict
@@ -14,7 +16,7 @@ from agent2.errors import ConfigError
 from builders import DESIGN, GRPO_SOURCE, START, make_gain, make_score, make_task
 
 
-def write_trial(root, *, end=AgentEnd.EXITED, finished=True):
+def write_trial(root, *, end=AgentEnd.EXITED, finished=True, program=GRPO_SOURCE, logs=None):
     """A trial's folder, written by the writers that the harness uses."""
     paths = TrialPaths(root)
     root.mkdir()
@@ -33,7 +35,7 @@ def write_trial(root, *, end=AgentEnd.EXITED, finished=True):
     log = EventLog(paths.trial_log)
     log.append("base_scored", t=START - 5, split="test_public", score=stored_score(make_score(0.3, 400), "cards/base"))
     log.append("agent_started", t=START, deadline=START + 300)
-    _work(paths)
+    _work(paths, program, logs or {"output/log.jsonl": "reward"})
     log.append("agent_ended", t=START + 1000, end=end.value, exit_code=0, reason="ended by itself")
     log.append("graded", t=START + 1001)
     if finished:
@@ -46,10 +48,10 @@ def write_trial(root, *, end=AgentEnd.EXITED, finished=True):
     return paths
 
 
-def _work(paths):
+def _work(paths, program, logs):
     (paths.workspace / "code").mkdir(parents=True)
     (paths.workspace / "output").mkdir()
-    (paths.workspace / "code" / "train.py").write_text(GRPO_SOURCE)
+    (paths.workspace / "code" / "train.py").write_text(program)
     (paths.workspace / "output" / "design.json").write_text(json.dumps(DESIGN))
     (paths.workspace / "output" / "tokenizer.json").write_text("{}")
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log, lambda: START + 4))
@@ -60,8 +62,10 @@ def _work(paths):
     processes.append("process", t=START + 90, **sample, cpu_s=80.5, max_rss_bytes=5_000_000)
     processes.close()
     metrics = EventLog(paths.metrics_log)
-    for step in range(3):
-        metrics.append("metric", t=START + 10 + step, file="output/log.jsonl", step=step, values={"reward": step / 10})
+    for place, (file, key) in enumerate(logs.items()):
+        for step in range(3):
+            t = START + 10 * (place + 1) + step
+            metrics.append("metric", t=t, file=file, step=step, values={key: step / 10})
     metrics.close()
     store = GraderStore(paths.grader_db)
     store.add(Arrival(1, START + 95, "output/model", "first", revision, weights_digest="aa"))
@@ -93,6 +97,17 @@ def test_evidence_from_disk_can_be_analysed(tmp_path):
     analysis = analyse(read_evidence(write_trial(tmp_path / "t").root))
     assert analysis.route.label == "RL only (GRPO)"
     assert analysis.result.gain.value == pytest.approx(0.24)
+
+
+def test_a_grpo_trial_with_a_warm_up_is_not_sft_only(tmp_path):
+    program = (Path(agents.__file__).parent / "grpo" / "episodes.py").read_text()
+    both = {"output/warm-up/model_log.jsonl": "loss", "output/learning/model_log.jsonl": "reward"}
+    warm_up = dict(list(both.items())[:1])
+    labels = {
+        name: analyse(read_evidence(write_trial(tmp_path / name, program=program, logs=logs).root)).route.label
+        for name, logs in {"both": both, "warm-up": warm_up}.items()
+    }
+    assert labels["both"].startswith("SFT then RL") and labels["warm-up"] == "SFT only"
 
 
 def test_a_torn_line_is_left_out_and_counted(tmp_path):

@@ -90,3 +90,18 @@ def test_nothing_is_broken_by_default():
 def test_settings_that_leave_nothing_to_draw_are_refused(changes):
     with pytest.raises(ConfigError, match="household faults"):
         replace(HouseholdFaults(), **changes)
+
+
+@pytest.mark.parametrize("kind", list(HouseholdFaultKind))
+def test_the_state_says_which_turn_served_the_need(kind):
+    world = broken_world(kind)
+    command, recorded = going(world), [{"turn": 0, "kind": str(kind), "recovered": None}]
+    assert "injected_faults" not in world.state()
+    world.act(command)
+    world.act("dance")
+    (event,) = world.state()["injected_faults"]
+    assert [{key: event[key] for key in ("turn", "kind", "recovered")}] == recorded
+    world.act("look")
+    world.act(command)
+    (event,) = world.state()["injected_faults"]
+    assert event["recovered"] == (2 if kind is HouseholdFaultKind.EMPTY_RESULT else 3)

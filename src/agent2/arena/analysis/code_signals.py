@@ -77,6 +77,8 @@ KNOWN_CALLS: Mapping[str, Algorithm] = {
     "AgenticGRPOTrainer": Algorithm(Method.RL, "GRPO"),
     "train_sft": Algorithm(Method.SFT, "SFT"),
     "train_grpo": Algorithm(Method.RL, "GRPO"),
+    "train_online_grpo": Algorithm(Method.RL, "GRPO"),
+    "learn_in_stages": Algorithm(Method.RL, "GRPO"),
     "train_rloo": Algorithm(Method.RL, "RLOO"),
     "train_ppo": Algorithm(Method.RL, "PPO"),
     "train_dpo": Algorithm(Method.PREFERENCE, "DPO"),

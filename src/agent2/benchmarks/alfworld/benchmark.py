@@ -383,7 +383,7 @@ class Alfworld:
 
     def item_of(self, row: Mapping[str, JsonValue]) -> Item:
         """The item of a row, with its examples again. Raises ConfigError for another kind of row."""
-        item = item_of_row(row)
+        item = item_of_row(row, self.name)
         opening = row.get("opening") or self._opening(str(item.payload["task_type"]), None)
         return replace(item, payload={**item.payload, "opening": opening})
 

@@ -26,7 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from agent2.benchmarks.data_files import Row
-from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.benchmarks.published import OfficialFile, PublishedBenchmark, PublishedItem
 from agent2.config import StrictModel, load_yaml
 from agent2.environments.search.corpus import (
@@ -183,11 +183,7 @@ class DeepSearchQa(PublishedBenchmark):
 
     def item_of(self, row: Mapping[str, JsonValue]) -> Item:
         """The item of a row; the judge behind the grading API knows its answer. Raises ConfigError for another row."""
-        missing = [key for key in ROW_KEYS if key not in row]
-        if missing:
-            raise ConfigError(
-                f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
-            )
+        require_keys(row, ROW_KEYS, self.name)
         return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload={key: row[key] for key in ROW_KEYS[2:]})
 
     def _folder(self) -> Path | None:

@@ -27,7 +27,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.benchmarks.household.generate import Layout, game_of, opening, size_of, source_of
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
@@ -59,13 +59,9 @@ def row_of(item: Item) -> dict[str, JsonValue]:
     }
 
 
-def item_of_row(row: Mapping[str, JsonValue]) -> Item:
+def item_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
     """The item of a row, in the train split. Raises ConfigError for anything but a row of `row_of`."""
-    missing = [key for key in ROW_KEYS if key not in row]
-    if missing:
-        raise ConfigError(
-            f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
-        )
+    require_keys(row, ROW_KEYS, benchmark)
     try:
         game = Game.from_payload(row["game"])
     except EnvironmentFailed as error:
@@ -203,7 +199,7 @@ class Household:
 
     def item_of(self, row: Mapping[str, JsonValue]) -> Item:
         """The item of a row of train.jsonl or dev.jsonl. Raises ConfigError for another kind of row."""
-        return item_of_row(row)
+        return item_of_row(row, self.name)
 
     def _item(self, layout: Layout, split: Split, secret: bytes | None) -> Item:
         return Item(

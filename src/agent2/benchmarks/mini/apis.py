@@ -21,25 +21,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.mini.tool_questions import (
+    EpisodeParts,
+    ToolEpisodes,
     ToolQuestion,
     careless_arguments,
     draw_arguments,
     draw_question,
     pick,
-    play_chat,
     right_share,
 )
 from agent2.environments.tools.apis import ACTIONS, CAPABILITIES, FUNCTIONS, PREFIXES, SEARCH, Api, ApiToolbox
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
-from agent2.environments.tools.world import LOGIN, NAME, VERSION, FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
-from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
+from agent2.environments.tools.world import LOGIN, FaultSettings, ToolFaultKind, WorldSettings
+from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import ApiCallScorer
 
 LOGIN_CALL = ToolCall(LOGIN, {})
@@ -162,43 +161,20 @@ def _shown(task: ApiTask) -> str:
 SOURCE = Source("mini_apis", draw_task, _canonical, _shown)
 
 
-class MiniApis:
+class MiniApis(ToolEpisodes[ApiTask]):
     """Generated API tasks in four disjoint splits."""
 
     name = "mini_apis"
-    version = "1.0"
     primary_metric = "api_call_accuracy"
     max_turns = 7
     sampling = SamplingSettings(temperature=0.0, max_tokens=40)
-    attempts = 1
-    tool_protocol = SETTINGS.as_protocol()
 
     def __init__(self, settings: WorldSettings = SETTINGS) -> None:
-        self._settings = settings
-
-    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
-        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
-        return [to_item(task, split, secret) for task in SOURCE.first(split, n, secret)]
-
-    def environment(self) -> Environment:
-        """A fresh tool world with the APIs of one item."""
-        return ToolWorld(ApiToolbox, self._settings)
+        super().__init__(EpisodeParts(SOURCE, to_item, ApiToolbox, oracle, random_player), settings)
 
     def scorer(self) -> Scorer:
         """API-call accuracy."""
         return ApiCallScorer()
-
-    def players(self) -> Players:
-        """Who brackets the episodes."""
-        return Players(oracle=oracle, random=at_random(random_player), n_played=75)
-
-    def expert(self, item: Item, chat: Sequence[Message]) -> str:
-        """What the oracle says next."""
-        return oracle(item, chat)
-
-    def environment_version(self) -> str:
-        """Name and version of the world, and what its rules and faults are."""
-        return f"{NAME}-v{VERSION}+{self._settings.digest}"
 
 
 def to_item(task: ApiTask, split: Split, secret: bytes | None = None) -> Item:
@@ -248,17 +224,10 @@ def pretraining_examples(
     mean_right_share: of searches and calls, 0 to 1, over capabilities; spread: see `right_share`.
     With 1.0 and 0.0 every message is right, also after errors.
     """
-    benchmark = MiniApis()
-    draws, chance = rng.spawn(2)
-    chats = []
-    for task in islice(SOURCE.train_draws(draws), n):
-        item = to_item(task, Split.TRAIN)
-        player = partial(_careless, item, chance, (mean_right_share, spread))
-        chats.append(play_chat(benchmark.environment(), item, player, int(chance.integers(2**62)), benchmark.max_turns))
-    return chats
+    return MiniApis().train_chats(rng, n, partial(_careless, (mean_right_share, spread)))
 
 
-def _careless(item: Item, rng: np.random.Generator, shares: tuple[float, float], messages: Sequence[Message]) -> str:
+def _careless(shares: tuple[float, float], item: Item, rng: np.random.Generator, messages: Sequence[Message]) -> str:
     is_right = rng.random() < _right_share(item, shares, messages)
     return oracle(item, messages) if is_right else mistaken(item, messages)
 

@@ -22,13 +22,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
-from agent2.benchmarks.mini.tool_questions import pick, play_chat, right_share
+from agent2.benchmarks.mini.tool_questions import EpisodeParts, ToolEpisodes, pick, right_share
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.repository import (
     CI_FILE,
@@ -39,8 +37,8 @@ from agent2.environments.tools.repository import (
     read_program,
     value_of,
 )
-from agent2.environments.tools.world import LOGIN, NAME, VERSION, FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
-from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
+from agent2.environments.tools.world import LOGIN, FaultSettings, ToolFaultKind, WorldSettings
+from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.tool_calls import ResolvedScorer
 
 _DANGEROUS_SHARE = 0.06
@@ -236,43 +234,20 @@ def _shown(task: RepoTask) -> str:
 SOURCE = Source("mini_repo", draw_task, _canonical, _shown)
 
 
-class MiniRepo:
+class MiniRepo(ToolEpisodes[RepoTask]):
     """Generated repositories in four disjoint splits."""
 
     name = "mini_repo"
-    version = "1.0"
     primary_metric = "resolved_rate"
     max_turns = 8
     sampling = SamplingSettings(temperature=0.0, max_tokens=48)
-    attempts = 1
-    tool_protocol = SETTINGS.as_protocol()
 
     def __init__(self, settings: WorldSettings = SETTINGS) -> None:
-        self._settings = settings
-
-    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
-        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
-        return [to_item(task, split, secret) for task in SOURCE.first(split, n, secret)]
-
-    def environment(self) -> Environment:
-        """A fresh tool world with the repository of one item."""
-        return ToolWorld(RepositoryToolbox, self._settings)
+        super().__init__(EpisodeParts(SOURCE, to_item, RepositoryToolbox, oracle, random_player), settings)
 
     def scorer(self) -> Scorer:
         """Hidden tests on the final files."""
         return ResolvedScorer()
-
-    def players(self) -> Players:
-        """Who brackets the episodes."""
-        return Players(oracle=oracle, random=at_random(random_player), n_played=75)
-
-    def expert(self, item: Item, chat: Sequence[Message]) -> str:
-        """What the oracle says next."""
-        return oracle(item, chat)
-
-    def environment_version(self) -> str:
-        """Name and version of the world, and what its rules and faults are."""
-        return f"{NAME}-v{VERSION}+{self._settings.digest}"
 
 
 def to_item(task: RepoTask, split: Split, secret: bytes | None = None) -> Item:
@@ -329,17 +304,10 @@ def pretraining_examples(
     mean_right_share: of edits, 0 to 1, over operators; spread: see `right_share`.
     With 1.0 and 0.0 every message is right, also after errors.
     """
-    benchmark = MiniRepo()
-    draws, chance = rng.spawn(2)
-    chats = []
-    for task in islice(SOURCE.train_draws(draws), n):
-        item = to_item(task, Split.TRAIN)
-        player = partial(_careless, item, chance, (mean_right_share, spread))
-        chats.append(play_chat(benchmark.environment(), item, player, int(chance.integers(2**62)), benchmark.max_turns))
-    return chats
+    return MiniRepo().train_chats(rng, n, partial(_careless, (mean_right_share, spread)))
 
 
-def _careless(item: Item, rng: np.random.Generator, shares: tuple[float, float], messages: Sequence[Message]) -> str:
+def _careless(shares: tuple[float, float], item: Item, rng: np.random.Generator, messages: Sequence[Message]) -> str:
     kind = next_kind(item, messages)
     feature = f"correct {item.payload['feature']}" if kind == "edit" else kind
     share = 1.0 if shares == CLEAN else _SHARES.get(kind) or right_share(feature, *shares)

@@ -2,17 +2,23 @@
 
 Shared by `mini_functions` and `mini_apis`, so that what is learned of one shows in the other.
 
-Chats made by playing a world with a player: what corpora of multi-turn benchmarks consist of.
+Chats made by playing a world with a player, and the class of benchmarks whose corpora consist of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 import numpy as np
 
+from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.keyed_splits import Source
 from agent2.environments.tools.apis import CITIES, CURRENCIES, DAYS, ITEMS
-from agent2.records import Environment, Item, JsonValue, Message, derive_seed
+from agent2.environments.tools.world import NAME, VERSION, Toolbox, ToolWorld, WorldSettings
+from agent2.records import Environment, Item, JsonValue, Message, Split, derive_seed
 
 _WORDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -106,3 +112,61 @@ def play_chat(world: Environment, item: Item, player: Player, seed: int, max_tur
             break
         messages.append(Message("user", step.observation))
     return messages if messages[-1].role == "assistant" else messages[:-1]
+
+
+Task = TypeVar("Task")
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeParts(Generic[Task]):
+    """What benchmarks of tool episodes differ by."""
+
+    source: Source[Task]
+    to_item: Callable[[Task, Split, bytes | None], Item]
+    toolbox: Callable[[Item], Toolbox]
+    oracle: Callable[[Item, Sequence[Message]], str]
+    random_player: Callable[[Item, Sequence[Message], np.random.Generator], str]
+
+
+class ToolEpisodes(Generic[Task]):
+    """Generated tool episodes in four disjoint splits."""
+
+    version = "1.0"
+    max_turns: int
+    attempts = 1
+
+    def __init__(self, parts: EpisodeParts[Task], settings: WorldSettings) -> None:
+        self._parts, self._settings = parts, settings
+        self.tool_protocol = settings.as_protocol()
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        return [self._parts.to_item(task, split, secret) for task in self._parts.source.first(split, n, secret)]
+
+    def environment(self) -> Environment:
+        """A fresh tool world with the tools of one item."""
+        return ToolWorld(self._parts.toolbox, self._settings)
+
+    def players(self) -> Players:
+        """Who brackets the episodes."""
+        return Players(oracle=self._parts.oracle, random=at_random(self._parts.random_player), n_played=75)
+
+    def expert(self, item: Item, chat: Sequence[Message]) -> str:
+        """What the oracle says next."""
+        return self._parts.oracle(item, chat)
+
+    def environment_version(self) -> str:
+        """Name and version of the world, and what its rules and faults are."""
+        return f"{NAME}-v{VERSION}+{self._settings.digest}"
+
+    def train_chats(
+        self, rng: np.random.Generator, n: int, say: Callable[[Item, np.random.Generator, Sequence[Message]], str]
+    ) -> list[list[Message]]:
+        """That many episodes of the train pool, in which `say` writes the model's messages."""
+        draws, chance = rng.spawn(2)
+        chats = []
+        for task in islice(self._parts.source.train_draws(draws), n):
+            item = self._parts.to_item(task, Split.TRAIN, None)
+            player = partial(say, item, chance)
+            chats.append(play_chat(self.environment(), item, player, int(chance.integers(2**62)), self.max_turns))
+        return chats

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.search.players import (
     always_unknown,
@@ -168,11 +168,7 @@ class Search:
 
     def item_of(self, row: Mapping[str, JsonValue]) -> Item:
         """The item of a row, solved again from the pages. Raises ConfigError for another kind of row."""
-        missing = [key for key in ROW_KEYS if key not in row]
-        if missing:
-            raise ConfigError(
-                f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
-            )
+        require_keys(row, ROW_KEYS, self.name)
         try:
             wiki = WikiSettings(**row["world"])
         except TypeError as error:

@@ -66,7 +66,7 @@ def corpus_chats(settings: ShopCorpus) -> list[list[Message]]:
 def _visit(shop: Shop, errand: Errand, settings: ShopCorpus, rng: np.random.Generator) -> list[Message]:
     """One visit, up to the order or the last turn."""
     care = 0.0 if rng.random() < settings.careless_share else settings.max_care * rng.random()
-    world = shop.world()
+    world = shop.environment()
     chat = list(world.reset(shop.item(errand, Split.TRAIN, None), 0))
     for turn in range(shop.max_turns):
         if rng.random() < care:

@@ -11,20 +11,20 @@ Promises: no item holds its target product or an action. The catalogue is public
 by program. Does NOT compare with published WebShop scores.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.shop.catalogue import COLORS, DEPARTMENTS, GeneratedProducts
 from agent2.environments.retail.expert import ShoppingWish, price_limit, shop_by
 from agent2.environments.retail.store import Product, Store, index_products, require_store_name, words_of
-from agent2.environments.retail.world import BUY, NAME, VERSION, RetailSettings, RetailWorld
-from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
+from agent2.environments.retail.world import BUY, NAME, VERSION, OpenStore, RetailSettings, RetailWorld
+from agent2.errors import EnvironmentFailed, shown
+from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.purchase import PurchaseScorer
 
 PAGE_SIZE = 5
@@ -119,20 +119,35 @@ def random_button(item: Item, chat: Sequence[Message], rng: np.random.Generator)
     return f"choose[{buttons[int(rng.integers(len(buttons)))]}]" if buttons else ""
 
 
-def row_of(item: Item) -> dict[str, JsonValue]:
-    """An item of a shop as a row: enough to play and to score it."""
-    return {"id": item.id, "prompt": item.prompt, **{key: item.payload[key] for key in ROW_KEYS[2:]}}
+class TextShop:
+    """What benchmarks of a text shop share: `shop` and the published one."""
 
+    name: str
+    version = "1.0"
+    primary_metric = "success"
+    attempts = 1
 
-def item_of_row(row: Mapping[str, JsonValue]) -> Item:
-    """The item of a row of `row_of`, in the train split. Raises ConfigError for another kind of row."""
-    missing = [key for key in ROW_KEYS if key not in row]
-    if missing:
-        raise ConfigError(
-            f"row {shown(str(row.get('id')))}: has no {', '.join(missing)}; give a line of data/train.jsonl"
-        )
-    payload = {key: row[key] for key in ROW_KEYS[2:]}
-    return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload=payload)
+    def __init__(self, settings: RetailSettings, find_store: OpenStore, wish_of: Callable[[str], ShoppingWish]) -> None:
+        """find_store: takes the store that an item names. wish_of: what a reader of an instruction looks for."""
+        self.settings, self.find_store, self.wish_of = settings, find_store, wish_of
+
+    def environment(self) -> RetailWorld:
+        """A fresh visit, in which an expert can be asked who reads what the model reads."""
+        return RetailWorld(self.settings, self.find_store, lambda chat: shop_by(self.wish_of, chat))
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A search for what each instruction names: all that can be said before a page was seen."""
+        return [f"search[{self.wish_of(str(item.payload['instruction'])).query}]" for item in items]
+
+    def visible_row(self, item: Item) -> dict[str, JsonValue]:
+        """A visible item as a row of train.jsonl: enough to play and to score it, no action."""
+        return {"id": item.id, "prompt": item.prompt, **{key: item.payload[key] for key in ROW_KEYS[2:]}}
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of such a row. Raises ConfigError for another kind of row."""
+        require_keys(row, ROW_KEYS, self.name)
+        payload = {key: row[key] for key in ROW_KEYS[2:]}
+        return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload=payload)
 
 
 SHOP_PLAYERS = Players(
@@ -148,20 +163,17 @@ SHOP_PLAYERS = Players(
 )
 
 
-class Shop:
+class Shop(TextShop):
     """Instructions in a shop of 1,000 products, in four disjoint splits."""
 
     name = "shop"
-    version = "1.0"
-    primary_metric = "success"
     sampling = SamplingSettings(temperature=0.5, max_tokens=24)
-    attempts = 1
     max_turns = MAX_TURNS
     n_products = 1000
 
     def __init__(self) -> None:
         self.products = GeneratedProducts(self.n_products)
-        self.settings = RetailSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE)
+        super().__init__(RetailSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
         self.tool_protocol = {"page_size": PAGE_SIZE, "products": self.n_products}
         self._source: Source[Errand] = Source(
             self.name, lambda rng: draw_errand(rng, self.products), lambda errand: errand.canonical, lambda e: e.text
@@ -175,14 +187,6 @@ class Shop:
         """Endless errands of the train pool, for a corpus."""
         return self._source.train_draws(rng)
 
-    def environment(self) -> Environment:
-        """A fresh visit."""
-        return self.world()
-
-    def world(self) -> RetailWorld:
-        """The same, known to be one that can be asked."""
-        return RetailWorld(self.settings, self._store, lambda chat: shop_by(wish_of, chat))
-
     def scorer(self) -> Scorer:
         """A reward of 1 or not."""
         return PurchaseScorer()
@@ -194,18 +198,6 @@ class Shop:
     def players(self) -> Players:
         """Who brackets the instructions."""
         return SHOP_PLAYERS
-
-    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A search for what each instruction names: all that can be said before a page was seen."""
-        return [f"search[{wish_of(str(item.payload['instruction'])).query}]" for item in items]
-
-    def visible_row(self, item: Item) -> dict[str, JsonValue]:
-        """A visible item as a row of train.jsonl: enough to play and to score it, no product, no action."""
-        return row_of(item)
-
-    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
-        """The item of a row of train.jsonl or dev.jsonl. Raises ConfigError for another kind of row."""
-        return item_of_row(row)
 
     def item(self, errand: Errand, split: Split, secret: bytes | None) -> Item:
         """An errand as an item."""

@@ -34,13 +34,13 @@ import msgspec
 from agent2.benchmarks.data_files import file_digest
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.published import OfficialFile
-from agent2.benchmarks.shop.benchmark import item_of_row, random_button, row_of
+from agent2.benchmarks.shop.benchmark import TextShop, random_button
 from agent2.environments.retail.expert import ShoppingWish, price_limit, shop_by
 from agent2.environments.retail.store import Product, Store, build_store, open_store, require_store_name, words_of
-from agent2.environments.retail.world import NAME, VERSION, RetailSettings, RetailWorld, one_line
+from agent2.environments.retail.world import NAME, VERSION, RetailSettings, one_line
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.installation import worlds_dir
-from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split
+from agent2.records import HIDDEN_SPLITS, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.purchase import PurchaseScorer
 
 logger = logging.getLogger(__name__)
@@ -365,20 +365,17 @@ WEBSHOP_PLAYERS = Players(
 """Success begins at half a reward, which an order at random sometimes gets, and buying the first result often."""
 
 
-class Webshop:
+class Webshop(TextShop):
     """The published instructions; `data` is the folder of the official files."""
 
     name = "webshop"
-    version = "1.0"
-    primary_metric = "success"
     sampling = SamplingSettings(temperature=0.0, max_tokens=100)
-    attempts = 1
     max_turns = MAX_TURNS
 
     def __init__(self, data: Path | None = None) -> None:
         """data: None: `$WEBSHOP_DATA`, else ~/.cache/webshop."""
         self._data = data
-        self.settings = RetailSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE, wording=WORDING)
+        super().__init__(RetailSettings(MAX_TURNS, PAGE_SIZE, WORDING), store_named, wish_of)
         self.tool_protocol = {"page_size": PAGE_SIZE}
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
@@ -412,10 +409,6 @@ class Webshop:
         """The store, which players and graders read. Raises ConfigError as `items`."""
         return [catalogue_of(self._data).folder]
 
-    def environment(self) -> Environment:
-        """A fresh visit."""
-        return RetailWorld(self.settings, store_named, lambda chat: shop_by(wish_of, chat))
-
     def scorer(self) -> Scorer:
         """A reward of at least 0.5 or not."""
         return PurchaseScorer(SUCCESS_AT)
@@ -427,18 +420,6 @@ class Webshop:
     def players(self) -> Players:
         """Who brackets the instructions."""
         return WEBSHOP_PLAYERS
-
-    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A search for each instruction: all that can be said before a page was seen."""
-        return [f"search[{wish_of(str(item.payload['instruction'])).query}]" for item in items]
-
-    def visible_row(self, item: Item) -> dict[str, JsonValue]:
-        """A visible item as a row of train.jsonl: enough to play and to score it, no action."""
-        return row_of(item)
-
-    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
-        """The item of a row of train.jsonl or dev.jsonl. Raises ConfigError for another kind of row."""
-        return item_of_row(row)
 
     def _item(self, place: int, split: Split, catalogue: Catalogue) -> Item:
         goal = catalogue.goals[place]

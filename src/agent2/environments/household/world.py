@@ -27,6 +27,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from agent2.environments.faults import STATE_KEY
 from agent2.environments.household.engine import NOTHING_HAPPENS, Engine, Position, shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.environments.household.game import Game
@@ -89,25 +90,32 @@ class Breaker:
     is_denied: bool = False
     n_faults: int = 0
     """Replies that were broken."""
-    n_recovered: int = 0
+    event: dict[str, JsonValue] | None = None
+    """The fault as `environments.faults` reads it back."""
 
-    def meet(self, command: str) -> HouseholdFaultKind | None:
-        """What happens to a possible command; None: it goes through, and what it makes good is counted."""
+    @property
+    def n_recovered(self) -> int:
+        """1 once the broken command was made good."""
+        return int(self.event is not None and self.event["recovered"] is not None)
+
+    def meet(self, command: str, turn: int = 0) -> HouseholdFaultKind | None:
+        """What happens to a possible command; None: it goes through, and what it makes good is recorded."""
         if command == LOOK:
             self.is_denied = False
         elif self.kind is not None and self.n_seen == self.position and self.broken is None and not self.n_faults:
             self.broken = command
             self.is_denied = self.kind is HouseholdFaultKind.PERMISSION_DENIED
             self.n_faults += 1
+            self.event = {"turn": turn, "kind": str(self.kind), "command": command, "recovered": None}
             return self.kind
         elif self.is_denied and command == self.broken:
             self.n_faults += 1
             return self.kind
         else:
             self.n_seen += 1
-        if self.broken is not None and (self.kind is HouseholdFaultKind.EMPTY_RESULT or command == self.broken):
-            self.broken = None
-            self.n_recovered = 1
+        is_good = self.kind is HouseholdFaultKind.EMPTY_RESULT or command == self.broken
+        if self.broken is not None and self.event is not None and is_good:
+            self.broken, self.event["recovered"] = None, turn
         return None
 
 
@@ -242,16 +250,21 @@ class HouseholdWorld:
         if not command or len(command) > MAX_ACTION_CHARS or not position.allows(command):
             self._counts.n_invalid += 1
             return Step(self._told(NOTHING_HAPPENS), done=False)
-        fault = self._breaker.meet(command)
+        fault = self._breaker.meet(command, self._counts.n_turns - 1)
         if fault in (None, HouseholdFaultKind.EMPTY_RESULT):
             self._position = position = self._its_engine().move(position, command)
         reply = position.observation if fault is None else REPLIES[fault]
         return Step(self._told(reply), done=position.won)
 
     def state(self) -> Mapping[str, JsonValue]:
-        """What scorers read: `won`, `task_type`, counts, `goal_facts` of what the goal names; `answer` is None."""
-        position = self._position
+        """What scorers read: `won`, `task_type`, counts, `goal_facts` of what the goal names; `answer` is None.
+
+        `injected_faults` is there where a command was broken.
+        """
+        position, event = self._position, self._breaker.event
+        recorded = {} if event is None else {STATE_KEY: [dict(event)]}
         return {
+            **recorded,
             "answer": None,
             "won": position is not None and position.won,
             "task_type": None if self._game is None else self._game.task_type,

@@ -30,8 +30,8 @@ def split_variant(name: str) -> tuple[str, str] | None:
     return (base, variant) if dash and base and variant in VARIANTS else None
 
 
-class FaultVariant:
-    """A benchmark whose worlds are broken in a given way; whatever else it brings is passed on."""
+class BenchmarkVariant:
+    """A benchmark with other faults or another context; whatever else it brings is passed on."""
 
     def __init__(self, benchmark: Benchmark, variant: str) -> None:
         self._benchmark, self._faults, self._variant = benchmark, VARIANTS[variant], variant
