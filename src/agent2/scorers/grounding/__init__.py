@@ -1,7 +1,8 @@
 """Grounding: what an agent says and does against what it was given and what its tools returned.
 
-`claims` reads episodes and matches claims, `detectors` holds the checks, `GroundedScorer` makes a reward of them, and
-`GroundingJudge` asks a model where nothing can be matched. `agent2 cards ground CARD` prints what they find.
+`claims` reads episodes and matches claims; `arguments`, `results` and `citations` hold the checks, and `detectors` their
+table. `GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
+`agent2 cards ground CARD` prints what they find.
 """
 
 from collections.abc import Sequence
