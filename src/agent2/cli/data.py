@@ -169,12 +169,13 @@ def check_task_file(
 
 def _checked(task: str, data: Path | None, model: str, *, as_json: bool, shows: bool = True) -> "list[TaskFinding]":
     """The findings on one task, kept and shown."""
-    from agent2.arena.task_check import check_task
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
     from agent2.cli.show import print_json, print_table, progress_bar
 
-    spec = load_task(task)
+    spec = load_task(task)  # before what plays it is loaded: a misspelt name is told at once
+    from agent2.arena.task_check import check_task
+
     benchmark = load_benchmark(spec.benchmark, data)
     with progress_bar() as steps:
         findings = check_task(spec, benchmark, steps)

@@ -15,7 +15,8 @@ from agent2.evaluation.rescoring import benchmark_of, finished_header, items_of
 from agent2.records import Item, RolloutStatus
 from agent2.scorers.grounding import JUDGED, GroundingJudge
 from agent2.scorers.grounding.claims import ToolEpisode, read_episode
-from agent2.scorers.grounding.detectors import DETECTORS, GroundingFinding, admits_failure, findings_of
+from agent2.scorers.grounding.detectors import DETECTORS, admits_failure, findings_of
+from agent2.scorers.grounding.grounds import GroundingFinding
 
 BATCH = 64
 """Episodes that a judge is asked about at once."""

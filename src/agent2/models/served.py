@@ -33,7 +33,6 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx
 from pydantic import Field, field_validator
 
 from agent2.config import StrictModel, parse_yaml
@@ -399,6 +398,8 @@ class ServedSampler:
         self.capacity = endpoint.max_in_flight
         self.takes_tools = endpoint.native_tools
         self._endpoint = endpoint
+        import httpx  # the settings of endpoints are read where none is asked
+
         self._client = httpx.Client(
             headers=_headers(),
             limits=httpx.Limits(max_connections=endpoint.max_in_flight),
@@ -564,6 +565,8 @@ class ServedSampler:
         raise AssertionError("unreachable: the last try returns")
 
     def _try_once(self, body: dict[str, JsonValue], limit_s: float) -> Completion | WireProblem:
+        import httpx
+
         url, ends = f"{self._endpoint.url.rstrip('/')}/chat/completions", time.monotonic() + limit_s
         patience, content = httpx.Timeout(limit_s, connect=min(CONNECT_S, limit_s)), bytearray()
         late = f"no whole answer within {limit_s:g} s"

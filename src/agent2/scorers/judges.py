@@ -36,8 +36,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import jinja2
-import jinja2.sandbox
 from pydantic import Field, model_validator
 
 from agent2.cards.judgement import EMITS as PAIR_EMITS
@@ -162,6 +160,8 @@ class ModelJudge:
             )
         self._points = _points_of_verdicts(self.prompt) if probabilities else {}
         self.judge = JudgeModel(model, **settings, options=tuple(self._points))
+        import jinja2.sandbox  # only prompts that are filled in need it
+
         self._environment = jinja2.sandbox.SandboxedEnvironment(undefined=jinja2.StrictUndefined)
         self.version = f"{self.version}+{digest_of([self.judge.digest, self.prompt.model_dump(mode='json')])[:12]}"
         fields = ("instruction", "reference", "first", "second", "answer", "path", "source")
@@ -178,11 +178,13 @@ class ModelJudge:
             f"{one.name}: " + "; ".join(f"{level} = {meaning}" for level, meaning in enumerate(one.levels))
             for one in self.prompt.rubric
         )
+        from jinja2 import TemplateError
+
         try:
             user = self._environment.from_string(self.prompt.user).render(
                 **fields, low=self.prompt.low, high=self.prompt.high, rubric=rubric
             )
-        except jinja2.TemplateError as error:
+        except TemplateError as error:
             raise ConfigError(f"judge prompt {self.prompt.name}: {error}; correct the field 'user'") from error
         system = f"You are {persona}. {self.prompt.system.strip()}" if persona else self.prompt.system.strip()
         if fields.get("panel"):

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +27,9 @@ from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.files import atomic_write, numbered_lines
 from agent2.plugins import build, find, source_digest
 from agent2.records import JsonValue
+
+if TYPE_CHECKING:
+    from bm25s import BM25
 
 T = TypeVar("T")
 WORD = re.compile(r"\w+")
@@ -91,7 +93,7 @@ def snippet_of(document: Document) -> str:
 class Corpus:
     """Documents and their BM25 index."""
 
-    def __init__(self, documents: Sequence[Document], index: bm25s.BM25, place: "Mapping[str, int] | _Keys") -> None:
+    def __init__(self, documents: Sequence[Document], index: "BM25", place: "Mapping[str, int] | _Keys") -> None:
         """Use `of` or `load`. place: id -> position."""
         self._documents, self.engine, self._place = documents, index, place
         self.version = f"bm25-{len(documents)}"
@@ -113,7 +115,9 @@ class Corpus:
                     "give each its own"
                 )
             place[document.id] = number
-        index = bm25s.BM25()
+        from bm25s import BM25  # with scipy a second to load: only worlds that are played need it
+
+        index = BM25()
         vocabulary: dict[str, int] = {}
         ids = [
             [vocabulary.setdefault(word, len(vocabulary)) for word in words_of(f"{one.title} {one.text}")]
@@ -127,8 +131,10 @@ class Corpus:
     @staticmethod
     def load(folder: Path) -> "Corpus":
         """The corpus that `save` wrote, memory-mapped. Raises ConfigError for a folder that is none."""
+        from bm25s import BM25
+
         try:
-            index = bm25s.BM25.load(folder / _INDEX, mmap=True)
+            index = BM25.load(folder / _INDEX, mmap=True)
             stored = _Stored(folder)
             return Corpus(stored, index, _Keys(np.load(folder / _KEYS, mmap_mode="r"), stored))
         except (OSError, ValueError, KeyError) as error:
