@@ -3,25 +3,11 @@ import pytest
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import wilson
-from agent2.stats.quality import BoundaryChange, boundary_items, compare_boundaries
+from agent2.stats.quality import BoundaryChange, compare_boundaries
 
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def test_the_boundary_is_what_no_base_solves():
-    correct = [[0, 1, 0, 0], [0, 0, 2, 0]]
-    samples = [[8] * 4] * 2
-    assert boundary_items(correct, samples, 8).tolist() == [0, 3]
-    assert boundary_items([0, 3], [8, 8], 8).tolist() == [0]
-    assert boundary_items([1, 3], [8, 8], 8).size == 0
-    with pytest.raises(NotEnoughData, match="pass@1024"):
-        boundary_items(correct, samples)
-    with pytest.raises(ValueError, match="match"):
-        boundary_items([0, 0], [8], 8)
-    with pytest.raises(ValueError, match="whole numbers"):
-        boundary_items([9], [8], 8)
 
 
 def test_expansion_and_shrinkage_of_a_hand_computed_case():

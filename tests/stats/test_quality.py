@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.quality import choose_subtasks, decision_accuracy, early_signal, signal_to_noise
+from agent2.stats.quality import decision_accuracy, signal_to_noise
 
 
 def rng(seed=0):
@@ -55,28 +55,6 @@ def test_snr_refuses_too_little_and_impossible_input():
         signal_to_noise([-0.4, -0.5], [0.5, 0.6])
 
 
-def test_a_noisy_subtask_is_left_out():
-    final = [[0.2, 0.5, 0.4], [0.8, 0.5, 0.7]]
-    last = [[0.5, 0.2, 0.50], [0.51, 0.8, 0.52], [0.5, 0.1, 0.51]]
-    choice = choose_subtasks(final, last)
-    assert choice.keep == (0, 2) or choice.keep == (0,)
-    assert 1 not in choice.keep
-    assert choice.ratio > choice.ratio_all
-    assert choice.ratios_S[1] == 0.0
-    alone = signal_to_noise([0.2, 0.8], [0.5, 0.51, 0.5]).ratio
-    assert choice.ratios_S[0] == pytest.approx(alone)
-
-
-def test_equal_subtasks_are_all_kept_and_one_subtask_is_kept():
-    final, last = np.array([[0.2], [0.8]]), np.array([[0.5], [0.75]])
-    assert choose_subtasks(np.repeat(final, 4, 1), np.repeat(last, 4, 1)).keep == (0, 1, 2, 3)
-    assert choose_subtasks(final, last).keep == (0,)
-    with pytest.raises(ValueError, match="subtasks"):
-        choose_subtasks(np.repeat(final, 2, 1), last)
-    with pytest.raises(NotEnoughData):
-        choose_subtasks(final[:1], last)
-
-
 def test_decision_accuracy_counts_pairs():
     result = decision_accuracy([1, 2, 3, 4], [1, 2, 4, 3], rng())
     assert result.value == pytest.approx(5 / 6)
@@ -109,24 +87,3 @@ def test_decision_accuracy_needs_paired_models():
         decision_accuracy([1, math.nan], [1, 2], rng())
     with pytest.raises(ValueError, match="n_replicates"):
         decision_accuracy([1, 2], [1, 2], rng(), 0)
-
-
-def test_early_signal_of_straight_lines_is_perfect():
-    result = early_signal([[0.1, 0.2, 0.3], [0.2, 0.4, 0.6]], [1, 2, 3], 1)
-    assert result.monotonicity == pytest.approx(1.0)
-    assert result.smoothness == pytest.approx(1.0)
-    assert result.rank_consistency == pytest.approx(1.0)
-    crossed = early_signal([[0.3, 0.2, 0.1], [0.2, 0.4, 0.6]], [1, 2, 3], 1)
-    assert crossed.monotonicity == pytest.approx(0.0)
-    assert crossed.rank_consistency == pytest.approx(-1.0)
-
-
-def test_early_signal_conventions_and_refusals():
-    flat = early_signal([[0.5, 0.5, 0.5]] * 2, [1, 2, 3], 1)
-    assert (flat.monotonicity, flat.smoothness, flat.rank_consistency) == (0.0, 0.0, 0.0)
-    with pytest.raises(NotEnoughData):
-        early_signal([[0.1, 0.2, 0.3]], [1, 2, 3], 1)
-    with pytest.raises(ValueError, match="increasing"):
-        early_signal([[0.1, 0.2, 0.3]] * 2, [1, 1, 3], 1)
-    with pytest.raises(ValueError, match="n_early"):
-        early_signal([[0.1, 0.2, 0.3]] * 2, [1, 2, 3], 3)

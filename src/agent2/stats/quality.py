@@ -1,6 +1,6 @@
-"""How good a benchmark and its verifier are: signal, separability, calibration, boundary items, audit.
+"""How good a benchmark and its verifier are: signal, separability, calibration, boundaries, audit.
 
-Not yet reached by a command.
+`agent2 tasks check` audits verifiers; the others are for use from Python (docs/statistics.md).
 
 Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData; scores must be finite
 and on one scale. A pilot needs at least three baselines (a supervised model, the previous production model, a strong
@@ -9,10 +9,8 @@ scorer that is broken (look at an oracle's score). pass@1 and pass@k are shown t
 pass@1 rises) is not taken for new ability. The problem is the unit of a verifier audit; a solution that was not run is
 not counted as refused, and a verifier is only as audited as the known-wrong solutions are diverse.
 
-Separability is the share of pairs of models whose intervals do not overlap; agreement with confidence counts a pair
-only where both the benchmark and the reference separate it; the Brier score judges how sure the benchmark was of each
-order. Source of the three: Li et al. 2024 (Arena-Hard), arXiv:2406.11939; the +1, -1, 0 rule and the Brier score as
-generally known, not checked against the paper.
+Separability is the share of pairs of models whose intervals do not overlap. Source: Li et al. 2024 (Arena-Hard),
+arXiv:2406.11939.
 """
 
 import math
@@ -22,7 +20,6 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from agent2.errors import NotEnoughData
 from agent2.stats.attempts import pass_at_k_by_item
@@ -61,43 +58,6 @@ class SignalToNoise:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskChoice:
-    """The subtasks worth keeping."""
-
-    keep: tuple[int, ...]
-    """Indices of subtasks, highest SNR first."""
-    ratio: float
-    """SNR of the mean over the kept subtasks."""
-    ratio_all: float
-    """SNR of the mean over all of them."""
-    ratios_S: NDArray[np.float64]
-    """SNR of each subtask alone."""
-
-    def __str__(self) -> str:
-        return f"keep {len(self.keep)} of n={self.ratios_S.size} subtasks: SNR {self.ratio_all:.3g} -> {self.ratio:.3g}"
-
-
-@dataclass(frozen=True, slots=True)
-class EarlySignal:
-    """What early checkpoints say, each part between -1 and 1."""
-
-    monotonicity: float
-    """Spearman correlation of step and score, averaged over models."""
-    smoothness: float
-    """1 - standard deviation of steps between checkpoints / range, averaged over models, not below -1."""
-    rank_consistency: float
-    """Kendall tau-b of the models at the early and at the last checkpoint."""
-    n_models: int
-    n_checkpoints: int
-
-    def __str__(self) -> str:
-        return (
-            f"monotonicity {self.monotonicity:+.3f}, smoothness {self.smoothness:+.3f}, rank consistency "
-            f"{self.rank_consistency:+.3f} (n={self.n_models} models x {self.n_checkpoints} checkpoints)"
-        )
-
-
 def signal_to_noise(final_scores_M: ArrayLike, last_scores_RC: ArrayLike) -> SignalToNoise:
     """Signal-to-noise ratio of a benchmark.
 
@@ -115,30 +75,6 @@ def signal_to_noise(final_scores_M: ArrayLike, last_scores_RC: ArrayLike) -> Sig
     signal, noise = _parts(final[:, None], last[:, :, None])
     ratio = _ratio(signal, noise)
     return SignalToNoise(float(ratio[0]), float(signal[0]), float(noise[0]), final.size, *last.shape)
-
-
-def choose_subtasks(final_scores_MS: ArrayLike, last_scores_CS: ArrayLike) -> SubtaskChoice:
-    """Leave out subtasks that add more noise than signal.
-
-    final_scores_MS: models x subtasks. last_scores_CS: last checkpoints of one run x subtasks. Subtasks are
-    added from the highest SNR down; of these suites (mean over subtasks), the one of highest SNR is kept, the
-    larger one of equals. The choice is made on the data it is judged by: check it on other models. Raises as
-    `signal_to_noise` does, ValueError if the numbers of subtasks differ.
-    Source: the cumulative-SNR filter of Signal and Noise (PAPERS #46).
-    """
-    final, last = _matrix(final_scores_MS, "final_scores_MS"), _matrix(last_scores_CS, "last_scores_CS")
-    if final.shape[1] != last.shape[1]:
-        raise ValueError(f"final_scores_MS has {final.shape[1]} subtasks, last_scores_CS {last.shape[1]}")
-    if final.shape[0] < 2 or last.shape[0] < 2:
-        raise NotEnoughData(
-            f"SNR needs at least 2 models and 2 last checkpoints, got {final.shape[0]} and {last.shape[0]}"
-        )
-    ratios = _ratio(*_parts(final, last[None]))
-    order = np.argsort(-ratios, kind="stable")
-    sizes = np.arange(1, order.size + 1)
-    suites = _ratio(*_parts(np.cumsum(final[:, order], 1) / sizes, np.cumsum(last[:, order], 1)[None] / sizes))
-    best = int(order.size - 1 - np.argmax(suites[::-1]))
-    return SubtaskChoice(tuple(int(s) for s in order[: best + 1]), float(suites[best]), float(suites[-1]), ratios)
 
 
 def decision_accuracy(
@@ -181,34 +117,6 @@ def decision_accuracy(
     return Estimate(value, low, high, n, method="decision accuracy, bootstrap over models")
 
 
-def early_signal(scores_MC: ArrayLike, steps_C: ArrayLike, n_early: int) -> EarlySignal:
-    """Whether a benchmark already separates models early in training.
-
-    scores_MC: models x checkpoints. steps_C: their training steps, increasing. The early checkpoint is the
-    n_early-th. A model whose score never moves has monotonicity and smoothness 0; a constant ranking has
-    rank consistency 0. Raises NotEnoughData for fewer than 2 models or 3 checkpoints, ValueError for steps
-    that do not increase or an n_early that is not before the last checkpoint.
-    Source: E2LM competition (PAPERS #35) for the three ideas; the formulas are ours.
-    """
-    scores, steps = _matrix(scores_MC, "scores_MC"), finite_vector(steps_C, "steps_C")
-    n_models, n_checkpoints = scores.shape
-    if n_models < 2 or n_checkpoints < 3:
-        raise NotEnoughData(f"early signal needs 2 models and 3 checkpoints, got {n_models} and {n_checkpoints}")
-    if steps.size != n_checkpoints or np.any(np.diff(steps) <= 0):
-        raise ValueError(f"steps_C must be {n_checkpoints} increasing numbers, one for each checkpoint")
-    if not 1 <= n_early < n_checkpoints:
-        raise ValueError(f"n_early={n_early} must be between 1 and {n_checkpoints - 1}")
-    span = np.ptp(scores, axis=1)
-    moves = span > 0
-    monotonicity, smoothness = np.zeros(n_models), np.zeros(n_models)
-    for model in np.flatnonzero(moves):
-        monotonicity[model] = stats.spearmanr(steps, scores[model]).statistic
-    smoothness[moves] = np.maximum(1.0 - np.diff(scores[moves], axis=1).std(axis=1) / span[moves], -1.0)
-    early, last = scores[:, n_early - 1], scores[:, -1]
-    tau = float(stats.kendalltau(early, last).statistic) if np.ptp(early) > 0 and np.ptp(last) > 0 else 0.0
-    return EarlySignal(float(monotonicity.mean()), float(smoothness.mean()), tau, n_models, n_checkpoints)
-
-
 def _matrix(values: ArrayLike, what: str) -> NDArray[np.float64]:
     matrix = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if matrix.ndim != 2:
@@ -242,7 +150,7 @@ class PairShare:
     n_pairs: int
     method: str
     n_separated: int
-    """Pairs that the intervals separate (on both sides, for an agreement)."""
+    """Pairs that the intervals separate."""
 
     def __str__(self) -> str:
         return (
@@ -257,61 +165,19 @@ def separability(low_N: ArrayLike, high_N: ArrayLike) -> PairShare:
     low_N, high_N: ends of one interval a model. Raises NotEnoughData for fewer than two models or ends that are
     not finite, ValueError for unequal lengths or a low end above the high one.
     """
-    order = _separated(low_N, high_N, "")
+    order = _separated(low_N, high_N)
     n_separated = int(np.count_nonzero(order))
     return PairShare(n_separated / order.size, _models(order), order.size, "separability", n_separated)
 
 
-def agreement_with_confidence(
-    low_N: ArrayLike, high_N: ArrayLike, reference_low_N: ArrayLike, reference_high_N: ArrayLike
-) -> PairShare:
-    """Mean over pairs of +1 (both separate it, same order), -1 (both, opposite order), 0 (either does not).
-
-    -1 to 1. The models come in the same order on both sides. Raises as `separability`.
-    """
-    order = _separated(low_N, high_N, "")
-    reference = _separated(reference_low_N, reference_high_N, "reference_")
-    if order.size != reference.size:
-        raise ValueError(f"{_models(order)} models here, {_models(reference)} in the reference; give the same ones")
-    product = order * reference
-    n_separated = int(np.count_nonzero(product))
-    return PairShare(float(product.mean()), _models(order), order.size, "agreement with confidence", n_separated)
-
-
-def pair_brier_score(strengths_RN: ArrayLike, reference_N: ArrayLike) -> PairShare:
-    """Mean over pairs of (chance that i is ahead of j - whether it is in the reference)^2: 0 is best, 0.25 a coin.
-
-    strengths_RN: bootstrap replicates x models (`ranking.strength_replicates`); the chance is the share of
-    replicates with i ahead, ties as half. reference_N: one score a model; a tie there counts as 0.5. Raises
-    NotEnoughData for fewer than two models or no replicates, ValueError for shapes that do not match.
-    """
-    reference = finite_vector(reference_N, "reference_N")
-    strengths = np.asarray(strengths_RN, dtype=np.float64)
-    if strengths.ndim != 2 or strengths.shape[1] != reference.size:
-        raise ValueError(f"strengths_RN has the shape {strengths.shape}, expected replicates x {reference.size} models")
-    finite_vector(strengths.ravel(), "strengths_RN")
-    first, second = _pairs(reference.size)
-    ahead = np.array([_share_ahead(strengths[:, i], strengths[:, j]) for i, j in zip(first, second, strict=True)])
-    outcome = 0.5 + 0.5 * np.sign(reference[first] - reference[second])
-    is_separated = (ahead < 0.025) | (ahead > 0.975)
-    value = float(np.square(ahead - outcome).mean())
-    return PairShare(value, reference.size, ahead.size, "Brier score", int(np.count_nonzero(is_separated)))
-
-
-def _share_ahead(strength_i: NDArray[np.float64], strength_j: NDArray[np.float64]) -> float:
-    return float(np.mean(0.5 + 0.5 * np.sign(strength_i - strength_j)))
-
-
-def _separated(low_N: ArrayLike, high_N: ArrayLike, what: str) -> NDArray[np.int64]:
+def _separated(low_N: ArrayLike, high_N: ArrayLike) -> NDArray[np.int64]:
     """For each pair: 1 if the first lies above the second, -1 if below, 0 if their intervals overlap."""
-    low, high = finite_vector(low_N, f"{what}low_N"), finite_vector(high_N, f"{what}high_N")
+    low, high = finite_vector(low_N, "low_N"), finite_vector(high_N, "high_N")
     if low.size != high.size:
-        raise ValueError(f"{what}low_N has {low.size} models, {what}high_N {high.size}; give both ends of each")
+        raise ValueError(f"low_N has {low.size} models, high_N {high.size}; give both ends of each")
     if np.any(low > high):
         model = int(np.flatnonzero(low > high)[0])
-        raise ValueError(
-            f"model {model} has the {what}interval {low[model]:g} to {high[model]:g}; low must not exceed high"
-        )
+        raise ValueError(f"model {model} has the interval {low[model]:g} to {high[model]:g}; low must not exceed high")
     first, second = _pairs(low.size)
     order: NDArray[np.int64] = (low[first] > high[second]).astype(np.int64) - (low[second] > high[first])
     return order
@@ -429,20 +295,6 @@ class BoundaryReport:
             f"{self.change}: pass@1 {self.pass_at_1}; pass@{self.k} {self.pass_at_k}; "
             f"expansion {self.expansion or 'none to gain'}; shrinkage {self.shrinkage or 'none to lose'}"
         )
-
-
-def boundary_items(n_correct_BI: ArrayLike, n_samples_BI: ArrayLike, min_samples: int = 1024) -> NDArray[np.int64]:
-    """Indices of the items that no base model solved in at least min_samples attempts each.
-
-    n_correct_BI, n_samples_BI: base models x items (a vector is one model). May be empty. Raises
-    NotEnoughData if a model has fewer attempts at an item, ValueError for counts that cannot be.
-    Source: MATH-Beyond (PAPERS #33; 1024 attempts in the abstract).
-    """
-    correct, samples = np.atleast_2d(np.asarray(n_correct_BI)), np.atleast_2d(np.asarray(n_samples_BI))
-    if correct.shape != samples.shape or correct.ndim != 2:
-        raise ValueError(f"n_correct_BI has shape {correct.shape}, n_samples_BI {samples.shape}; they must match")
-    pass_at_k_by_item(correct.ravel(), samples.ravel(), max(1, min_samples))  # checks counts and attempts
-    return np.flatnonzero((correct == 0).all(axis=0))
 
 
 def compare_boundaries(
