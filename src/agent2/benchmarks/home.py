@@ -205,7 +205,7 @@ def require_keys(row: Mapping[str, JsonValue], keys: Sequence[str], benchmark: s
     missing = [key for key in keys if key not in row]
     if missing:
         raise ConfigError(
-            f"row {shown(str(row.get('id')))} of {benchmark}: has no {', '.join(missing)}; "
+            f"row {shown(str(row.get('id')))} of {benchmark} has no {', '.join(missing)}; "
             "give a line of data/train.jsonl"
         )
 

@@ -59,7 +59,7 @@ def test_a_model_that_says_it_bought_but_did_not_has_nothing():
 
 def test_sixty_four_visits_at_once_are_those_of_one_at_a_time():
     items = items_of(Split.DEV, 64)
-    worlds = [SHOP.world() for _ in items]
+    worlds = [SHOP.environment() for _ in items]
     for world, item in zip(worlds, items, strict=True):
         world.reset(item, 0)
     for _ in range(SHOP.max_turns):
@@ -82,7 +82,7 @@ def test_a_row_of_the_workspace_can_be_played_and_names_no_product():
 
 @pytest.mark.parametrize("row", [{"id": "x"}, {"id": "x", "prompt": "buy", "instruction": "buy", "store": "s"}])
 def test_a_row_that_is_no_instruction_is_refused(row):
-    with pytest.raises(ConfigError, match="row 'x': has no"):
+    with pytest.raises(ConfigError, match="row 'x' of shop has no"):
         SHOP.item_of(row)
 
 
@@ -95,7 +95,7 @@ def test_an_item_of_another_store_is_refused():
 def test_static_answers_are_first_actions_without_a_page():
     items = items_of(Split.TRAIN, 3)
     for item, answer in zip(items, SHOP.static_answers(items, 0), strict=True):
-        world = SHOP.world()
+        world = SHOP.environment()
         world.reset(item, 0)
         assert (answer.startswith("search["), world.act(answer).done) == (True, False)
 
