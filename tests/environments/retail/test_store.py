@@ -1,4 +1,7 @@
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +72,23 @@ def test_a_store_on_disk_gives_the_same_results_and_products_as_one_in_memory(tm
         assert again.search(query) == memory.search(query)
     assert [again.product(number) for number in (0, 7, 299)] == [memory.product(number) for number in (0, 7, 299)]
     assert len(ProductFile(tmp_path / "drawn")) == 300
+
+
+def test_what_a_killed_build_left_goes_at_the_next_start_and_a_build_in_progress_stays(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from agent2.environments.retail.store import _draft_of\n"
+        "draft, _ = _draft_of(Path(sys.argv[1])); (draft / 'lines').write_text('x'); print(draft, flush=True); "
+        "time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "s")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as builder:
+        draft = Path(builder.stdout.readline().strip())
+        build_store(tmp_path / "s", drawn_products(10))
+        assert draft.is_dir() and (tmp_path / "s").is_dir()
+        builder.kill()
+    assert draft.is_dir()
+    build_store(tmp_path / "s", drawn_products(10))
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
 def test_of_two_builders_at_once_one_wins_and_nothing_is_left_over(tmp_path):

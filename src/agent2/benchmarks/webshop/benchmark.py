@@ -22,7 +22,6 @@ import json
 import logging
 import random
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +38,7 @@ from agent2.environments.retail.expert import ShoppingWish, price_limit, shop_by
 from agent2.environments.retail.store import Product, Store, build_store, open_store, require_store_name, words_of
 from agent2.environments.retail.world import NAME, VERSION, RetailSettings, one_line
 from agent2.errors import ConfigError, EnvironmentFailed
+from agent2.files import atomic_write
 from agent2.installation import worlds_dir
 from agent2.records import HIDDEN_SPLITS, Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.purchase import PurchaseScorer
@@ -311,9 +311,7 @@ def _build(products: Path, folder: Path | None, store: Path, goals: Path) -> Non
             pass
     else:
         build_store(store, each(), keeps_products=True)
-    draft = goals.with_name(f".{goals.name}.{secrets.token_hex(4)}")
-    draft.write_text(json.dumps(goals_of(asked, told)), encoding="utf-8")
-    draft.replace(goals)
+    atomic_write(goals, json.dumps(goals_of(asked, told)).encode())
 
 
 @lru_cache(4)

@@ -13,8 +13,11 @@ Promises: the same catalogue gives the same ranking on every machine; a folder a
 builders at once the first to finish wins. Does NOT download.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -148,10 +151,11 @@ def build_store(folder: Path, products: Products | Iterator[Product], keeps_prod
 
     products: an iterator is read once, so that a file need not fit into memory. keeps_products: write them too.
 
+    Drafts that a killed process left of this folder are removed first.
     Raises ConfigError for an empty catalogue and for an id that appears twice.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    draft, lock = _draft_of(folder)
     try:
         each = products if isinstance(products, Iterator) else (products[n] for n in range(len(products)))
         texts = _written(draft, each, folder.name) if keeps_products else (product.text for product in each)
@@ -168,6 +172,26 @@ def build_store(folder: Path, products: Products | Iterator[Product], keeps_prod
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        os.close(lock)
+
+
+def _draft_of(folder: Path) -> tuple[Path, int]:
+    """A new draft beside a folder with its lock, which the kernel takes from a killed process; abandoned ones go."""
+    around = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(around, fcntl.LOCK_EX)
+        for other in folder.parent.glob(f".{folder.name}-*"):
+            held = os.open(other, os.O_RDONLY | os.O_DIRECTORY)
+            with contextlib.suppress(BlockingIOError):  # somebody is building
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other, ignore_errors=True)
+            os.close(held)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        lock = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return draft, lock
+    finally:
+        os.close(around)
 
 
 def _indexed(name: str, texts: Iterable[str]) -> tuple[Any, str, int]:
