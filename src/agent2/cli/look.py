@@ -1,4 +1,4 @@
-"""`agent2 leaderboard` and `show`: look at what has been measured."""
+"""`agent2 leaderboard`, `show`, `view` and `access`: look at what has been measured, and at who saw private items."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -358,3 +358,71 @@ def _object(path: Path) -> dict[str, Any]:
     from agent2.web.catalog import read_object
 
     return read_yaml(path).data if path.suffix.lower() in {".yaml", ".yml"} else read_object(path)
+
+
+def access(as_json: AsJson = False) -> None:
+    """List accesses to private items and check that no entry was changed or removed; exit 1 if one was."""
+    from agent2.cli.show import print_json, print_path, print_table
+    from agent2.installation import access_log, check_access_log, read_access_log
+
+    log = access_log()
+    entries, problems = read_access_log(log), check_access_log(log)
+    if as_json:
+        print_json({"log": str(log), "entries": entries, "problems": problems})
+    else:
+        columns = ("at", "user", "is_granted", "role", "suite", "checkpoint", "out")
+        print_table(list(columns), [[entry.get(name, "") for name in columns] for entry in entries])
+        for problem in problems:
+            typer.echo(problem)
+        typer.echo(f"{len(entries)} entries, {'the chain is intact' if not problems else f'{len(problems)} problems'}")
+        print_path("access log", log)
+    if problems:
+        raise typer.Exit(1)
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(help="Folder with trials, sweeps, evaluations or cards.")] = Path("."),
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8765,
+    host: Annotated[str, typer.Option(help="Address to listen on; other than loopback, readers need the token.")] = (
+        "127.0.0.1"
+    ),
+    token: Annotated[
+        str | None, typer.Option(envvar="AGENT2_VIEW_TOKEN", help="What readers have to know; default: a random one.")
+    ] = None,
+    show_hidden: Annotated[
+        bool, typer.Option("--show-hidden", help="Show texts of hidden items too, to readers with the token.")
+    ] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Write all pages to this new folder instead, for a web host; no hidden texts.")
+    ] = None,
+) -> None:
+    """Show a folder of results in the browser, as they grow; writes nothing there but notes. Ctrl-C ends it."""
+    if export is not None:
+        _export_site(folder, export, shows_hidden=show_hidden)
+        return
+    from agent2.web.server import view_folder
+
+    view_folder(
+        folder,
+        host,
+        port,
+        shows_hidden=show_hidden,
+        token=token,
+        ready=lambda address: typer.echo(f"agent2 view: {address}"),
+    )
+
+
+def _export_site(folder: Path, out: Path, *, shows_hidden: bool) -> None:
+    from agent2.cli.show import print_path, progress_bar
+    from agent2.web.catalog import Catalog
+    from agent2.web.export import export_site
+    from agent2.web.site import Site
+
+    if shows_hidden:
+        raise ConfigError("--show-hidden: an exported site never contains texts of hidden items; leave it out")
+    with progress_bar() as steps:
+        found = export_site(Site(Catalog(folder)), out, lambda done, known: steps("pages", done, known))
+    for problem in found.problems:
+        typer.echo(f"cannot be shown: {problem}", err=True)
+    typer.echo(f"{found.n_pages:,} pages, {found.n_bytes / 1e6:.1f} MB")
+    print_path("site", found.index)
