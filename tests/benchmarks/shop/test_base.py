@@ -66,7 +66,7 @@ def test_products_prices_words_and_options_are_one_token_each_and_every_page_com
 
 
 def test_only_a_recipe_of_visits_is_made_here(tmp_path):
-    with pytest.raises(ConfigError, match="tiny-shop is made from visits"):
+    with pytest.raises(ConfigError, match="only recipes with ShopCorpus"):
         build(OTHER, tmp_path, lambda news: None)
 
 

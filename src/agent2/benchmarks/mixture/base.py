@@ -5,8 +5,7 @@ from pathlib import Path
 
 from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.pyfunc.base import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
-from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, built_on_chats
 from agent2.records import JsonValue, Message
 
 
@@ -29,21 +28,7 @@ def mixed_chats(settings: MixtureCorpus) -> list[list[Message]]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.loading import no_progress_bars  # here: torch, which looking up the recipe does not need
-    from agent2.models.tiny import build_on_chats
-
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, MixtureCorpus):
-        raise ConfigError("tiny-arithmetic-pyfunc is made from chats of both; see agent2.benchmarks.BASES")
-    on_progress("writing sums and functions")
-    chats = mixed_chats(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {recipe.steps[0]}: loss {loss:.3f}")
-
-    with no_progress_bars():
-        report = build_on_chats(recipe, [chats], out_dir, said)
-    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
+    return built_on_chats(entry, out_dir, on_progress, MixtureCorpus, mixed_chats)
 
 
 BASE = BaseModel(

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from agent2.benchmarks.pyfunc.benchmark import FAMILIES, Pyfunc, mutants, to_item
-from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import JsonValue, Message, Split
 
 
@@ -71,21 +70,7 @@ def grammar_pieces() -> tuple[str, ...]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.loading import no_progress_bars  # here: torch, which looking up the recipe does not need
-    from agent2.models.tiny import build_on_chats
-
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, PyfuncCorpus):
-        raise ConfigError("tiny-pyfunc is made from chats of pyfunc; see agent2.benchmarks.BASES")
-    on_progress(f"writing {settings.n_chats} functions")
-    chats = corpus_chats(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {recipe.steps[0]}: loss {loss:.3f}")
-
-    with no_progress_bars():
-        report = build_on_chats(recipe, [chats], out_dir, said)
-    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
+    return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, corpus_chats)
 
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)

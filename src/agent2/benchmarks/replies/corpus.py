@@ -5,6 +5,7 @@ taste of its own; some facts are told wrong, some left out, some told twice.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -21,8 +22,8 @@ from agent2.benchmarks.replies.benchmark import (
     draw_style,
     lay_out,
 )
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
-from agent2.records import Message
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.records import JsonValue, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +79,23 @@ def single_tokens() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*filter(None, (*OPENINGS, *CLOSINGS)), *frames)))
 
 
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    return built_on_chats(entry, out_dir, on_progress, RepliesCorpus, pretraining_chats)
+
+
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_heads=6, feed_forward_size=256, max_vocabulary=400, context_tokens=128)
 BASE = BaseModel(
     version="1",
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=single_tokens()),
     corpus=RepliesCorpus(),
-    builder="agent2.benchmarks.replies.base:build",
+    builder=build,
 )
 """The recipe of `tiny-replies`."""
 GUARDED = BaseModel(
     version="1",
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=(*single_tokens(), REFUSAL)),
     corpus=GuardedCorpus(),
-    builder="agent2.benchmarks.replies.base:build",
+    builder=build,
 )
 """The recipe of `tiny-replies-guarded`."""

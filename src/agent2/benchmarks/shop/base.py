@@ -30,8 +30,7 @@ from agent2.environments.retail.world import (
     NOTHING_FOUND,
     REFUSALS,
 )
-from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import JsonValue, Message, Split
 
 N_TOKENIZER_CHATS = 1000
@@ -176,23 +175,8 @@ def liken_tokens(model: Any, tokenizer: Any) -> None:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.loading import no_progress_bars  # here: torch, which looking up the recipe does not need
-    from agent2.models.tiny import build_on_chats
-
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, ShopCorpus):
-        raise ConfigError("tiny-shop is made from visits to the shop; see agent2.benchmarks.BASES")
-    on_progress(f"paying {settings.n_chats} visits")
-    chats = corpus_chats(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
-
-    stages = [chats] * len(recipe.steps)
-    reading = {"n_read_whole": len(stages) - 1, "n_tokenizer_chats": N_TOKENIZER_CHATS}
-    with no_progress_bars():
-        report = build_on_chats(recipe, stages, out_dir, said, prepare=liken_tokens, **reading)
-    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
+    reading = {"n_read_whole": 1, "n_tokenizer_chats": N_TOKENIZER_CHATS}
+    return built_on_chats(entry, out_dir, on_progress, ShopCorpus, corpus_chats, prepare=liken_tokens, **reading)
 
 
 SIZE = TinyRecipe(
