@@ -25,9 +25,6 @@ from agent2.records import HIDDEN_SPLITS, Split, derive_seed
 
 T = TypeVar("T")
 
-_MAX_BARREN_DRAWS = 5_000
-"""So many draws in a row without a new candidate mean that the split is used up."""
-
 
 class Pool(StrEnum):
     """The part of all candidates that a split draws from."""
@@ -48,28 +45,23 @@ class Source(Generic[T]):
     """What must not be shared between splits."""
     text: Callable[[T], str]
     """What the model is shown; no split has the same text twice."""
+    pools: str = ""
+    """Salt of the hash that gives the pool; empty: from the name."""
+    max_barren_draws: int = 5_000
+    """So many draws in a row without a new candidate mean that the split is used up."""
 
     def pool_of(self, candidate: T) -> Pool:
         """The pool of a candidate, by a public hash of its canonical text."""
-        digest = hashlib.sha256(f"{self.name} pools 1\0{self.canonical(candidate)}".encode()).digest()
-        bucket = int.from_bytes(digest[:4], "big") % 12
-        if bucket < 4:
-            return Pool.HIDDEN
-        return Pool.DEV if bucket == 4 else Pool.TRAIN
+        return pool_of_text(self.canonical(candidate), self.pools or f"{self.name} pools 1")
 
     def first(self, split: Split, n: int, secret: bytes | None) -> list[T]:
         """The first n candidates of a split, always the same ones for one secret.
 
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
-        if split in HIDDEN_SPLITS and not secret:
-            raise ConfigError(
-                f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
-                "only the grader may ask for it"
-            )
-        if split is Split.TEST_PRIVATE:
+        if split is Split.TEST_PRIVATE and secret:
             guard_private(self.name, n, secret)
-        found = list(islice(self._distinct(split, secret), n))
+        found = list(islice(self.distinct(split, secret), n))
         if len(found) < n:
             raise ConfigError(
                 f"{self.name}: {n} items of split {split.value!r} were asked for, there are {len(found)}; ask for fewer"
@@ -85,19 +77,25 @@ class Source(Generic[T]):
 
     def item_id(self, candidate: T, split: Split, secret: bytes | None) -> str:
         """A stable id; that of a hidden item is keyed, so that a list of ids reveals no items."""
-        message = f"{self.name} item\0{self.text(candidate)}".encode()
-        if split in HIDDEN_SPLITS and secret:
-            return f"{self.name}-{hmac.new(secret, message, hashlib.sha256).hexdigest()[:16]}"
-        return f"{self.name}-{hashlib.sha256(message).hexdigest()[:16]}"
+        return keyed_id(self.name, self.text(candidate), split, secret)
 
-    def _distinct(self, split: Split, secret: bytes | None) -> Iterator[T]:
+    def distinct(self, split: Split, secret: bytes | None) -> Iterator[T]:
+        """The candidates of a split in their fixed order, each text once; ends when the split is used up.
+
+        Raises ConfigError if a hidden split is asked for without the secret.
+        """
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(
+                f"split {split.value!r} of {self.name} is hidden and needs the installation secret; "
+                "only the grader may ask for it"
+            )
         seen: set[str] = set()
         barren = 0
         for index in count():
             candidate = self.draw(np.random.default_rng(self._seed(split, index, secret)))
             if not self._belongs(candidate, split, secret) or (text := self.text(candidate)) in seen:
                 barren += 1
-                if barren >= _MAX_BARREN_DRAWS:
+                if barren >= self.max_barren_draws:
                     return
                 continue
             seen.add(text)
@@ -120,3 +118,20 @@ class Source(Generic[T]):
             return False
         side = hmac.new(secret, f"{self.name} side\0{self.canonical(candidate)}".encode(), hashlib.sha256).digest()
         return (side[0] & 1 == 0) == (split is Split.TEST_PUBLIC)
+
+
+def pool_of_text(canonical_text: str, salt: str) -> Pool:
+    """The pool of a canonical text."""
+    digest = hashlib.sha256(f"{salt}\0{canonical_text}".encode()).digest()
+    bucket = int.from_bytes(digest[:4], "big") % 12
+    if bucket < 4:
+        return Pool.HIDDEN
+    return Pool.DEV if bucket == 4 else Pool.TRAIN
+
+
+def keyed_id(name: str, text: str, split: Split, secret: bytes | None) -> str:
+    """An id from a text; keyed for a hidden split."""
+    message = f"{name} item\0{text}".encode()
+    if split in HIDDEN_SPLITS and secret:
+        return f"{name}-{hmac.new(secret, message, hashlib.sha256).hexdigest()[:16]}"
+    return f"{name}-{hashlib.sha256(message).hexdigest()[:16]}"

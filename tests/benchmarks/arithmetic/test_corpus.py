@@ -1,7 +1,8 @@
 import numpy as np
 
 from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, plausible_mistake, pretraining_corpus, verify
-from agent2.benchmarks.arithmetic.splits import ExpressionPool, canonical, pool_of, read_expression, value_of
+from agent2.benchmarks.arithmetic.splits import canonical, pool_of, read_expression, value_of
+from agent2.benchmarks.keyed_splits import Pool
 from agent2.scorers.answers import format_rational
 
 SMALL = CorpusSettings(n_examples=2000)
@@ -13,7 +14,7 @@ def expression_of(prompt):
 
 def test_only_expressions_of_the_train_pool_are_read():
     pools = {pool_of(canonical(expression_of(prompt))) for prompt, _ in pretraining_corpus(SMALL)}
-    assert pools == {ExpressionPool.TRAIN}
+    assert pools == {Pool.TRAIN}
 
 
 def test_the_share_of_right_answers_is_the_one_asked_for():

@@ -5,13 +5,12 @@ import pytest
 from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY
 from agent2.benchmarks.arithmetic.splits import (
     ExpressionDifficulty,
-    ExpressionPool,
     canonical,
-    distinct_expressions,
-    item_id,
     pool_of,
+    source_of,
     text_of,
 )
+from agent2.benchmarks.keyed_splits import Pool
 from agent2.errors import ConfigError
 from agent2.records import Split
 
@@ -19,7 +18,7 @@ SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 
 
 def canonicals(split, n, secret=SECRET, difficulty=TASK_DIFFICULTY):
-    return [canonical(one) for one in islice(distinct_expressions(split, difficulty, secret), n)]
+    return [canonical(one) for one in islice(source_of(difficulty).distinct(split, secret), n)]
 
 
 def test_the_four_splits_share_no_canonical_expression():
@@ -41,7 +40,7 @@ def test_without_the_secret_the_hidden_items_are_a_small_part_of_what_could_be_a
     texts = [f"(+ {' '.join(sorted((str(a), str(b))))})" for a, b in sums]
     texts += [f"(- {a} {b})" for a in range(100) for b in range(100)]
     assert set(canonicals(Split.TEST_PUBLIC, 100)) < set(texts)
-    assert sum(pool_of(text) is ExpressionPool.HIDDEN for text in texts) > 4.5 * n_used
+    assert sum(pool_of(text) is Pool.HIDDEN for text in texts) > 4.5 * n_used
 
 
 def test_another_secret_asks_other_hidden_items_about_as_often_as_chance_would():
@@ -59,7 +58,7 @@ def test_more_items_begin_with_the_same_items():
 
 def test_hidden_splits_need_the_secret():
     with pytest.raises(ConfigError, match="needs the installation secret"):
-        next(distinct_expressions(Split.TEST_PRIVATE, TASK_DIFFICULTY, None))
+        next(source_of(TASK_DIFFICULTY).distinct(Split.TEST_PRIVATE, None))
 
 
 def test_a_space_too_large_to_list_is_split_as_well():
@@ -68,18 +67,19 @@ def test_a_space_too_large_to_list_is_split_as_well():
 
 
 def test_the_ids_of_hidden_items_cannot_be_computed_from_their_expressions():
-    text = canonicals(Split.TEST_PUBLIC, 1)[0]
-    ids = {item_id(text, Split.TEST_PUBLIC, secret) for secret in (SECRET, OTHER_SECRET)}
-    assert len(ids | {item_id(text, Split.TRAIN, None)}) == 3
+    source = source_of(TASK_DIFFICULTY)
+    one = next(source.distinct(Split.TEST_PUBLIC, SECRET))
+    ids = {source.item_id(one, Split.TEST_PUBLIC, secret) for secret in (SECRET, OTHER_SECRET)}
+    assert len(ids | {source.item_id(one, Split.TRAIN, None)}) == 3
 
 
 def test_a_third_of_the_expressions_is_kept_hidden():
     texts = [f"(+ {a} {b})" for a in range(100) for b in range(100)]
-    share = sum(pool_of(text) is ExpressionPool.HIDDEN for text in texts) / len(texts)
+    share = sum(pool_of(text) is Pool.HIDDEN for text in texts) / len(texts)
     assert 0.31 < share < 0.36
 
 
 def test_expressions_are_shown_in_any_order_of_their_operands():
-    shown = [text_of(one) for one in islice(distinct_expressions(Split.TRAIN, TASK_DIFFICULTY, None), 300)]
+    shown = [text_of(one) for one in islice(source_of(TASK_DIFFICULTY).distinct(Split.TRAIN, None), 300)]
     sums = [tuple(map(int, text.split(" + "))) for text in shown if "+" in text]
     assert {a > b for a, b in sums} == {True, False}

@@ -24,18 +24,17 @@ from agent2.benchmarks.arithmetic.splits import (
     POOL_VERSION,
     Expression,
     ExpressionDifficulty,
-    ExpressionPool,
     Operation,
     canonical,
     count_at_most,
-    distinct_expressions,
     generate,
-    item_id,
     pool_of,
     read_expression,
+    source_of,
     text_of,
     value_of,
 )
+from agent2.benchmarks.keyed_splits import Pool
 from agent2.environments.question import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe
@@ -69,7 +68,7 @@ class Arithmetic:
         Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
         """
         most = count_at_most(split, self.difficulty)
-        expressions = list(islice(distinct_expressions(split, self.difficulty, secret), n)) if n <= most else []
+        expressions = list(islice(source_of(self.difficulty).distinct(split, secret), n)) if n <= most else []
         if len(expressions) < n:
             there = len(expressions) if n <= most else f"at most {most}"
             raise ConfigError(
@@ -99,7 +98,7 @@ class Arithmetic:
                 "the generator is broken, report it"
             )
         return Item(
-            id=item_id(canonical(expression), split, secret),
+            id=source_of(self.difficulty).item_id(expression, split, secret),
             split=split,
             prompt=prompt(expression),
             reference=reference,
@@ -135,7 +134,7 @@ def pretraining_corpus(settings: CorpusSettings) -> list[tuple[str, str]]:
     examples: list[tuple[str, str]] = []
     while len(examples) < settings.n_examples:
         expression = generate(int(rng.integers(2**62)), settings.difficulty)
-        if pool_of(canonical(expression)) is not ExpressionPool.TRAIN:
+        if pool_of(canonical(expression)) is not Pool.TRAIN:
             continue
         is_right = rng.random() < settings.right_share
         value = value_of(expression) if is_right else plausible_mistake(expression, rng)
