@@ -32,6 +32,8 @@ class Part:
     """Of the whole environment with the CPU build of torch."""
     minutes: str
     programs: tuple = ()
+    bare: tuple = ()
+    """What is installed without its own requirements: those that the tests need are in `requirement`."""
 
 
 PARTS = {
@@ -42,6 +44,7 @@ PARTS = {
         2.5,
         "5 to 15",
         ("cc", "c++", "make", "cmake"),
+        ("openenv",),
     ),
 }
 
@@ -157,6 +160,8 @@ def install(part: Part, venv: Path, index: str) -> None:
         )
     if not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--editable", part.requirement):
         raise CannotInstall("pip could not install the requirements; see above")
+    if part.bare and not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--no-deps", *part.bare):
+        raise CannotInstall(f"pip could not install {', '.join(part.bare)}; see above")
 
 
 def main() -> int:

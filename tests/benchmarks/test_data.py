@@ -348,3 +348,10 @@ def refusal_of_items(benchmark, split):
     with pytest.raises(ConfigError) as refused:
         benchmark.items(split, 1, SECRET)
     return str(refused.value)
+
+
+def test_an_answer_may_be_left_out_only_where_a_world_gives_the_verdict(gsm):
+    assert "name 'answer', the field with the reference" in refusal(change(gsm, ("answer: answer\n", "")))
+    world = "scorer: reward\nenvironment: {name: openenv, url: 'http://127.0.0.1:1'}"
+    benchmark = load_benchmark(str(change(gsm, ("scorer: {name: final_answer}", world))))
+    assert {item.reference for item in everything(benchmark, Split.TRAIN)} == {None}

@@ -172,3 +172,17 @@ def test_make_installs_for_the_demo_only_what_it_needs_and_passes_the_index_on(t
     told = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, check=True).stdout
     scripts = [line for line in told.splitlines() if "install.py" in line]
     assert scripts == [f'python3 scripts/install.py {part} --venv {tmp_path} --torch-index "https://mirror/cu128"']
+
+
+def test_what_is_installed_bare_comes_last_pinned_and_without_its_requirements(tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "pip").touch()
+    (programs / "python").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
+    (programs / "python").chmod(0o755)
+    part = install.Part("a part", ".[dev]", 0.0, "1", (), ("openenv",))
+    install.install(part, tmp_path, install.PYPI)
+    *_, whole, bare = (tmp_path / "said").read_text().splitlines()
+    assert whole.endswith("--editable .[dev]") and "--no-deps" not in whole
+    assert bare.endswith("--no-deps openenv") and "--constraint" in bare
+    assert install.PARTS["test"].bare == ("openenv",) and install.PARTS["demo"].bare == ()

@@ -135,8 +135,8 @@ class DataSpec(StrictModel):
     """Portion -> digest that its data must have."""
     prompt: str
     system: str | None = None
-    answer: AnswerRule
-    """A field alone, or with how the reference is read from it."""
+    answer: AnswerRule | None = None
+    """A field alone, or with how the reference is read from it; may be left out where a world gives the verdict."""
     id: str | None = None
     """Field with an id of its own for each row; default: a hash of the prompt."""
     options: str | list[str] | None = None
@@ -175,6 +175,8 @@ class DataSpec(StrictModel):
             double = sorted((portions & parts) - {whole})
             if whole in portions and double:
                 raise ValueError(f"'{whole}' is divided into splits, so '{double[0]}' cannot be named beside it")
+        if self.answer is None and self.environment.name == "question":
+            raise ValueError("name 'answer', the field with the reference: the world 'question' gives no verdict")
         return self
 
     @property
@@ -208,7 +210,7 @@ class _Entry:
     """One row as it will be asked."""
 
     prompt: str
-    reference: str
+    reference: str | None
     payload: Mapping[str, Any]
     id: str | None
     row: Row
@@ -421,7 +423,8 @@ class DataBenchmark:
 
     def _entries_of(self, rows: Sequence[Row]) -> list[_Entry]:
         missing = _Missing()
-        self._require_field(self.spec.answer.field, rows, "answer")
+        if self.spec.answer is not None:
+            self._require_field(self.spec.answer.field, rows, "answer")
         variables = template_fields(self.spec.prompt)
         for name in variables:
             if name != OPTIONS or self.spec.options is None:
@@ -454,7 +457,8 @@ class DataBenchmark:
                 values[name] = text
             else:
                 missing.note(f"variable {{{name}}} of the prompt is missing, or neither text nor a number,", row)
-        reference = self._reference(row, options, missing)
+        rule = self.spec.answer
+        reference = None if rule is None else self._reference(rule, row, options, missing)
         payload: dict[str, Any] = {} if options is None else {OPTIONS: options}
         for name in self.spec.payload:
             if name not in row.values:
@@ -465,7 +469,7 @@ class DataBenchmark:
             own_id = _text(row.values.get(self.spec.id))
             if not own_id:
                 missing.note(f"id field {self.spec.id!r} is missing", row)
-        if reference is None or len(values) < len(variables):
+        if (rule is not None and reference is None) or len(values) < len(variables):
             return None
         return _Entry(filled(self.spec.prompt, values), reference, payload, own_id, row)
 
@@ -482,9 +486,8 @@ class DataBenchmark:
             return []
         return [text for text in texts if text is not None]
 
-    def _reference(self, row: Row, options: list[str] | None, missing: _Missing) -> str | None:
+    def _reference(self, rule: AnswerRule, row: Row, options: list[str] | None, missing: _Missing) -> str | None:
         """The reference in the form of the scorer; of options, the letter."""
-        rule = self.spec.answer
         value = row.values.get(rule.field)
         text = _text(value)
         if text is None or not text.strip():

@@ -107,6 +107,23 @@ class BringsCount(Protocol):
 
 
 @runtime_checkable
+class BringsRecordings(Benchmark, BringsStaticAnswers, Protocol):
+    """A benchmark of questions whose searches are recorded once and then replayed."""
+
+    def to_record(self) -> tuple[list[Item], int]:
+        """The questions of all splits without a usable recording, and how many there are in all.
+
+        Raises ConfigError where no live back end is named that would be recorded.
+        """
+
+    def recording_of(self, item: Item) -> Path:
+        """Where the searches of a question are recorded."""
+
+    def is_recorded(self, item: Item) -> bool:
+        """Whether a question has a recording that can be played."""
+
+
+@runtime_checkable
 class BringsFolders(Protocol):
     """A benchmark whose worlds read folders that are no part of the package."""
 

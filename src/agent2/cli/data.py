@@ -386,6 +386,80 @@ def new_benchmark(
     print_path("benchmark", folder / first)
 
 
+@benchmarks_app.command("record")
+def record_benchmark(
+    benchmark: Named,
+    data: Annotated[
+        Path, typer.Option(help="Folder of the official file, with search.yaml that names a live back end.")
+    ],
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Also plays every question, so that its searches are recorded: FOLDER or http://HOST/v1#MODEL."
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Record a live search back end for all questions of a benchmark: their own words, and what a model searches for.
+
+    Run again to go on: questions with a recording are left as they are. Exit 1 if some could not be recorded.
+    """
+    from dataclasses import asdict
+
+    from agent2.benchmarks import load_benchmark
+    from agent2.benchmarks.home import BringsRecordings
+    from agent2.cli.run import check_data
+    from agent2.cli.show import print_json, progress_bar
+    from agent2.errors import ConfigError
+    from agent2.evaluation.search_recording import record_questions
+    from agent2.models.sources import find_checkpoint
+
+    found = load_benchmark(benchmark, check_data(data))
+    if not isinstance(found, BringsRecordings):
+        raise ConfigError(f"benchmarks record: {benchmark} has no searches to record; see docs/search.md")
+    source = find_checkpoint(model) if model else None
+    with progress_bar() as steps:
+        done = record_questions(found, source, lambda number, total: steps("questions", number, total))
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(f"recorded {done.n_recorded}, recorded before {done.n_before}, failed {len(done.failed)}")
+        for name, reason in list(done.failed.items())[:5]:
+            typer.echo(f"{name}: {reason}")
+        typer.echo("run it again" if done.failed else "next: remove search.yaml, so that the recordings are played")
+    if done.failed:
+        raise typer.Exit(1)
+
+
+@benchmarks_app.command("serve")
+def serve_benchmark(
+    benchmark: Named,
+    split: Annotated[str, typer.Option(help="train or dev; hidden items are never served.")] = "train",
+    items: Annotated[int, typer.Option(min=1, help="The first so many of the split.")] = 100,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of official data, for a benchmark that reads files.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; whoever reaches it can play.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any free one.")] = 8000,
+    sessions: Annotated[int, typer.Option(min=1, help="Most episodes at once.")] = 64,
+) -> None:
+    """Serve a benchmark's world to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
+    from agent2.benchmarks import load_benchmark
+    from agent2.cli.run import check_data
+    from agent2.errors import ConfigError, unknown_name
+    from agent2.installation import extra_words
+    from agent2.records import Split
+
+    try:
+        from agent2.evaluation.openenv_server import run_server, serving
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"benchmarks serve needs {error.name}; {extra_words('openenv')}") from error
+    if split not in list(Split):
+        raise unknown_name("split", split, list(Split), "--split")
+    app = serving(load_benchmark(benchmark, check_data(data)), Split(split), items, sessions)
+    run_server(app, host, port, lambda url: typer.echo(f"serving {items} items of {benchmark} ({split}) at {url}"))
+
+
 def _products() -> dict[str, str]:
     """Data files of the example: products of two numbers, no two the same question."""
     import json

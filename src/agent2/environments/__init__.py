@@ -7,4 +7,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-ENVIRONMENTS: Mapping[str, str] = MappingProxyType({"question": "agent2.environments.question:QuestionEnvironment"})
+ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "openenv": "agent2.environments.openenv:OpenEnvWorld",
+        "question": "agent2.environments.question:QuestionEnvironment",
+    }
+)

@@ -33,6 +33,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.answers:RationalScorer",
         "resolved": "agent2.scorers.tool_calls:ResolvedScorer",
+        "reward": "agent2.scorers.reward:RewardScorer",
         "reward_model": "agent2.scorers.judges:RewardModelScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
     }

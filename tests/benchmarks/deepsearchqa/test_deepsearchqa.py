@@ -2,18 +2,23 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.deepsearchqa.benchmark import MAX_SEARCHES, first_search
-from agent2.environments.search.corpus import Corpus, Document, record_search
+from agent2.cli import app
+from agent2.environments.search.corpus import Corpus, Document, read_recorded_rows, record_search, words_of
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
+from agent2.evaluation.search_recording import record_questions
+from agent2.models.sources import find_checkpoint
 from agent2.records import Split
 
 SECRET = b"a secret of these tests, 32 bytes"
@@ -184,6 +189,119 @@ def test_a_live_back_end_is_recorded_and_then_replayed(data):
     replay = load_benchmark("deepsearchqa", data)
     again = played(replay, replay.items(Split.DEV, 1, None)[0], *actions)
     assert again.rollout.turns[1].observation == "first words of a page"
+
+
+FLAKY = """
+from pathlib import Path
+from agent2.environments.search.corpus import Document, SearchHit
+
+class Flaky:
+    version = "1"
+    def search(self, query, k):
+        with Path(__file__).with_name("queries").open("a") as file:
+            file.write(query + "\\n")
+        broken = Path(__file__).with_name("broken").read_text().split()
+        if query.split()[-1] in broken or "all" in broken:
+            raise ConnectionError("the line is dead")
+        return [] if "none" in query else [SearchHit("http://a", "A", "first words")]
+    def open(self, document):
+        return Document("http://a", "A", "first words of a page")
+"""
+
+
+class Few:
+    """The benchmark with the first so many of the questions that are to be recorded."""
+
+    def __init__(self, benchmark, n=8):
+        self._benchmark, self._n = benchmark, n
+
+    def __getattr__(self, name):
+        return getattr(self._benchmark, name)
+
+    def to_record(self):
+        first = sorted(self._all)[: self._n]
+        left = [item for item in self._benchmark.to_record()[0] if item.id in first]
+        return left, self._n
+
+    @property
+    def _all(self):
+        every = (*self._benchmark.scored(), *self._benchmark.visible(Split.TRAIN), *self._benchmark.visible(Split.DEV))
+        return {one.id for one in every}
+
+
+def test_the_questions_of_every_split_are_to_be_recorded_and_those_that_are_recorded_are_not(data):
+    benchmark = load_benchmark("deepsearchqa", data)
+    ids = {item.id for split in Split for item in benchmark.items(split, benchmark.count(split, SECRET), SECRET)}
+    (data / "search.yaml").write_text("backend: index\nrecord: true\nsettings: {path: nowhere}\n")
+    assert benchmark.to_record() == ([], 350)
+    (data / "recorded" / f"{min(ids)}.jsonl").write_text('{"query": "x", "results": []}\n')  # no page
+    assert [item.id for item in benchmark.to_record()[0]] == [min(ids)]
+    for one in (data / "recorded").iterdir():
+        one.unlink()
+    assert {item.id for item in benchmark.to_record()[0]} == ids
+
+
+def test_a_recording_is_continued_and_then_played_offline(data):
+    for one in (data / "recorded").iterdir():
+        one.unlink()
+    (data / "flaky.py").write_text(FLAKY)
+    (data / "broken").write_text("")
+    (data / "search.yaml").write_text("backend: ./flaky.py:Flaky\nrecord: true\n")
+    benchmark = Few(load_benchmark("deepsearchqa", data))
+    asked = benchmark.to_record()[0]
+    broken = asked[2:4]
+    (data / "broken").write_text(" ".join(words_of(item.prompt)[-1] for item in broken))
+    first = record_questions(benchmark, None, lambda done, total: None)
+    assert (first.n_recorded, first.n_before, set(first.failed)) == (6, 0, {item.id for item in broken})
+    assert all("the line is dead" in reason for reason in first.failed.values())
+    assert not any(benchmark.recording_of(item).exists() for item in broken)
+    (data / "broken").write_text("")
+    (data / "queries").unlink()
+    second = record_questions(benchmark, None, lambda done, total: None)
+    assert (second.n_recorded, second.n_before, second.failed) == (2, 6, {})
+    assert len((data / "queries").read_text().splitlines()) == 2
+    (data / "search.yaml").unlink()
+    (data / "flaky.py").unlink()
+    offline = load_benchmark("deepsearchqa", data)
+    rows = read_recorded_rows(offline.recording_of(asked[0]))
+    item = replace(asked[0], payload={**asked[0].payload, "recorded": rows})
+    again = played(offline, item, "search[anything]", "open[http://a]", "answer[x | http://a]").rollout
+    assert again.turns[1].observation == "first words of a page"
+
+
+def test_a_models_own_searches_are_recorded_too(data):
+    kept = list((data / "recorded").iterdir())[3:]
+    live(data, record=True)
+    for one in kept:
+        one.write_text((data / "all.jsonl").read_text())  # three questions are left
+    (data / "model.py").write_text(
+        "def reply(messages):\n    return 'search[rivers of the south]' if len(messages) == 1 else 'answer[x | http://a]'\n"
+    )
+    benchmark = load_benchmark("deepsearchqa", data)
+    left = benchmark.to_record()[0]
+    done = record_questions(benchmark, find_checkpoint(f"scripted:{data / 'model.py'}:reply"), lambda *_: None)
+    assert (done.n_recorded, len(left)) == (len(left), len(left))
+    for item in left:
+        rows = [json.loads(line) for line in benchmark.recording_of(item).read_text().splitlines()]
+        assert [row["query"] for row in rows if "query" in row][1:] == ["rivers of the south"]
+
+
+def test_a_back_end_that_is_down_is_given_up_and_one_that_finds_nothing_is_no_recording(data, tmp_path):
+    live(data)
+    with pytest.raises(ConfigError, match=r"search\.yaml: names no live back end to record; write"):
+        record_questions(load_benchmark("deepsearchqa", data), None, lambda *_: None)
+    (data / "flaky.py").write_text(FLAKY)
+    (data / "broken").write_text("all")
+    (data / "search.yaml").write_text("backend: ./flaky.py:Flaky\nrecord: true\n")
+    told = CliRunner().invoke(app, ["benchmarks", "record", "deepsearchqa", "--data", str(data), "--json"])
+    done = json.loads(told.stdout)
+    assert told.exit_code == 1 and (done["n_recorded"], len(done["failed"])) == (0, 350)
+    assert sum(reason.startswith("not tried") for reason in done["failed"].values()) == 340
+    assert not list((data / "recorded").iterdir())
+    (data / "broken").write_text("")
+    (data / "flaky.py").write_text(FLAKY.replace('if "none" in query', "if True"))
+    empty = record_questions(load_benchmark("deepsearchqa", data), None, lambda *_: None)
+    assert empty.n_recorded == 0 and "the back end finds no page for it" in empty.failed.values()
 
 
 def test_a_live_back_end_that_fails_is_the_environments_fault(data):

@@ -135,6 +135,33 @@ class DeepSearchQa(PublishedBenchmark):
             return [replace(item, payload={**item.payload, "recorded": None}) for item in found]
         return [replace(item, payload={**item.payload, "recorded": _recordings(item, path)}) for item in found]
 
+    def to_record(self) -> tuple[list[Item], int]:
+        """The questions of all splits without a usable recording, and how many there are in all.
+
+        The items carry no split's secret: train, dev and evaluation questions alike. Raises ConfigError unless
+        `search.yaml` names a live back end with `record: true`.
+        """
+        file, path = self._search_file()
+        if file.backend == RECORDED or not file.record:
+            raise ConfigError(
+                f"{path}: names no live back end to record; write 'backend: ./live.py:Live' and 'record: true' "
+                "(docs/search.md)"
+            )
+        every = [*self.scored(), *self.visible(Split.TRAIN), *self.visible(Split.DEV)]
+        items = [Item(one.id, Split.TRAIN, one.prompt, payload={**one.payload, "recorded": None}) for one in every]
+        return [item for item in items if not self.is_recorded(item)], len(items)
+
+    def recording_of(self, item: Item) -> Path:
+        """Where the searches of a question are recorded."""
+        return self._search_file()[1].parent / RECORDED / f"{item.id}.jsonl"
+
+    def is_recorded(self, item: Item) -> bool:
+        """Whether a question has a recording with a page."""
+        try:
+            return bool(_recordings(item, self._search_file()[1]))
+        except ConfigError:
+            return False
+
     def environment(self) -> Environment:
         """A fresh world over the item's recordings, or the live back end of `search.yaml`."""
         return SearchWorld(self._backend_of, self.settings)
@@ -260,7 +287,7 @@ def _recordings(item: Item, search_file: Path) -> list[JsonValue]:
     if not path.is_file():
         raise ConfigError(
             f"{path}: nothing was recorded for this question; name a live back end in {search_file.name} with "
-            "record: true and play the questions once (docs/search.md), or copy somebody's recordings there"
+            "record: true and run agent2 benchmarks record deepsearchqa (docs/search.md), or copy recordings"
         )
     rows = read_recorded_rows(path)
     if all("query" in row for row in rows):

@@ -1,0 +1,253 @@
+"""Our worlds for trainers that speak OpenEnv: one benchmark behind the library's own server.
+
+    {"type": "reset", "data": {"seed": 3}}        the opening of a visible item; `index` or `item` choose one
+    {"type": "step", "data": {"message": "..."}}  what the world answers; with `done`, the reward is the score
+
+An episode is played by the same loop, with the same turn limit and scorer, as an evaluation; the loop runs in a thread
+of its own, and its player waits for the client. Promises: train and dev items alone are served, nothing
+hidden; a verdict that is missing is a reward of None with its reason in `metadata`, never 0. Needs the extra
+`openenv`: importing this module raises ModuleNotFoundError without it.
+
+Does NOT know who asks: whoever reaches the port plays. Does NOT contain anything: worlds run in this process.
+"""
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+import uvicorn
+from fastapi import FastAPI
+from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
+from openenv.core.env_server.types import EnvironmentMetadata
+from pydantic import Field
+
+from agent2.errors import ConfigError
+from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.scoring import score_played
+from agent2.records import HIDDEN_SPLITS, Benchmark, Item, Message, ScoredRollout, Split
+from agent2.records import Environment as World
+
+
+class WorldAction(Action):  # type: ignore[misc]
+    """The model's message, as it would be sent to the world."""
+
+    message: str
+
+
+class WorldObservation(Observation):  # type: ignore[misc]
+    """What the world says next; the reward is the episode's score and comes with `done`."""
+
+    text: str = ""
+    """The new messages, one after the other."""
+    messages: list[dict[str, str]] = Field(default_factory=list)
+    """The same as chat messages; after reset the whole opening."""
+
+
+class WorldState(State):  # type: ignore[misc]
+    """Where the session is."""
+
+    item_id: str | None = None
+    turns_left: int | None = None
+
+
+def serving(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 64) -> FastAPI:
+    """The application that serves the first n items of a visible split, to so many sessions at once.
+
+    Raises ConfigError for a hidden split and for more items than there are.
+    """
+    if split in HIDDEN_SPLITS:
+        raise ConfigError(f"split {split.value!r} is hidden and is not served; serve train or dev")
+    items = benchmark.items(split, n_items, None)
+
+    class Served(BenchmarkSession):
+        def __init__(self) -> None:
+            super().__init__(benchmark, items)
+
+    app: FastAPI = create_fastapi_app(
+        Served,
+        WorldAction,
+        WorldObservation,
+        max_concurrent_envs=n_sessions,
+        env_name=benchmark.name,
+        state_cls=WorldState,
+    )
+    return app
+
+
+def run_server(app: FastAPI, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Listen until Ctrl-C; calls `ready` with the address first. Raises ConfigError for an address that is taken."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind((host, port))
+            taken.listen(256)  # connections wait from here on
+        except OSError as error:
+            raise ConfigError(
+                f"--host {host} --port {port}: cannot be used ({error.strerror}); choose another with --port, or 0 for "
+                "a free one"
+            ) from error
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{taken.getsockname()[1]}")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        uvicorn.Server(config).run(sockets=[taken])
+
+
+class _Left(Exception):
+    """The client went away, or began another episode."""
+
+
+class BenchmarkSession(Environment):  # type: ignore[misc]
+    """One client's session: an episode at a time."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, benchmark: Benchmark, items: Sequence[Item]) -> None:
+        super().__init__()
+        self._benchmark, self._items = benchmark, items
+        self._places = {item.id: place for place, item in enumerate(items)}
+        self._episode: _Episode | None = None
+        self._state = WorldState()
+
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        index: int | None = None,
+        item: str | None = None,
+    ) -> WorldObservation:
+        """Begin an episode: of the item of an index or id, else of the one that the seed draws.
+
+        Raises IndexError and KeyError for an item that is not served, and what the world raises.
+        """
+        self.close()
+        if item is not None:
+            if item not in self._places:
+                raise KeyError(f"item {item!r} is not served; GET /{self._benchmark.name}/tasks lists those that are")
+            index = self._places[item]
+        drawn = uuid4().int if seed is None else seed
+        place = drawn % len(self._items) if index is None else index
+        if not 0 <= place < len(self._items):
+            raise IndexError(f"index {place} is not served; there are {len(self._items)} items, from 0")
+        chosen = self._items[place]
+        self._episode = _Episode(self._benchmark, chosen, drawn % 2**63)
+        self._state = WorldState(
+            episode_id=episode_id or str(uuid4()), item_id=chosen.id, turns_left=self._benchmark.max_turns
+        )
+        return self._observed(self._episode.next())
+
+    def step(self, action: WorldAction, timeout_s: float | None = None) -> WorldObservation:
+        """One message. Raises RuntimeError before reset and after the end; timeout_s is not used."""
+        if self._episode is None:
+            raise RuntimeError("there is no episode; reset begins one")
+        self._state.step_count += 1
+        self._state.turns_left = max(0, self._benchmark.max_turns - self._state.step_count)
+        return self._observed(self._episode.say(action.message))
+
+    @property
+    def state(self) -> WorldState:
+        """The item being played, and how many messages are left."""
+        return self._state
+
+    def close(self) -> None:
+        """End the episode; what was not finished has no score."""
+        episode, self._episode = self._episode, None
+        if episode is not None:
+            episode.leave()
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """The benchmark's name and version."""
+        words = f"{self._benchmark.name} of agent2, world {self._benchmark.environment_version()}"
+        return EnvironmentMetadata(name=self._benchmark.name, description=words, version=self._benchmark.version)
+
+    def list_splits(self) -> list[str]:
+        """The split that is served."""
+        return [self._items[0].split.value]
+
+    def num_tasks(self, split: str) -> int:
+        """How many items are served of it."""
+        return len(self._served(split))
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """Index and id of every item."""
+        return [{"index": place, "id": one.id} for place, one in enumerate(self._served(split))]
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """Index and id of one item. Raises IndexError."""
+        if not 0 <= index < len(self._served(split)):
+            raise IndexError(f"index {index} is not served; there are {len(self._served(split))} items, from 0")
+        return self.list_tasks(split)[index]
+
+    def _served(self, split: str) -> Sequence[Item]:
+        return self._items if split in self.list_splits() else ()
+
+    def _observed(self, told: "Sequence[Message] | ScoredRollout") -> WorldObservation:
+        if not isinstance(told, ScoredRollout):
+            messages = [{"role": one.role, "content": one.content} for one in told]
+            return WorldObservation(text="\n\n".join(one.content for one in told), messages=messages)
+        self._episode = None
+        rollout, score = told.rollout, told.score
+        last = rollout.turns[-1].observation if rollout.turns else None
+        return WorldObservation(
+            done=True,
+            reward=score.value,
+            text=last or "",
+            messages=[] if last is None else [{"role": "user", "content": last}],
+            metadata={
+                "reason": score.reason,
+                "status": rollout.status.value,
+                "fault": None if score.fault is None else score.fault.value,
+                "views": dict(score.views),
+            },
+        )
+
+
+class _Episode:
+    """The loop of `evaluation.engine` in a thread, stopped wherever it asks for a message."""
+
+    def __init__(self, benchmark: Benchmark, item: Item, seed: int) -> None:
+        self._told: queue.Queue[Sequence[Message] | ScoredRollout | Exception] = queue.Queue()
+        self._said: queue.Queue[str | None] = queue.Queue()
+        self._n_read = 0
+        self._thread = threading.Thread(target=self._play, args=(benchmark, Attempt(item, 0, seed)), daemon=True)
+        self._thread.start()
+
+    def say(self, message: str) -> Sequence[Message] | ScoredRollout:
+        """The model's message; returns what comes next."""
+        self._said.put(message)
+        return self.next()
+
+    def next(self) -> Sequence[Message] | ScoredRollout:
+        """The messages since the last ones, or the scored end. Raises what broke the episode."""
+        told = self._told.get()
+        if isinstance(told, Exception):
+            raise RuntimeError(f"the episode broke: {told}") from told
+        if isinstance(told, ScoredRollout):
+            return told
+        new, self._n_read = told[self._n_read :], len(told) + 1  # the model's own message is not told again
+        return new
+
+    def leave(self) -> None:
+        """End it without a score."""
+        self._said.put(None)
+
+    def _play(self, benchmark: Benchmark, attempt: Attempt) -> None:
+        def player(attempt: Attempt, world: World, chat: Sequence[Message]) -> str:
+            self._told.put(chat)
+            if (message := self._said.get()) is None:
+                raise _Left
+            return message
+
+        make: Callable[[], World] = benchmark.environment
+        try:
+            played = play_by(player, [attempt], make, benchmark.max_turns, retries=0)
+            for scored in score_played(played, benchmark.scorer()):
+                self._told.put(scored)
+        except _Left:
+            pass
+        except (
+            Exception
+        ) as error:  # boundary: a world of a plug-in can raise anything, and its client has to hear of it
+            self._told.put(error)
