@@ -1,7 +1,7 @@
 """Precision and recall of the grounding detectors, and what they find where nothing is wrong.
 
     python benchmarks/grounding.py             the cases of grounding_cases.yaml, ten planted and ten near misses each
-    python benchmarks/grounding.py --held-out  five and five each for the twelve checks of texts
+    python benchmarks/grounding.py --held-out  five and five each for the thirteen checks of texts
     python benchmarks/grounding.py --worlds    also episodes of the tool benchmarks, played by their oracles (sound),
                                                and altered by rule (each alteration has to be found)
 
@@ -34,6 +34,7 @@ from agent2.scorers.grounding.detectors import DETECTORS, findings_of
 CASES = Path(__file__).with_name("grounding_cases.yaml")
 HELD_OUT = CASES.with_name("grounding_held_out.yaml")
 AT_LEAST = 0.9
+OTHER_GOAL = "The task was to find the harbour of Zanzibar Depot."
 WORLDS = ("mini_functions", "mini_apis", "mini_repo", "search", "search_faulty", "search_contradicting", "dialogue")
 _CALL = re.compile(r"> (\S+) (\{.*?\}) (=|\*=|!!|!) ?(.*)", re.DOTALL)
 
@@ -228,6 +229,11 @@ def alterations(item: Item, rollout: Rollout, rng: np.random.Generator) -> Itera
                 {"misspelt_argument"},
                 _with_calls(rollout, [*calls[:place], {**first, "arguments": arguments}, *calls[place + 1 :]]),
             )
+    late = calls[-1]["turn"]
+    if late and not rollout.turns[late].action.lstrip().startswith(("{", "[")):
+        turns = list(rollout.turns)
+        turns[late] = replace(turns[late], action=f"{OTHER_GOAL}\n{turns[late].action}")
+        yield "another task stated beside the last call", {"lost_goal"}, replace(rollout, turns=turns)
     if final := rollout.state["final"].get("citations"):
         made_up = [{"page": "Zanzibar Depot", "exists": False, "opened": False}, *final[1:]]
         yield (

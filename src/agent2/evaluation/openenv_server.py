@@ -108,7 +108,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         super().__init__()
         self._benchmark, self._items = benchmark, items
         self._places = {item.id: place for place, item in enumerate(items)}
-        self._episode: _Episode | None = None
+        self._episode: _ServedEpisode | None = None
         self._state = WorldState()
 
     def reset(
@@ -132,7 +132,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         if not 0 <= place < len(self._items):
             raise IndexError(f"index {place} is not served; there are {len(self._items)} items, from 0")
         chosen = self._items[place]
-        self._episode = _Episode(self._benchmark, chosen, drawn % 2**63)
+        self._episode = _ServedEpisode(self._benchmark, chosen, drawn % 2**63)
         self._state = WorldState(
             episode_id=episode_id or str(uuid4()), item_id=chosen.id, turns_left=self._benchmark.max_turns
         )
@@ -204,7 +204,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         )
 
 
-class _Episode:
+class _ServedEpisode:
     """The loop of `evaluation.engine` in a thread, stopped wherever it asks for a message."""
 
     def __init__(self, benchmark: Benchmark, item: Item, seed: int) -> None:

@@ -287,7 +287,7 @@ def _recordings(item: Item, search_file: Path) -> list[JsonValue]:
     if not path.is_file():
         raise ConfigError(
             f"{path}: nothing was recorded for this question; name a live back end in {search_file.name} with "
-            "record: true and run agent2 benchmarks record deepsearchqa (docs/search.md), or copy recordings"
+            "record: true and run agent2 benchmarks record deepsearchqa (docs/search.md), or copy some there"
         )
     rows = read_recorded_rows(path)
     if all("query" in row for row in rows):

@@ -1,11 +1,12 @@
-"""What an agent says against what it saw: eighteen checks of a tool episode, each a function from records to findings.
+"""What an agent says against what it saw: nineteen checks of a tool episode, each a function from records to findings.
 
-Five classes, after the usual division of hallucinations of agents with tools:
+Six classes, five of them after the usual division of hallucinations of agents with tools:
 
     selection   a tool that does not exist, is not needed, or is not the one that is asked for
     argument    a value that does not fit, was never given, or is misspelt
     result      a conclusion that differs from what tools returned, or an action that was never carried out
     citation    a source that does not exist, was not read, or does not say it; an altered quotation
+    goal        a task that the agent no longer knows, or states otherwise
     cascade     one unsupported step on which later ones rest, and the tool that is blamed for it
 
 Promises: deterministic; a finding names the turn and the words, so that a reader can verify it in the card. A text that
@@ -38,6 +39,7 @@ from agent2.scorers.grounding.claims import (
     leaves_of,
     plain,
 )
+from agent2.scorers.grounding.goals import lost_goal
 from agent2.scorers.grounding.grounds import FindingKind, GroundingFinding, Grounds, without_asking
 from agent2.scorers.grounding.results import (
     ADMITS,
@@ -171,6 +173,7 @@ def _table() -> Mapping[str, Detector]:
         FindingKind.ARGUMENT: (misfit_argument, invented_argument, misspelt_argument),
         FindingKind.RESULT: (invented_number, invented_name, contradicted_result, claimed_action, hidden_failure),
         FindingKind.CITATION: (missing_source, unread_source, unsupported_citation, altered_quote),
+        FindingKind.GOAL: (lost_goal,),
         FindingKind.CASCADE: (wrong_blame, carried_claim, cascade),
     }
     by_item = (unneeded_tool, wrong_tool)

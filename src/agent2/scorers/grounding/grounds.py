@@ -26,6 +26,7 @@ class FindingKind(StrEnum):
     ARGUMENT = "argument"
     RESULT = "result"
     CITATION = "citation"
+    GOAL = "goal"
     CASCADE = "cascade"
 
 
