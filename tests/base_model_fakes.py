@@ -1,8 +1,11 @@
 """Builders of base models that write a file instead of training."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from agent2.errors import ConfigError
 
 
 def build(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
@@ -10,6 +13,13 @@ def build(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:
     on_progress("building")
     (out_dir / "config.json").write_text("{}")
     return {"base_accuracy": {"value": 0.5}}
+
+
+def with_data(entry: Any, data: Path | None) -> Any:
+    """The recipe with what the file says in place of its corpus."""
+    if data is None:
+        raise ConfigError("no data in None")
+    return replace(entry, corpus=data.read_text(), from_data="")
 
 
 def build_slowly(entry: Any, out_dir: Path, on_progress: Any) -> dict[str, Any]:

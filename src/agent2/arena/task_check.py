@@ -430,16 +430,21 @@ WIDEST_BAND = 0.10
 
 
 def check_base(
-    task: TaskSpec, benchmark: Benchmark, model: str | None = None, on_progress: Progress | None = None
+    task: TaskSpec,
+    benchmark: Benchmark,
+    model: str | None = None,
+    on_progress: Progress | None = None,
+    data: Path | None = None,
 ) -> list[TaskFinding]:
     """The base model's score on the private items, and the noise band.
 
-    model: another one than the task's. Raises ConfigError for a model that is not there; a tiny one is built first.
+    model: another one than the task's. data: for `ensure_base_model`. Raises ConfigError for a model that is not there;
+    a tiny one is built first.
     """
     began = time.monotonic()
     exam = Exam(task, benchmark, installation.secret())
     log_task_access(exam, "task base score")
-    base = inspect_checkpoint(ensure_base_model(model or task.base_model))
+    base = inspect_checkpoint(ensure_base_model(model or task.base_model, data=data))
     require_template(base)
     with tempfile.TemporaryDirectory(prefix="agent2-task-check-") as folder:
         card = Path(folder) / "noise"

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from pydantic import Field
 
@@ -199,24 +199,35 @@ BASE_MODELS: Mapping[str, BaseModel] = _Recipes()
 
 
 def cached_path(name: str) -> Path | None:
-    """The folder of a base model if it has been built. Raises ConfigError for a name that is not in the table."""
-    folder = _folder(name, _entry(name, BASE_MODELS))
+    """The folder of a base model if it has been built; None too where its recipe reads data that are not there.
+
+    Raises ConfigError for a name that is not in the table.
+    """
+    require_base_model(name, BASE_MODELS)
+    try:
+        folder = _folder(name, _entry(name, BASE_MODELS, None))
+    except ConfigError:
+        return None
     return folder if (folder / MANIFEST).is_file() else None
 
 
 def ensure_base_model(
-    name_or_path: str, on_progress: OnProgress | None = None, models: Mapping[str, BaseModel] = BASE_MODELS
+    name_or_path: str,
+    on_progress: OnProgress | None = None,
+    models: Mapping[str, BaseModel] = BASE_MODELS,
+    data: Path | None = None,
 ) -> Path:
-    """The folder of a base model, built first if need be (under a minute on two cores for the tiny ones).
+    """The folder of a base model, built first if need be (seconds to ten minutes of one core for the tiny ones).
 
     name_or_path: a name of `BASE_MODELS`, code with a recipe (`./base.py:BASE`), or anything else with a slash: a
-    folder in Hugging Face layout, returned as it is. models: the table to look in. Raises ConfigError as
-    `require_base_model` does.
+    folder in Hugging Face layout, returned as it is. models: the table to look in. data: the folder of official data,
+    for a recipe that reads it; None: where its benchmark looks. Raises ConfigError as `require_base_model` does, and
+    for data that cannot be read.
     """
     require_base_model(name_or_path, models)
     if is_path(name_or_path):
         return Path(name_or_path).expanduser().resolve()
-    entry = _entry(name_or_path, models)
+    entry = _entry(name_or_path, models, data)
     folder = _folder(name_or_path, entry)
     if not (folder / MANIFEST).is_file():
         said = on_progress or _log.info
@@ -238,7 +249,8 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
     such folder (nothing is downloaded here), or for a folder that is not a model in Hugging Face layout.
     """
     if not is_path(name_or_path):
-        _entry(name_or_path, models)
+        if name_or_path not in models:
+            raise unknown_name("base model", name_or_path, models)
         return
     folder = Path(name_or_path).expanduser().resolve()
     names = ", ".join(sorted(models))
@@ -257,10 +269,17 @@ def require_base_model(name_or_path: str, models: Mapping[str, BaseModel] = BASE
         )
 
 
-def _entry(name: str, models: Mapping[str, BaseModel]) -> BaseModel:
-    if name not in models:
-        raise unknown_name("base model", name, models)
-    return models[name]
+def _entry(name: str, models: Mapping[str, BaseModel], data: Path | None) -> BaseModel:
+    """The recipe, complete."""
+    require_base_model(name, models)
+    entry = models[name]
+    return _function(entry.from_data)(entry, data) if entry.from_data else entry
+
+
+def _function(name: str) -> Any:
+    """By "module:function"."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _folder(name: str, entry: BaseModel) -> Path:
@@ -293,11 +312,7 @@ def _building(folder: Path, on_progress: OnProgress) -> Iterator[None]:
 
 def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
     """Build in a folder of our own and rename it; the first to rename it wins."""
-    if isinstance(entry.builder, str):
-        module, _, attribute = entry.builder.partition(":")
-        builder = cast(Builder, getattr(importlib.import_module(module), attribute))
-    else:
-        builder = entry.builder
+    builder: Builder = _function(entry.builder) if isinstance(entry.builder, str) else entry.builder
     draft = Path(tempfile.mkdtemp(prefix=f".{_short(name)}-", dir=folder.parent))
     try:
         measured = builder(entry, draft, on_progress)

@@ -187,10 +187,12 @@ def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, re
     if is_unstarted:
         sandbox.require()  # a host that refuses says so before the base model is scored
         require_driver(agent, config)
-    benchmark = load_benchmark(config.task.benchmark, Path(config.data) if config.data is not None else None)
+    data = Path(config.data) if config.data is not None else None
+    benchmark = load_benchmark(config.task.benchmark, data)
     exam = Exam(config.task, benchmark, installation.secret())
     steps("base model")
-    base = inspect_checkpoint(ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}")))
+    folder = ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}"), data=data)
+    base = inspect_checkpoint(folder)
     require_template(base)
     inside = _inside(sandbox, paths, base.path, agent, benchmark)
     if events.last("agent_ended") is None:

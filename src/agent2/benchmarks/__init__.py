@@ -76,6 +76,7 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
 BASES: MappingProxyType[str, str] = MappingProxyType(
     {
         "tiny-arithmetic": "agent2.benchmarks.arithmetic.benchmark:BASE",
+        "tiny-alfworld": "agent2.benchmarks.alfworld.base:BASE",
         "tiny-household": "agent2.benchmarks.household.corpus:BASE",
         "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
         "tiny-replies-guarded": "agent2.benchmarks.replies.corpus:GUARDED",

@@ -179,7 +179,7 @@ def _checked(task: str, data: Path | None, model: str, *, as_json: bool, shows: 
     benchmark = load_benchmark(spec.benchmark, data)
     with progress_bar() as steps:
         findings = check_task(spec, benchmark, steps)
-    findings += _base_findings(spec, benchmark, model)
+    findings += _base_findings(spec, benchmark, model, data)
     if as_json:
         if shows:
             print_json(findings)
@@ -239,7 +239,7 @@ def _verdict(finding: "TaskFinding") -> str:
 NO_MODEL = "none"
 
 
-def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "list[TaskFinding]":
+def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[TaskFinding]":
     """The base model's part; not checked if the model is not on this machine and none was given."""
     from agent2.arena.task_findings import TaskFinding
     from agent2.arena.tasks import BASE_MODELS
@@ -254,7 +254,7 @@ def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str) -> "lis
 
     folder = str(Path(model).expanduser().resolve()) if model and Path(model).expanduser().is_dir() else model
     with progress_bar() as steps:
-        return check_base(spec, benchmark, folder or None, lambda done, total: steps("base model", done, total))
+        return check_base(spec, benchmark, folder or None, lambda done, total: steps("base model", done, total), data)
 
 
 benchmarks_app = typer.Typer(help="Benchmarks: packaged, installed, or your own.", no_args_is_help=True)

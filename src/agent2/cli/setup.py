@@ -130,10 +130,12 @@ def list_models(as_json: AsJson = False) -> None:
 def build_model(
     kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` trains a small model from scratch.")],
     task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
+    data: Annotated[Path | None, typer.Option(help="Folder of official data, for a model that reads it.")] = None,
 ) -> None:
     """Build the base model of a task, or find it in the cache."""
     from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.benchmarks import DEMO_TASK
+    from agent2.cli.run import check_data
     from agent2.cli.show import print_path, progress_bar
     from agent2.errors import unknown_name
 
@@ -141,7 +143,7 @@ def build_model(
     if name not in BASE_MODELS:
         raise unknown_name("base model", name, BASE_MODELS, "agent2 models build KIND --task TASK")
     with progress_bar() as steps:
-        path = ensure_base_model(name, lambda message: steps(message))
+        path = ensure_base_model(name, lambda message: steps(message), data=check_data(data))
     print_path("model", path)
 
 

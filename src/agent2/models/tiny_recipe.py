@@ -103,6 +103,9 @@ class BaseModel:
     origin: tuple[str, ...] = ()
     """Names of the code and the item pools that the weights depend on, as they were called when the model was first
     made. They stay when the code moves: the digest is in the names of cached folders and in shipped `made.json`."""
+    from_data: str = ""
+    """"module:function" that completes the recipe from a folder of the user's official data (None: the usual place) and
+    returns one without this; empty: the recipe is complete. A completed one holds all that it read."""
 
     @property
     def digest(self) -> str:

@@ -122,13 +122,23 @@ class OfficialData:
         split: what a message calls those. Raises ConfigError if there is no such data, a file cannot be read, or
         there are fewer.
         """
-        if folder == "train" and not self._has(folder) and self._has(SMALL_TRAIN):
-            folder = SMALL_TRAIN
-        places = [place for place in self._places(folder) if is_wanted(place)]
-        found = list(islice((game for place in places if (game := self._read(place)) is not None), n))
+        found, folder, places = self._found(folder, n, is_wanted)
         if len(found) < n:
             raise self._too_few(folder, n, len(found), places, split)
         return found
+
+    def up_to(self, folder: str, n: int, is_wanted: Callable[[str], bool] = lambda place: True) -> list[OfficialGame]:
+        """As `first`, or all that there are where those are fewer, but at least one."""
+        return self._found(folder, n, is_wanted)[0] or self.first(folder, 1, is_wanted)
+
+    def _found(
+        self, folder: str, n: int, is_wanted: Callable[[str], bool]
+    ) -> tuple[list[OfficialGame], str, list[str]]:
+        """The games, the folder that they were looked for in, and the places that were considered."""
+        if folder == "train" and not self._has(folder) and self._has(SMALL_TRAIN):
+            folder = SMALL_TRAIN
+        places = [place for place in self._places(folder) if is_wanted(place)]
+        return list(islice((game for place in places if (game := self._read(place)) is not None), n)), folder, places
 
     def _has(self, folder: str) -> bool:
         return (self.root / FOLDER / folder).is_dir()

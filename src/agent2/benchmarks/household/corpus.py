@@ -41,6 +41,7 @@ from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
 
 NOTHING = "Nothing happens."
+KNIVES = frozenset({"Knife", "ButterKnife"})
 _TREATED_BY = {"SinkBasin": "clean", "Microwave": "heat", "Fridge": "cool"}
 _NEEDS = {CLEAN: "clean", HEAT: "heat", COOL: "cool"}
 _ADJECTIVES = (("clean", "heat", "hot and clean"), ("clean", "cool", "cool and clean"))
@@ -52,7 +53,7 @@ class Mirror:
 
     def __init__(self, layout: Layout) -> None:
         """Raises ConfigError for a layout with something to cut with."""
-        if any(thing.type in ("Knife", "ButterKnife") for thing in layout.objects):
+        if any(thing.type in KNIVES for thing in layout.objects):
             raise ConfigError("household mirror: it does not know knives; play this layout on the engine")
         names = layout.names()
         things = {thing.id: thing for thing in (*layout.receptacles, *layout.objects)}
@@ -76,6 +77,11 @@ class Mirror:
     def receptacles(self) -> list[str]:
         """Names, in the order in which they are listed."""
         return list(self._receptacles)
+
+    @property
+    def place(self) -> str | None:
+        """Where the player is; None at the start."""
+        return self._place
 
     @property
     def objects(self) -> list[str]:
@@ -205,7 +211,7 @@ class Mirror:
 
 
 _IDLE = frozenset({"look", "inventory", "examine"})
-_PHRASES = (
+PHRASES = (
     "You are in the middle of a room. Looking quickly around you, you see a",
     "You are in the middle of a room. Looking quickly around you, you see nothing.",
     ".\n\nYour task is to:",
@@ -369,7 +375,7 @@ def single_tokens(size: WorldSize) -> tuple[str, ...]:
     types = set(size.object_types) | {LAMP} | {kind for room in size.rooms.values() for kind in room}
     words = sorted(kind.lower() for kind in types)
     numbered = [f" {word} {number}" for word in words for number in range(1, size.max_copies + 1)]
-    return (*numbered, *(f" {word}" for word in words), *_PHRASES)
+    return (*numbered, *(f" {word}" for word in words), *PHRASES)
 
 
 BASE = BaseModel(

@@ -332,10 +332,19 @@ def draw_layout(rng: np.random.Generator, size: WorldSize) -> Layout:
 
 def _attempt(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layout | None:
     """One draw; None if the room does not suit the task."""
-    tables = affordances()
     room = size.rooms[_pick(rng, sorted(size.rooms))]
     types = _receptacle_types(rng, size, room, task_type)
-    if types is None:
+    return None if types is None else layout_in(rng, size, types, task_type)
+
+
+def layout_in(rng: np.random.Generator, size: WorldSize, types: Sequence[str], task_type: str) -> Layout | None:
+    """A household in a room with receptacles of these types (sorted); None if the room does not suit the task.
+
+    size: what lies about in it.
+    """
+    tables = affordances()
+    needed = LAMP_PLACES if task_type == LOOK else {TOOLS[task_type]} if task_type in TOOLS else set(types)
+    if not needed & set(types):
         return None
     fits = {
         kind: [thing for thing in tables.holds[kind] if not size.object_types or thing in size.object_types]

@@ -1,0 +1,240 @@
+"""A tiny base model for the official games: trained on first use, on a forgetful player in the visible games' rooms.
+
+What it reads comes from the visible train games of the user's data folder: the rooms (which receptacles there are, how
+many things), every name with its number, and the fixed parts of the prompt. In these rooms things are laid out anew and
+other goals are drawn, and a mirror of the engine's rules plays, so no walkthrough, no dev game and nothing of a hidden
+game is read. The player searches well, but mostly walks on where it should put down, clean, heat or cool what it
+carries: it is meant to win now and then at temperature 1, and greedily hardly anything but to look at a thing under a
+lamp.
+
+The two solved examples of the prompt are one token for each task type: the model has the context of a small model and
+learns nothing from them. Gains on such a base show that a pipeline works; they do NOT show what it would do for a
+language model.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from agent2.benchmarks.alfworld.benchmark import (
+    FOLDERS,
+    MAX_TURNS,
+    PARTS,
+    OfficialData,
+    data_root,
+    published_examples,
+    react_opening,
+)
+from agent2.benchmarks.household.corpus import KNIVES, PHRASES, Mirror, wandering_command
+from agent2.benchmarks.household.generate import affordances, layout_in, shown_names, size_of
+from agent2.environments.household.expert import SearchExpert
+from agent2.environments.household.game import TASK_TYPES, Game
+from agent2.environments.household.world import OBSERVATION_SLOT
+from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.records import JsonValue, Message, Split
+
+N_TOKENIZER_CHATS = 100
+_MOST_DRAWS = 50
+"""So many rooms are drawn for a chat, on average, before it is an error that none suits its task."""
+_RECEPTACLE = re.compile(r"\(receptacleType ([^?\s]\S*) (\w+)Type\)", re.IGNORECASE)
+_TYPE = re.compile(r"\(objectType ([^?\s]\S*) (\w+)Type\)", re.IGNORECASE)
+_INSIDE = re.compile(r"\(inReceptacle ([^?\s]\S*) ", re.IGNORECASE)
+_OTHER_PHRASES = (
+    ".\nYour task is to:",
+    " put two",
+    " find two",
+    " and put them in",
+    " cool some",
+    " cool",
+    "cool",
+    " cold",
+    "You cool the",
+    "\n>",
+)
+SIZE = size_of("full")
+"""How things are laid out: how many and which ones comes from the visible games."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlfworldCorpusSettings:
+    """How the corpus is drawn; shares are 0 to 1."""
+
+    n_games: int = 200
+    """Most visible games that are read."""
+    n_chats: int = 4500
+    often: float = 0.7
+    """How often the player walks on instead of putting down, cleaning, heating or cooling what it carries."""
+    rarely: float = 0.1
+    """How often it does so instead of taking a thing or lighting a lamp."""
+    wandering: float = 0.05
+    """Of actions: any that is possible."""
+    seed: int = 0
+    rooms: tuple[tuple[tuple[str, ...], int], ...] = ()
+    """Receptacle types, sorted, and how many things lie about, of each visible game; this and the rest is completed."""
+    object_types: tuple[str, ...] = ()
+    """What lies about, knives aside, which the mirror does not know."""
+    prompts: tuple[str, ...] = ()
+    """The first message of each of `TASK_TYPES`, with a slot for the game."""
+
+
+def with_data(entry: BaseModel, data: Path | None) -> BaseModel:
+    """The recipe for the visible games of a data folder. Raises ConfigError as `OfficialData.first` does."""
+    recipe, settings, root = entry.recipe, entry.corpus, data_root(data)
+    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, AlfworldCorpusSettings):
+        raise ConfigError(
+            "only a recipe for chats of official games can be completed here; see agent2.benchmarks.BASES"
+        )
+    found = OfficialData(root).up_to(FOLDERS[Split.TRAIN], settings.n_games, PARTS[Split.TRAIN])
+    games = [one.game for one in found]
+    texts = published_examples(root)
+    prompts = tuple(react_opening(each, texts[each] if texts else None)[0]["content"] for each in TASK_TYPES)
+    settings = replace(
+        settings,
+        rooms=tuple((room_of(game), len(_inside(game))) for game in games),
+        object_types=tuple(sorted({kind for game in games for kind in _inside(game).values()} - KNIVES)),
+        prompts=prompts,
+    )
+    fixed = {part for prompt in prompts for part in prompt.split(OBSERVATION_SLOT)}
+    pieces = (*sorted(fixed | {*PHRASES, *_OTHER_PHRASES}), *vocabulary(games))
+    return replace(entry, recipe=replace(recipe, pieces=pieces), corpus=settings, from_data="")
+
+
+def room_of(game: Game) -> tuple[str, ...]:
+    """The types of a game's receptacles, sorted, of those that the engine's tables know."""
+    known = {kind.lower(): kind for kind in affordances().holds}
+    kinds = {name: kind.lower() for name, kind in _RECEPTACLE.findall(game.problem)}
+    return tuple(sorted(known[kind] for kind in kinds.values() if kind in known))
+
+
+def _inside(game: Game) -> dict[str, str]:
+    """Id -> type of every thing that lies in a receptacle."""
+    types = dict(_TYPE.findall(game.problem))
+    return {name: types[name] for name in _INSIDE.findall(game.problem)}
+
+
+def vocabulary(games: Sequence[Game]) -> tuple[str, ...]:
+    """Every name that the games show (" shelf 1", with numbers up to the highest, at least 3), then every word."""
+    highest: Counter[str] = Counter()
+    for game in games:
+        ids = {name for name, _ in _RECEPTACLE.findall(game.problem)} | set(_inside(game))
+        for name in shown_names(sorted(ids)).values():
+            word, _, number = name.rpartition(" ")
+            highest[word] = max(highest[word], int(number))
+    words = sorted(highest)
+    numbered = (f" {word} {number}" for word in words for number in range(1, max(highest[word], SIZE.max_copies) + 1))
+    return (*numbered, *(f" {word}" for word in words))
+
+
+def official_corpus(settings: AlfworldCorpusSettings) -> list[list[Message]]:
+    """Whole games in the prompt of the benchmark; the last message is a command."""
+    rng = np.random.default_rng([settings.seed, 0xA1])
+    prompts = dict(zip(TASK_TYPES, settings.prompts, strict=True))
+    size = replace(SIZE, object_types=frozenset(settings.object_types))
+    chats: list[list[Message]] = []
+    for _ in range(_MOST_DRAWS * settings.n_chats + 1):
+        if len(chats) == settings.n_chats:
+            return chats
+        types, n = settings.rooms[int(rng.integers(len(settings.rooms)))]
+        task_type = TASK_TYPES[int(rng.integers(len(TASK_TYPES)))]
+        layout = layout_in(rng, replace(size, n_objects=(n, n)), types, task_type)
+        if layout is not None:
+            chats.append(_chat(Mirror(layout), prompts[layout.task_type], settings, rng))
+    raise ConfigError(
+        f"tiny-alfworld: the rooms of {len(settings.rooms)} visible games suit hardly any task; put more train games "
+        "into the data folder"
+    )
+
+
+def _chat(mirror: Mirror, prompt: str, settings: AlfworldCorpusSettings, rng: np.random.Generator) -> list[Message]:
+    expert = SearchExpert(seed=0)
+    observation = mirror.opening()
+    expert.read(observation)
+    chat = [Message("user", prompt.replace(OBSERVATION_SLOT, observation.replace("\n\n", "\n")))]
+    often = dict.fromkeys(("move", "clean", "heat", "cool"), settings.often)
+    slips: Mapping[str, float] = {**often, **dict.fromkeys(("take", "use"), settings.rarely)}
+    for _ in range(MAX_TURNS):
+        command = expert.next_command()
+        if rng.random() < slips.get(command.partition(" ")[0], 0.0):
+            command = f"go to {_after(mirror)}"
+        elif rng.random() < settings.wandering:
+            command = wandering_command(mirror.admissible(), rng, 0.4)
+        chat.append(Message("assistant", command))
+        observation = mirror.step(command)
+        if mirror.is_won:
+            break
+        expert.read(observation)
+        chat.append(Message("user", observation))
+    return chat if chat[-1].role == "assistant" else chat[:-1]
+
+
+def _after(mirror: Mirror) -> str:
+    """The receptacle after the one where the player is, as the opening lists them."""
+    names = mirror.receptacles
+    return names[(names.index(mirror.place) + 1) % len(names)] if mirror.place is not None else names[0]
+
+
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train the model in out_dir and return what the manifest says of it.
+
+    Raises ConfigError for another recipe, and for one that was not completed.
+    """
+    from agent2.benchmarks.household.base import liken_names
+    from agent2.models.loading import no_progress_bars
+    from agent2.models.tiny import build_on_chats
+
+    recipe, settings = entry.recipe, entry.corpus
+    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, AlfworldCorpusSettings) or not settings.rooms:
+        raise ConfigError("only a recipe that was completed from official games can be made here; see with_data")
+    on_progress(f"playing {settings.n_chats} games in the rooms of {len(settings.rooms)} visible ones")
+    chats = official_corpus(settings)
+
+    def said(step: int, loss: float) -> None:
+        on_progress(f"pre-training: step {step} of {' and '.join(map(str, recipe.steps))}, loss {loss:.3f}")
+
+    with no_progress_bars():
+        report = build_on_chats(
+            recipe,
+            [chats] * len(recipe.steps),
+            out_dir,
+            said,
+            prepare=partial(liken_names, pieces=recipe.pieces),
+            n_read_whole=1,
+            n_tokenizer_chats=N_TOKENIZER_CHATS,
+        )
+    return {
+        "visible_games": len(settings.rooms),
+        "parameters": report.n_parameters,
+        "steps": list(recipe.steps),
+        "tokens": report.n_tokens,
+        "loss": round(report.loss, 4),
+        "seconds": round(report.seconds, 1),
+    }
+
+
+BASE = BaseModel(
+    version="1",
+    recipe=ChatRecipe(
+        TinyRecipe(
+            target=1.0,
+            n_layers=3,
+            n_heads=4,
+            feed_forward_size=256,
+            max_vocabulary=300,
+            context_tokens=2048,
+            warmup_steps=20,
+        ),
+        steps=(300, 200),
+        batch_tokens=4096,
+        report_every_steps=25,
+    ),
+    corpus=AlfworldCorpusSettings(),
+    builder="agent2.benchmarks.alfworld.base:build",
+    from_data="agent2.benchmarks.alfworld.base:with_data",
+)
+"""The recipe of `tiny-alfworld`, to be completed."""
