@@ -14,19 +14,15 @@ from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import SweepRow
 from agent2.cli import app
 from agent2.errors import ConfigError, NotEnoughData
-from agent2.reports.figures import (
+from agent2.reports.figures import cost_plot, effects_plot, gains_plot, profiles_plot, write_plot
+from agent2.reports.run_figures import (
     JudgedMatch,
     TrialRun,
-    cost_plot,
-    effects_plot,
-    gains_plot,
     learning_plot,
-    profiles_plot,
     routes_plot,
     strengths_plot,
     times_plot,
     trajectories_plot,
-    write_plot,
 )
 from agent2.reports.style import drawing
 from agent2.stats.estimates import Estimate

@@ -10,7 +10,8 @@ from agent2.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.analysis.leaderboard import Leaderboard
-    from agent2.reports.figures import Plot, TrialRun
+    from agent2.reports.figures import Plot
+    from agent2.reports.run_figures import TrialRun
 
 Folders = Annotated[list[Path], typer.Argument(help="Folders with sweeps or trials.")]
 chart_app = typer.Typer(help="Draw figures as PNG, SVG and PDF, with the raw numbers as CSV.", no_args_is_help=True)
@@ -58,7 +59,7 @@ def radar(
 @chart_app.command("trajectory")
 def trajectory(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw the public scores of a trial over time, with base, deadline and final score; of several in panels."""
-    from agent2.reports.figures import trajectories_plot
+    from agent2.reports.run_figures import trajectories_plot
 
     _draw_runs(folders, out, format_, only, trajectories_plot, needs_same_exam=False)
 
@@ -106,7 +107,7 @@ def effects(folders: Folders, out: Out = Path("charts"), format_: Formats = None
 @chart_app.command("routes")
 def routes(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw which training route trials planned against the one that they took."""
-    from agent2.reports.figures import routes_plot
+    from agent2.reports.run_figures import routes_plot
 
     _draw_runs(folders, out, format_, only, routes_plot, needs_same_exam=False)
 
@@ -114,7 +115,7 @@ def routes(folders: Folders, out: Out = Path("charts"), format_: Formats = None,
 @chart_app.command("learning")
 def learning(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw the best public score so far over the agent's time: the mean over runs with its interval."""
-    from agent2.reports.figures import learning_plot
+    from agent2.reports.run_figures import learning_plot
 
     _draw_runs(folders, out, format_, only, learning_plot)
 
@@ -128,7 +129,7 @@ def times(
     only: Only = None,
 ) -> None:
     """Draw how soon agents reached a score, relative to the fastest one, over all runs."""
-    from agent2.reports.figures import times_plot
+    from agent2.reports.run_figures import times_plot
 
     _draw_runs(folders, out, format_, only, lambda runs: times_plot(runs, target))
 
@@ -142,7 +143,7 @@ def strengths(
 ) -> None:
     """Draw Bradley-Terry strengths of checkpoints from judged comparisons of their answers."""
     from agent2.cards.judgement import judged_pairs
-    from agent2.reports.figures import JudgedMatch, strengths_plot
+    from agent2.reports.run_figures import JudgedMatch, strengths_plot
 
     pairs = [JudgedMatch(*found) for found in judged_pairs(cards)]
     _write(strengths_plot(pairs, baseline), out, format_)
@@ -230,7 +231,7 @@ def _read_runs(places: Sequence[Path]) -> "list[TrialRun]":
     from agent2.arena.sweep_records import stack_name
     from agent2.cli.show import progress_bar
     from agent2.errors import Agent2Error
-    from agent2.reports.figures import TrialRun
+    from agent2.reports.run_figures import TrialRun
 
     runs = []
     with progress_bar() as steps:
