@@ -30,11 +30,20 @@ from agent2.evaluation.outcome import (
 )
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
-from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split
+from agent2.records import EvaluationProtocol, Split
 from agent2.reports.charts import change_kind, change_svg
+from agent2.reports.eval_items import (
+    MAX_ITEMS,
+    BadcaseExamples,
+    ItemsView,
+    examples_of,
+    is_hidden,
+    items_note,
+    items_of,
+)
 from agent2.reports.pages import render
 from agent2.reports.style import standalone
-from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, clean_lines, count, p_words, percent
+from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
 
 
@@ -86,14 +95,7 @@ def _why(metric: MetricSpec) -> str:
     return "it belongs to no benchmark" if metric.benchmark is None else f"nothing of {metric.benchmark} gives it"
 
 
-MAX_ITEMS = 20
-MAX_TEXT = 3000
-"""Characters of a question or an answer."""
-FOLD_LINES, FOLD_CHARACTERS = 12, 600
-"""What of a longer text is shown before it is unfolded."""
 LONG = 1000
-NO_ANSWER = "(no answer)"
-
 VERDICT_OF_STATE = {
     GateState.PASSED: "pass",
     GateState.FIRED: "fail",
@@ -189,45 +191,6 @@ class GateView:
 
 
 @dataclass(frozen=True, slots=True)
-class TextView:
-    """A question, a reference or an answer."""
-
-    name: str
-    shown: str
-    folded: str
-    """What follows `shown` in a long text."""
-
-
-@dataclass(frozen=True, slots=True)
-class ItemView:
-    """One item; a hidden one has no texts."""
-
-    name: str
-    texts: tuple[TextView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ItemsView:
-    """Items of one benchmark that were lost or won."""
-
-    benchmark: str
-    words: str
-    n_lost: int
-    n_won: int
-    lost: tuple[ItemView, ...]
-    """The first of them."""
-    won: tuple[ItemView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BadcaseExamples:
-    """Items that show a class of bad cases."""
-
-    label: str
-    items: tuple[ItemView, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class EvalView:
     """All that an evaluation's pages show."""
 
@@ -286,9 +249,9 @@ def eval_view(outcome: SuiteOutcome) -> EvalView:
         gates=tuple(_gate(finding) for finding in decision.findings),
         problems=_clean_all(decision.problems),
         badcases=_badcases(outcome),
-        examples=_examples(outcome),
-        items=tuple(_items(one) for one in outcome.benchmarks),
-        items_note=_items_note(outcome),
+        examples=examples_of(outcome),
+        items=tuple(items_of(one) for one in outcome.benchmarks),
+        items_note=items_note(outcome),
         attempts=_attempt_table(with_attempts),
         attempt_gaps=_clean_all(
             dict.fromkeys(
@@ -456,73 +419,6 @@ def _badcases(outcome: SuiteOutcome) -> Table[BadcaseLine]:
         ),
         [BadcaseLine(name, n, causes.get(name), outcome.examples.get(name, ())) for name, n in counts if n > 0],
     )
-
-
-def is_hidden(outcome: SuiteOutcome) -> bool:
-    """Whether the evaluation played items that nobody may see."""
-    return Split(outcome.identity.split) in HIDDEN_SPLITS
-
-
-def _items_note(outcome: SuiteOutcome) -> str:
-    shown = f"At most {MAX_ITEMS} lost and won items of each benchmark are shown; `agent2 regress` lists all."
-    if is_hidden(outcome):
-        return (
-            f"{shown} The items are hidden ({outcome.identity.split}): their ids are shown, their questions, reference "
-            "answers, the models' answers and the reasons of faults are left out."
-        )
-    return f"{shown} `agent2 cards show CARD --id ITEM` shows every turn of a rollout."
-
-
-def _items(one: BenchmarkOutcome) -> ItemsView:
-    digests = {one.protocols[side].digest for side in SIDES}
-    unknown = f", {len(one.unknown)} solved before and without a score now" if one.unknown else ""
-    words = f"{len(one.lost)} lost, {len(one.won)} won, of {one.summaries[BASELINE].n_items} items{unknown}"
-    return ItemsView(
-        benchmark=one.name,
-        words=words if len(digests) == 1 else "not compared: the protocols of the two sides differ",
-        n_lost=len(one.lost),
-        n_won=len(one.won),
-        lost=tuple(
-            _item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.lost[:MAX_ITEMS]
-        ),
-        won=tuple(_item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.won[:MAX_ITEMS]),
-    )
-
-
-def _item(one: BenchmarkOutcome, item_id: str, answers: tuple[str | None, str | None]) -> ItemView:
-    """answers: of the baseline and of the checkpoint; shown only where the item's text may be."""
-    text = one.texts.get(item_id)
-    if text is None:
-        return ItemView(clean(item_id), ())
-    texts = (("question", text.question), ("reference answer", text.reference or "(none is kept for this item)"))
-    answered = (("baseline answered", answers[0] or NO_ANSWER), ("checkpoint answered", answers[1] or NO_ANSWER))
-    return ItemView(clean(item_id), tuple(_text(name, value) for name, value in (*texts, *answered)))
-
-
-def _text(name: str, value: str) -> TextView:
-    text = clean_lines(value, MAX_TEXT)
-    lines = text.split("\n")
-    if len(lines) <= FOLD_LINES and len(text) <= FOLD_CHARACTERS:
-        return TextView(name, text, "")
-    head = "\n".join(lines[:FOLD_LINES])[:FOLD_CHARACTERS]
-    return TextView(name, head, text[len(head) :].removeprefix("\n"))
-
-
-def _examples(outcome: SuiteOutcome) -> tuple[BadcaseExamples, ...]:
-    if is_hidden(outcome):
-        return ()
-    benchmarks = {one.name: one for one in outcome.benchmarks}
-    found = []
-    for label, examples in outcome.examples.items():
-        items = []
-        for each in examples:
-            one = benchmarks[each.benchmark]
-            text = one.texts[each.item_id]
-            baseline, checkpoint = (text.answers[side] for side in SIDES)
-            answers = (baseline.get(each.attempt, ""), checkpoint.get(each.attempt, ""))
-            items.append(_item(one, each.item_id, answers))
-        found.append(BadcaseExamples(clean(label), tuple(items)))
-    return tuple(found)
 
 
 def _side_columns() -> tuple[Column[SideLine], ...]:

@@ -83,7 +83,8 @@ def evaluation_fields(root: Path) -> tuple[Any, str | None, ChangedPlaces]:
     """View, figure and changed items of a finished evaluation."""
     from agent2.evaluation.outcome import read_outcome
     from agent2.reports.charts import change_svg
-    from agent2.reports.eval_pages import MAX_ITEMS, eval_view
+    from agent2.reports.eval_items import MAX_ITEMS
+    from agent2.reports.eval_pages import eval_view
 
     outcome = read_outcome(root)
     changed = ChangedPlaces(
