@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent2.arena.analysis.leaderboard import (
     Leaderboard,
@@ -24,20 +25,12 @@ from agent2.arena.analysis.pool import published_boards, trial_or_reason
 from agent2.arena.analysis.published import PUBLISHED_FILES, PublishedBoard, PublishedRow, is_published
 from agent2.arena.sweep_records import AxisEffect
 from agent2.errors import Agent2Error
-from agent2.reports.leaderboard_pages import (
-    NOT_OURS,
-    OverallView,
-    left_out_table,
-    overall_views,
-    published_table,
-    standing_table,
-    subtitle,
-    task_title,
-)
-from agent2.reports.sweep_pages import axis_table
 from agent2.reports.text import Table, clean, p_words
 from agent2.stats.estimates import POINTS
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
+
+if TYPE_CHECKING:  # it loads matplotlib, and the server starts without
+    from agent2.reports.leaderboard_pages import OverallView
 
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
@@ -61,7 +54,7 @@ class MadeBoard:
     pool: Sequence[PooledTrial]
     places: Mapping[str, str]
     """Folder of a trial, as the board has it -> id of its page."""
-    overall: Sequence[OverallView] = ()
+    overall: "Sequence[OverallView]" = ()
     """Drawn once, not for every reader."""
 
 
@@ -125,6 +118,8 @@ class BoardKeeper:
         return found
 
     def _make(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
+        from agent2.reports.leaderboard_pages import overall_views
+
         try:
             found: dict[Stamp, PooledTrial | LeftOut] = {}
             for done, (key, entry) in enumerate(keys):
@@ -219,17 +214,20 @@ class BoardPage:
     rows: Sequence[str]
     """`TASK / STACK` of each row, for the choice of two that are compared."""
     comparison: "ComparisonView | None"
-    overall: Sequence[OverallView]
+    overall: "Sequence[OverallView]"
     effects: Table[AxisEffect]
     published: Sequence[tuple[PublishedBoard, Table[PublishedRow]]]
     left_out: Table[LeftOut]
-    not_ours: str = NOT_OURS
+    not_ours: str
     group_names: Sequence[str] = GROUPS
     sort_names: Sequence[str] = SORTS
 
 
 def board_page(made: MadeBoard, wanted: BoardFilter) -> BoardPage:
     """The page of a board."""
+    from agent2.reports.leaderboard_pages import NOT_OURS, left_out_table, published_table, subtitle
+    from agent2.reports.sweep_pages import axis_table
+
     board = made.board
     return BoardPage(
         subtitle=subtitle(board),
@@ -241,6 +239,7 @@ def board_page(made: MadeBoard, wanted: BoardFilter) -> BoardPage:
         effects=axis_table(board.effects),
         published=[(one, published_table(one)) for one in board.published],
         left_out=left_out_table(board.left_out),
+        not_ours=NOT_OURS,
     )
 
 
@@ -259,6 +258,8 @@ BoardLine = tuple[TaskStandings, Standing, Table[Standing]]
 
 def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
     """What the filter lets through, in its groups and order."""
+    from agent2.reports.leaderboard_pages import standing_table, task_title
+
     lines: list[BoardLine] = []
     for task in made.board.tasks:
         table = standing_table(task)
