@@ -1,6 +1,8 @@
 """The leaderboard's page: filters, groups and order from the address, ties, two rows compared, the making of it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,3 +127,8 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
     assert [row[0] for row in profile.profiles.cells()] == [one.stack for one in board.board.overall[0].standings]
     (tmp_path / "paper" / "published.yaml").unlink()
     assert BoardKeeper(Catalog(tmp_path)).board(600.0).board.published == ()
+
+
+def test_the_server_starts_without_the_libraries_that_only_figures_need():
+    code = "import sys, agent2.web.server; print(*({'matplotlib', 'torch'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
