@@ -98,6 +98,20 @@ def served(folder: Path) -> Iterator[tuple[str, int, float]]:
             server.terminate()
 
 
+def exported(folder: Path) -> Timed:
+    """One evaluation as files, by the command."""
+    with tempfile.TemporaryDirectory() as out:
+        begun, before = time.perf_counter(), os.times()
+        command = [sys.executable, "-m", "agent2", "view", str(folder), "--export", f"{out}/site"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds, after = time.perf_counter() - begun, os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    found = re.search(r"([\d,]+) pages", done.stdout + done.stderr)
+    n = int(found[1].replace(",", "")) if found else 0
+    words = f"{n} pages, {n / seconds:.0f} a second, {n / cpu:.0f} a CPU second; Python's start is in it"
+    return Timed("export of an evaluation", seconds, cpu, words)
+
+
 def peak_mb(pid: int) -> float:
     """Most memory that a process had resident so far."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
@@ -207,6 +221,7 @@ def run(folder: Path, n_rollouts: int, n_readers: int, seconds: float) -> tuple[
         rows.append(Timed(f"{n_readers} readers, median", cuts[49], cpu, f"{words}; CPU s: mean of a page"))
         rows.append(Timed(f"{n_readers} readers, p99", cuts[98], cpu, f"longest {max(taken):.2f} s"))
         mb = peak_mb(pid)
+    rows.append(exported(folder / "results" / "evaluations" / "evaluation-000"))
     print(f"{'page, first view':<28}{'seconds':>9}{'CPU s':>8}  note")
     for row in rows:
         print(f"{row.what:<28}{row.seconds:>9.3f}{row.cpu_s:>8.2f}  {row.note}")

@@ -88,6 +88,21 @@ def write_evaluation(folder: Path, out: Path) -> Path:
     return out
 
 
+def write_monitor(path: Path) -> Path:
+    """The report of a training log with two series and one danger signal, with the points that are drawn."""
+    path.mkdir(parents=True)
+    points = {"kl": [[0, 0.1], [50, 0.2], [100, 9.0]], "reward": [[0, 0.0], [60, 0.9], [100, 1.0]]}
+    series = {
+        name: {"n_points": len(one), "first": one[0][1], "last": one[-1][1], "points": one}
+        for name, one in points.items()
+    }
+    signal = {"step": 60, "danger": "kl_spike", "series": ["kl"], "evidence": HOSTILE, "advice": "look"}
+    report = {"log": "train.jsonl", "suite": "s", "last_step": 100, "training_action": "pause", "reasons": [HOSTILE],
+              "signals": [signal], "series": series}  # fmt: skip
+    (path / "monitor.json").write_text(json.dumps(report))
+    return path
+
+
 def digest_of_tree(root: Path) -> str:
     """Of every file below a folder."""
     files = sorted(path for path in root.rglob("*") if path.is_file())

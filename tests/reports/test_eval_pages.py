@@ -7,7 +7,7 @@ import yaml
 
 from agent2.contract.decision import decide
 from agent2.contract.gates import GateState
-from agent2.contract.metrics import Direction, Role
+from agent2.contract.metrics import Direction, Role, change_kind
 from agent2.contract.report_file import read_report
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault
@@ -16,7 +16,7 @@ from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Item, Score, Split
-from agent2.reports.charts import change_kind, change_svg
+from agent2.reports.charts import change_svg
 from agent2.reports.eval_pages import eval_summary, eval_view, write_eval_report
 from agent2.stats.comparisons import judge
 from spot_check_builders import fill_forms

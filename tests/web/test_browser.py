@@ -14,7 +14,7 @@ from agent2.web.export import export_site
 from agent2.web.site import Site
 from browser_builders import find_chromium, open_browser, serving
 from trial_builders import write_task
-from web_builders import HOSTILE, write_card, write_evaluation, write_exchanges, write_trial
+from web_builders import HOSTILE, write_card, write_evaluation, write_exchanges, write_monitor, write_trial
 
 pytestmark = pytest.mark.slow
 TIMEOUT_MS = 30_000
@@ -29,6 +29,7 @@ def results(tmp_path_factory, common_home):
         write_evaluation(top / "players", root / "evaluation")
         write_card(root / "cards" / "one", n=12)
         write_card(root / "cards" / "two", n=12, checkpoint="better")
+        write_monitor(root / "training")
         write_exchanges(write_trial(root / "trials" / "talking", {"event": "agent_started"}) / "llm")
         played = play_new_trial(str(write_task(top)), "base-copy", 0, top / "played")
         shutil.copytree(played, root / "trials" / "finished", symlinks=True)
@@ -66,6 +67,11 @@ def page(browser, address):
     yield tab
     context.close()
     assert problems == []
+
+
+def scripted(tab, selector):
+    """Wait for a page with that element, and until its script has run: a key pressed before does nothing."""
+    tab.locator(f"html.scripted:has({selector})").wait_for()
 
 
 class Clicks:
@@ -128,7 +134,7 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
     page.get_by_label("Beside").select_option(index=1)
     page.wait_for_url("**beside=**")
     seen = []
-    page.locator("#other-t1").wait_for()
+    scripted(page, "#other-t1")
     for _ in range(4):
         with page.expect_navigation():
             page.keyboard.press("ArrowRight")
@@ -248,7 +254,7 @@ def test_a_note_on_a_turn_is_written_by_keyboard_and_shown(page, address, result
     page.goto(address)
     page.locator("a[href^='/card/']", has_text="better on").first.click()
     page.locator(".rollouts tbody a").first.click()
-    page.locator("#notes form").wait_for()
+    scripted(page, "#notes form")
     page.get_by_label("About").select_option("t1")
     page.keyboard.press("n")
     page.keyboard.type(f"looks in the wrong place {HOSTILE[:40]}")
@@ -257,6 +263,23 @@ def test_a_note_on_a_turn_is_written_by_keyboard_and_shown(page, address, result
     page.locator("#t1 .noted").wait_for()
     assert page.url.endswith("#t1") and "looks in the wrong place <script>" in page.locator("#notes").inner_text()
     (results / "agent2-notes.jsonl").unlink()
+
+
+def test_a_spot_check_is_rated_in_the_page(page, address, results):
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="better on").first.click()
+    scripted(page, ".rollouts")
+    page.keyboard.press("r")
+    page.locator("fieldset").first.wait_for()
+    numbers = page.locator("fieldset").evaluate_all("all => all.map(one => one.id.slice(1))")
+    for number in numbers:
+        page.locator(f"input[name=v{number}][value=unsure]").focus()
+        page.keyboard.press("Space")
+    page.get_by_label("Your name").fill("Ada")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/agreement")
+    assert "judged by Ada" in page.locator(".sub").inner_text()
+    shutil.rmtree(results / "cards" / "two" / "spotcheck")
 
 
 def test_hostile_text_is_shown_and_never_run(page, address):
@@ -306,7 +329,7 @@ def pages_of(page, address):
     page.goto(address)
     found = {"home": address, "leaderboard": f"{address}leaderboard"}
     for link in page.locator("main a").evaluate_all("all => all.map(one => one.href)"):
-        kind = re.search(r"/(trial|evaluation|card|sweep)/", link)
+        kind = re.search(r"/(trial|evaluation|card|sweep|training)/", link)
         if kind:
             found.setdefault(kind[1], link)
     finished = page.locator("a[href^='/trial/']", has_text="base-copy").first.get_attribute("href")
@@ -317,7 +340,9 @@ def pages_of(page, address):
     found["conversation"] = f"{address.rstrip('/')}{talking}/transcript"
     page.goto(found["evaluation"])
     found["pair"] = page.locator(".item-links a").first.evaluate("one => one.href")
+    found["spotcheck"] = found["evaluation"].replace("/evaluation/", "/spotcheck/")
     page.goto(found["card"])
+    found["history"] = page.locator("a[href^='/history/']").first.evaluate("one => one.href")
     found["rollout"] = page.locator(".rollouts tbody a").first.evaluate("one => one.href")
     return found
 
@@ -377,7 +402,7 @@ def test_an_exported_site_works_from_files(browser, results, tmp_path):
     tab.goto((out / "index.html").as_uri())
     tab.locator("a[href*='evaluation/']").first.click()
     tab.locator(".item-links a").first.click()
-    tab.locator("#other-t1").wait_for()
+    scripted(tab, "#other-t1")
     styled = tab.evaluate("getComputedStyle(document.querySelector('.step')).borderLeftWidth")
     assert styled == "4px", "style sheets are read from files"
     before = tab.url

@@ -1,6 +1,7 @@
 """The web app as a browser asks for it: every kind of page, broken and hostile results, who is answered."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 from fastapi.testclient import TestClient
@@ -14,6 +15,7 @@ from agent2.web.site import Site
 from agent2.web.trials import transcript_of
 from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_exchanges, write_trial
 
+POLICY = "content-security-policy"
 STARTED = ({"event": "base_scored", "split": "test_public", "score": {"value": 0.5}}, {"event": "agent_started"})
 
 
@@ -130,6 +132,19 @@ def test_hidden_items_show_no_text_unless_asked_for(client, site, results):
     ):
         assert "secret-1<" not in client.get(link).text and "look for 1" not in client.get(link).text, link
     assert "question secret-1" in shown.get(f"/rollout/{card}/1").text
+
+
+def test_the_figure_of_an_evaluation_comes_by_itself_and_in_the_readers_colours(client, site):
+    evaluation = id_of(site, EntryKind.EVALUATION, "an evaluation")
+    page = client.get(f"/evaluation/{evaluation}").text
+    assert f'src="/figure/{evaluation}"' in page and "<svg" not in page, "the page does not wait for it"
+    figure = client.get(f"/figure/{evaluation}")
+    assert figure.headers["content-type"] == "image/svg+xml" and figure.text.startswith("<svg")
+    assert "prefers-color-scheme: dark" in figure.text and "default-src 'none'" in figure.headers[POLICY]
+    ElementTree.fromstring(figure.text)
+    assert "<svg" in client.get(f"/download/evaluation/{evaluation}").text
+    assert client.get("/figure/none").status_code == 404
+    assert client.get(f"/figure/{id_of(site, EntryKind.CARD, 'one')}").status_code == 404
 
 
 def test_a_download_is_one_file_without_scripts(client, site):

@@ -9,13 +9,16 @@ environment variable or setting within reach of it, whoever wrote it; the first 
 the statement allows it; memory is bounded. Only closed cards are there; the others are named in `skipped`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import duckdb
+import numpy as np
+from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.card import CardFile
@@ -128,15 +131,25 @@ class CardQueries:
         """
         if start < 0 or n < 0:
             raise ConfigError(f"start {start}, n {n}: neither may be negative")
+        with self._relation(sql, parameters) as relation:
+            rows = relation.limit(n + 1, offset=start).fetchall()
+            return Page(tuple(relation.columns), tuple(rows[:n]), len(rows) > n)
+
+    def lines(self, condition: str, parameters: Sequence[str | int | float] = ()) -> NDArray[np.int64]:
+        """The lines, ascending, of all rollouts that meet a condition of SQL. Raises as `page`."""
+        with self._relation(f"select line from rollouts where {condition}", parameters) as relation:
+            return np.sort(np.asarray(relation.fetchnumpy()["line"], dtype=np.int64))
+
+    @contextmanager
+    def _relation(self, sql: str, parameters: Sequence[str | int | float]) -> Iterator[duckdb.DuckDBPyRelation]:
+        """What one SELECT statement gives; it is computed when it is fetched."""
         try:
             statements = duckdb.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise ConfigError(f"{sql!r}: one SELECT statement is needed, over the tables rollouts and cards")
-            relation = self._connection.cursor().sql(sql, params=list(parameters) or None)
-            rows = relation.limit(n + 1, offset=start).fetchall()
+            yield self._connection.cursor().sql(sql, params=list(parameters) or None)
         except duckdb.Error as error:
             raise ConfigError(f"{sql!r}: {' '.join(str(error).split())}") from error
-        return Page(tuple(relation.columns), tuple(rows[:n]), len(rows) > n)
 
     def close(self) -> None:
         """Let go of the files."""

@@ -245,12 +245,7 @@ def read_page(path: Path, start: int, n: int) -> list[ScoredRollout]:
 
     Raises ValueError for negative numbers and CardError for a damaged frame or line.
     """
-    if start < 0 or n < 0:
-        raise ValueError(f"start={start} and n={n} must not be negative")
-    card = folder.load_card(path)
-    if card.state == "open":
-        return list(itertools.islice(_open_rollouts(path, start), n))
-    return _page(path, card, start, n)
+    return CardPages(path).page(start, n)
 
 
 def find_rollouts(path: Path, item_id: str, attempt: int | None = None) -> list[tuple[int, ScoredRollout]]:
@@ -259,45 +254,70 @@ def find_rollouts(path: Path, item_id: str, attempt: int | None = None) -> list[
     attempt: only that one. A closed card is read where the id belongs; an open one and one of an older format, which
     are not sorted, are read through. Raises CardError for a damaged frame or line.
     """
-    card = folder.load_card(path)
-    name = msgspec.json.encode(item_id)  # as our writer spells it
-    found = []
-    for line, text in _lines_near(path, card, item_id):
-        if name in text:
-            record = folder.decode_line(text, f"{path}: rollout {line + 1}")
-            if record.rollout.item_id == item_id and attempt in (None, record.rollout.attempt):
-                found.append((line, record))
-    return sorted(found, key=lambda pair: pair[1].rollout.attempt)
+    return CardPages(path).find(item_id, attempt)
 
 
-def _lines_near(path: Path, card: CardFile, item_id: str) -> Iterator[tuple[int, bytes]]:
-    """Every line that may be of the item, with its number from 0."""
-    if card.state == "open":
-        yield from open_lines(path)
-        return
-    firsts = [frame.first for frame in card.frames]
-    low, high = 0, len(firsts)
-    if folder.TABLE in card.parts:
-        low, high = max(bisect_left(firsts, item_id) - 1, 0), bisect_right(firsts, item_id)
-    begins = first_lines(card)
-    file, stream = closed_file(path, card)
-    with stream:
-        for number in range(low, high):
-            yield from enumerate(frame_lines(file, stream, number, card.frames[number]), start=begins[number])
+class CardPages:
+    """The rollouts of one card, for who reads it again and again; safe to use from several threads.
 
+    `card.json` and the frame read last are kept, so make a new one when the card has changed. Of an open card nothing
+    but its header is kept.
+    """
 
-def _page(path: Path, card: CardFile, start: int, n: int) -> list[ScoredRollout]:
-    page: list[ScoredRollout] = []
-    file, stream = closed_file(path, card)
-    with stream:
-        for number, (first, frame) in enumerate(zip(first_lines(card), card.frames, strict=True)):
-            low, high = max(start - first, 0), min(start + n - first, frame.n_rollouts)
-            if low < high:
-                lines = frame_lines(file, stream, number, frame)[low:high]
-                page.extend(decode_lines(file, lines, first + low))
-            if first + frame.n_rollouts >= start + n:
+    def __init__(self, path: Path) -> None:
+        """Raises CardError if there is no readable card."""
+        self.path = path
+        self.card = folder.load_card(path)
+        self._begins = first_lines(self.card)
+        self._kept: tuple[int, list[bytes]] = (-1, [])
+
+    def page(self, start: int, n: int) -> list[ScoredRollout]:
+        """As `read_page`."""
+        if start < 0 or n < 0:
+            raise ValueError(f"start={start} and n={n} must not be negative")
+        if self.card.state == "open":
+            return list(itertools.islice(_open_rollouts(self.path, start), n))
+        page: list[ScoredRollout] = []
+        for number in range(max(bisect_right(self._begins, start) - 1, 0), len(self._begins)):
+            first = self._begins[number]
+            if first >= start + n:
                 break
-    return page
+            lines = self._lines(number)[max(start - first, 0) : start + n - first]
+            page.extend(decode_lines(self.path, lines, max(start, first)))
+        return page
+
+    def find(self, item_id: str, attempt: int | None = None) -> list[tuple[int, ScoredRollout]]:
+        """As `find_rollouts`."""
+        name = msgspec.json.encode(item_id)  # as our writer spells it
+        found = []
+        for line, text in self._lines_near(item_id):
+            if name in text:
+                record = folder.decode_line(text, f"{self.path}: rollout {line + 1}")
+                if record.rollout.item_id == item_id and attempt in (None, record.rollout.attempt):
+                    found.append((line, record))
+        return sorted(found, key=lambda pair: pair[1].rollout.attempt)
+
+    def _lines_near(self, item_id: str) -> Iterator[tuple[int, bytes]]:
+        """Every line that may be of the item, with its number from 0."""
+        if self.card.state == "open":
+            yield from open_lines(self.path)
+            return
+        firsts = [frame.first for frame in self.card.frames]
+        low, high = 0, len(firsts)
+        if folder.TABLE in self.card.parts:
+            low, high = max(bisect_left(firsts, item_id) - 1, 0), bisect_right(firsts, item_id)
+        for number in range(low, high):
+            yield from enumerate(self._lines(number), start=self._begins[number])
+
+    def _lines(self, number: int) -> list[bytes]:
+        """Of one frame of a closed card."""
+        kept, lines = self._kept
+        if kept != number:
+            file, stream = closed_file(self.path, self.card)
+            with stream:
+                lines = frame_lines(file, stream, number, self.card.frames[number])
+            self._kept = (number, lines)
+        return lines
 
 
 def _finished(path: Path, summary: CardSummary | None) -> CardSummary:

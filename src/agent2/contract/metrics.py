@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from agent2.config import StrictModel
 from agent2.errors import ConfigError, shown, unknown_name
+from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import PairedDifference
 
 
@@ -323,6 +324,15 @@ class MetricEvidence:
         if self.old is None or self.new is None or not self.is_complete:
             raise ValueError(f"{self.name}: a side is missing")
         return self.old, self.new
+
+
+def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
+    """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
+    if spec.direction is Direction.NONE:
+        return "neither"
+    if found.paired is None:
+        return Claim.UNCLEAR.value
+    return judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Human spot checks: people judge a sample of rollouts, blind to the scorer, and are then put beside it.
 
 `draw_sample` draws from a finished card, from a judgement card, or from an evaluation (the checkpoint's cards); people
-fill in one form each (`form_text`, or the page of `reports.eval_pages`); `record_form` checks a filled form and keeps
-it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer and with each other; `people_say` is that as
-evidence for a release.
+fill in one form each (`form_text`, a page of `reports.pages`, the web app); `record_form` and `record_verdicts` check
+and keep it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer and with each other; `people_say` is
+that as evidence for a release.
 
 Promises: equal cards, n and seed give the same sample on every machine, stratified by card and verdict; a form names
 its sample by a digest over the cards, so that it is never read beside other rollouts; a rater sees neither the score
@@ -366,8 +366,7 @@ def record_form(form: Path, folder: Path) -> Path:
             f"{sample.digest[:12]}); pass the folder that it was drawn from, or draw again"
         )
     rater = " ".join((filled.rater or "").split())
-    name = re.sub(r"[^a-z0-9]+", "-", rater.casefold()).strip("-")
-    if not name:
+    if not _file_name(rater):
         raise ConfigError(f"{source.spot(('rater',))}: names no rater; write your name after 'rater:'")
     by_number: dict[int, tuple[int, FormRow]] = {}
     for place, row in enumerate(filled.rollouts):
@@ -390,29 +389,60 @@ def record_form(form: Path, folder: Path) -> Path:
             raise unknown_name("verdict", verdict, sample.words, source.spot(("rollouts", place, "verdict")))
         if verdict:
             verdicts[str(number)] = verdict
-    if missing := [str(one.number) for one in sample.rollouts if str(one.number) not in verdicts]:
+    notes = {str(row.number): row.note for row in filled.rollouts if row.note}
+    return _keep(folder, sample, RecordedForm(sample.digest, filled.n, filled.seed, rater, verdicts, notes), str(form))
+
+
+def record_verdicts(folder: Path, given: RecordedForm) -> Path:
+    """Check verdicts that were given elsewhere than on a form and keep them, as `record_form` does.
+
+    Raises ConfigError for a sample that the folder no longer gives, an unknown or missing verdict, no rater, and a
+    rater who has judged already.
+    """
+    sample = draw_sample(folder, given.n, given.seed)
+    if given.sample != sample.digest:
+        raise ConfigError(f"{folder}: the cards have changed since the sample was drawn; open the spot check again")
+    for number, verdict in given.verdicts.items():
+        if verdict not in sample.words:
+            raise unknown_name("verdict", verdict, sample.words, f"rollout {number}")
+    numbers = {str(one.number) for one in sample.rollouts}
+    verdicts = {number: verdict for number, verdict in given.verdicts.items() if number in numbers}
+    rater = " ".join(given.rater.split())
+    if not _file_name(rater):
+        raise ConfigError("no rater is named; write your name, with a letter or digit in it")
+    return _keep(folder, sample, replace(given, rater=rater, verdicts=verdicts), "the spot check")
+
+
+def _file_name(rater: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", rater.casefold()).strip("-")
+
+
+def _keep(folder: Path, sample: Sample, given: RecordedForm, where: str) -> Path:
+    """Write a rater's verdicts unless some are missing, or the rater or another sample is there already."""
+    if missing := [str(one.number) for one in sample.rollouts if str(one.number) not in given.verdicts]:
         listed = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
         raise ConfigError(
-            f"{form}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
+            f"{where}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
             f"judge them, or write {UNSURE!r}"
         )
-    for kept in _recorded(folder):
-        if kept.rater.casefold() == rater.casefold():
+    for kept in recorded_forms(folder):
+        if kept.rater.casefold() == given.rater.casefold():
             raise ConfigError(f"{folder / KEPT}: {kept.rater} has recorded a form already; delete it to replace it")
         if kept.sample != sample.digest:
             raise ConfigError(
-                f"{form}: {kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
+                f"{where}: {kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
             )
-    target = folder / KEPT / f"{name}.json"
+    target = folder / KEPT / f"{_file_name(given.rater)}.json"
     if target.exists():
         raise ConfigError(f"{target}: exists already, of a rater with a similar name; write the name differently")
+    if target.parent.is_symlink():
+        raise ConfigError(f"{target.parent}: is a link; verdicts are kept with their cards, so delete it")
     target.parent.mkdir(exist_ok=True)
-    notes = {str(row.number): row.note for row in filled.rollouts if row.note}
-    write_json(target, RecordedForm(sample.digest, filled.n, filled.seed, rater, verdicts, notes))
+    write_json(target, given)
     return target
 
 
-def _recorded(folder: Path) -> list[RecordedForm]:
+def recorded_forms(folder: Path) -> list[RecordedForm]:
     """Recorded forms by the raters' names. Raises ConfigError for a file that is none."""
     found = []
     for file in sorted((folder / KEPT).glob("*.json")):
@@ -428,7 +458,7 @@ def agreement(folder: Path) -> SpotCheckReport:
 
     Raises ConfigError unless at least two people recorded forms, all about the rollouts that are there now.
     """
-    forms = _recorded(folder)
+    forms = recorded_forms(folder)
     if not forms:
         raise ConfigError(f"{folder}: no form is recorded; draw one (agent2 spotcheck draw) and record it filled in")
     if len(forms) < RATERS:
@@ -463,7 +493,7 @@ def agreement(folder: Path) -> SpotCheckReport:
 
 def people_say(folder: Path) -> tuple[SpotCheck | None, str]:
     """The spot check of an evaluation as evidence, None if there is none that counts; and a note on why."""
-    if not _recorded(folder):
+    if not recorded_forms(folder):
         return None, ""
     try:
         found = agreement(folder)
@@ -481,7 +511,7 @@ def labelled_pairs(folder: Path) -> list[dict[str, Any]]:
     Raises ConfigError as `agreement` does, and for a card that compares nothing.
     """
     agreement(folder)  # whether all is there
-    forms = _recorded(folder)
+    forms = recorded_forms(folder)
     sample = draw_sample(folder, forms[0].n, forms[0].seed)
     if not sample.is_pairwise:
         raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; use the agreement alone")

@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import FigureBase
+from numpy.typing import NDArray
 
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import logged_training
 from agent2.arena.evidence import LlmCall, MetricPoint, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome
 from agent2.arena.sweep_records import AgentSummary, SweepRow
-from agent2.contract.metrics import Direction, Evidence, MetricEvidence, MetricSpec, Role, Unit
+from agent2.contract.metrics import Evidence, MetricSpec, Role, Unit, change_kind
 from agent2.monitor.series import MEANING, Series
 from agent2.monitor.watch import Watch
 from agent2.reports.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, as_svg, drawing
 from agent2.reports.text import clean
-from agent2.stats.comparisons import Claim, judge
+from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate
 
 TRAJECTORY_INCHES = (8.2, 3.6)
@@ -264,9 +265,14 @@ def _chosen(watch: Watch) -> list[Series]:
     return [watch.log.series[name] for name in names[:MAX_PANELS]]
 
 
+def thinned(n: int) -> NDArray[np.int64]:
+    """Places of at most `MAX_POINTS` of n points, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, n - 1, min(n, MAX_POINTS)).round().astype(np.int64))
+
+
 def draw_panel(axes: Axes, series: Series, watch: Watch) -> None:
     """One series, with a dashed line where each danger in it was raised and its name and step above the axes."""
-    kept = np.unique(np.linspace(0, len(series) - 1, min(len(series), MAX_POINTS)).round().astype(np.int64))
+    kept = thinned(len(series))
     colour, marker = (GREEN, "o") if series.name in watch.benchmarks else (BLUE, "")
     axes.patch.set_alpha(0)
     axes.plot(series.steps[kept], series.values[kept], color=colour, marker=marker, markersize=3.5, linewidth=1.3)
@@ -417,15 +423,6 @@ def _bar(spec: MetricSpec, evidence: Evidence, is_rate: bool) -> _Bar | None:
     change = replace(known.scaled(scale), value=scale * (new - old))
     mark = " *" if spec.role is Role.PRIMARY else ""
     return _Bar(clean(f"{spec.name}{mark}", 44), change, change_kind(spec, found))
-
-
-def change_kind(spec: MetricSpec, found: MetricEvidence) -> str:
-    """Better, worse or unclear as `judge` says; "neither" for a metric without direction."""
-    if spec.direction is Direction.NONE:
-        return "neither"
-    if found.paired is None:
-        return Claim.UNCLEAR.value
-    return judge(found.paired, found.noise, is_higher_better=spec.direction is Direction.HIGHER).claim.value
 
 
 def _draw_changes(axes: Axes, title: str, bars: Sequence[_Bar]) -> None:

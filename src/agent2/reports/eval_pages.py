@@ -18,7 +18,7 @@ from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
 from agent2.contract.decision import Answers
 from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
-from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, tell_change
+from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, tell_change
 from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
 from agent2.evaluation.outcome import (
@@ -31,7 +31,6 @@ from agent2.evaluation.outcome import (
 from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import EvaluationProtocol, Split
-from agent2.reports.charts import change_kind, change_svg
 from agent2.reports.eval_items import (
     MAX_ITEMS,
     BadcaseExamples,
@@ -41,8 +40,6 @@ from agent2.reports.eval_items import (
     items_note,
     items_of,
 )
-from agent2.reports.pages import render
-from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Facts, Table, Tile, clean, count, p_words, percent
 from agent2.stats.estimates import POINTS, Notation
 
@@ -579,6 +576,10 @@ class EvalReportPaths:
 
 def write_eval_report(outcome: SuiteOutcome, out: Path) -> EvalReportPaths:
     """Write all files of the report into `out`; existing ones are replaced."""
+    from agent2.reports.charts import change_svg  # loads matplotlib, a second that the web app's page does without
+    from agent2.reports.pages import render
+    from agent2.reports.style import standalone
+
     report: dict[str, Any] = report_dict(outcome.suite.metrics, outcome.evidence, outcome.decision)
     report["evaluation"] = evaluation_section(outcome)
     figure = change_svg(outcome.suite.metrics, outcome.evidence)

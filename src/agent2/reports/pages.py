@@ -21,7 +21,7 @@ from agent2.files import write_json, write_text
 from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
 from agent2.monitor.watch import TrainingVerdict, Watch
-from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, trajectory_svg
+from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, thinned, trajectory_svg
 from agent2.reports.headline import headline, summary_lines
 from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Table, clean, clean_lines, template_engine
@@ -207,7 +207,13 @@ def write_monitor_report(
 def monitor_record(watch: Watch, verdict: TrainingVerdict, pull: Pull | None, suite: str) -> dict[str, Any]:
     """Everything that the pages show, as plain JSON values."""
     series = {
-        name: {"n_points": len(one), "first": float(one.values[0]), "last": float(one.values[-1])}
+        name: {
+            "n_points": len(one),
+            "first": float(one.values[0]),
+            "last": float(one.values[-1]),
+            "points": [[float(one.steps[place]), float(one.values[place])] for place in thinned(len(one))],
+            "is_benchmark": name in watch.benchmarks,
+        }
         for name, one in sorted(watch.log.series.items())
     }
     return {

@@ -139,6 +139,7 @@ def template_engine(*packages: str) -> jinja2.Environment:
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "templates") for package in packages]),
         autoescape=jinja2.select_autoescape(enabled_extensions=("html.j2",), default=False),
         undefined=jinja2.StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )

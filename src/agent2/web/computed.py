@@ -22,9 +22,9 @@ _one_drawing = threading.Lock()
 def load_libraries() -> None:
     """Import what the pages use, and draw an empty figure: the first view would wait for it, a second or more."""
     import agent2.reports.eval_pages  # isort: skip - the first page that is opened is most likely an evaluation
+    import scipy.optimize  # isort: skip # noqa: F401
+    import agent2.cards.query  # isort: skip
     import agent2.arena.analysis.result
-    import agent2.cards.query
-    import agent2.evaluation.outcome
     import agent2.reports.trial_view  # noqa: F401
     from agent2.reports.style import as_svg, drawing
 
@@ -79,10 +79,34 @@ class ChangedPlaces:
     unknown: Mapping[str, tuple[str, ...]]
 
 
-def evaluation_fields(root: Path) -> tuple[Any, str | None, ChangedPlaces]:
-    """View, figure and changed items of a finished evaluation."""
+@dataclass(frozen=True, slots=True)
+class EvaluationFields:
+    """What the page of a finished evaluation is filled with."""
+
+    view: Any
+    changed: ChangedPlaces
+    metrics: Any
+    """Of its suite, and what was found of them: for `change_figure`."""
+    evidence: Any
+
+    @property
+    def has_figure(self) -> bool:
+        """Whether some metric has a number on both sides."""
+        return any(one.is_complete for one in self.evidence.metrics.values())
+
+
+def change_figure(fields: EvaluationFields) -> str | None:
+    """The change of every metric with its interval, as SVG."""
+    from agent2.reports.charts import change_svg  # loads matplotlib
+
+    with _one_drawing:
+        found: str | None = change_svg(fields.metrics, fields.evidence)
+        return found
+
+
+def evaluation_fields(root: Path) -> EvaluationFields:
+    """View and changed items of a finished evaluation."""
     from agent2.evaluation.outcome import read_outcome
-    from agent2.reports.charts import change_svg
     from agent2.reports.eval_items import MAX_ITEMS
     from agent2.reports.eval_pages import eval_view
 
@@ -93,6 +117,4 @@ def evaluation_fields(root: Path) -> tuple[Any, str | None, ChangedPlaces]:
         won={one.name: tuple(item.item_id for item in one.won[: 5 * MAX_ITEMS]) for one in outcome.benchmarks},
         unknown={one.name: tuple(item.item_id for item in one.unknown[: 5 * MAX_ITEMS]) for one in outcome.benchmarks},
     )
-    with _one_drawing:
-        figure = change_svg(outcome.suite.metrics, outcome.evidence)
-    return eval_view(outcome), figure, changed
+    return EvaluationFields(eval_view(outcome), changed, outcome.suite.metrics, outcome.evidence)

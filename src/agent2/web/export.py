@@ -27,7 +27,7 @@ from agent2.web.site import (
 
 MOST_ROLLOUTS = 1_000
 """Of one card, that are exported by their number; an evaluation's lost and won items and bad cases always are."""
-KINDS = frozenset({"home", "leaderboard", "trial", "evaluation", "sweep", "training", "card", "rollout"})
+KINDS = frozenset({"home", "leaderboard", "trial", "evaluation", "sweep", "training", "card", "rollout", "history"})
 CARD_QUERY = frozenset({"show", "label", "page"})
 """Parts of a card's address that lead to an exported list; sorting and searching need a server."""
 

@@ -71,6 +71,13 @@ class NoteBook:
             key = (card_digest(card), record.rollout.item_id, record.rollout.attempt)
             return FoundNotes(by_rollout.get(key, ()), n_unread)
 
+    def on_card(self, card: Path) -> dict[tuple[str, int], tuple[RolloutNote, ...]]:
+        """(item, attempt) -> the notes on it, of one card."""
+        with self._lock:
+            by_rollout, _ = self._read()
+            digest = card_digest(card) if by_rollout else ""
+            return {(item, attempt): notes for (of, item, attempt), notes in by_rollout.items() if of == digest}
+
     def _read(self) -> tuple[Mapping[tuple[str, str, int], tuple[RolloutNote, ...]], int]:
         try:
             found = self.path.stat()

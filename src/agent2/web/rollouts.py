@@ -10,15 +10,18 @@ reasons, and neither can be searched.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent2.cards import folder as card_folder
 from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile
-from agent2.cards.reader import read_page
+from agent2.cards.reader import CardPages, read_page
 from agent2.contract.compare import PASSES_AT
 from agent2.environments.tools.calls import read_message
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, canonical_json
@@ -27,6 +30,10 @@ from agent2.reports.text import DASH, clean, clean_lines
 PAGE_ROWS = 50
 OPEN_CARDS = 4
 """Tables of cards that are kept open at once."""
+KEPT_CARDS = 8
+"""Cards of which the part read last is kept."""
+KEPT_LINES = 8
+"""Conditions whose lines are kept, eight bytes each."""
 MAX_TEXT = 20_000
 """Characters of one step of a page."""
 MAX_SAVED_TEXT = 2_000_000
@@ -42,6 +49,7 @@ SHOWN = {
     "missing": "counted is null",
 }
 """What of a card is listed -> the condition."""
+ANY_NOTE = "*"
 SORTS = {
     "line": "line",
     "score": "counted",
@@ -65,6 +73,8 @@ class CardFilter:
     """Search every turn too."""
     show: str = "all"
     label: str = ""
+    note: str = ""
+    """A label that people gave in their notes; `ANY_NOTE`: any note."""
     sort: str = "line"
     is_descending: bool = False
     page: int = 1
@@ -78,6 +88,7 @@ class CardFilter:
             everywhere=query.get("in") == "turns",
             show=query["show"] if query.get("show") in SHOWN else "all",
             label=query.get("label", "")[:MAX_QUERY],
+            note=query.get("note", "")[:MAX_QUERY],
             sort=query["sort"] if query.get("sort") in SORTS else "line",
             is_descending=query.get("order") == "desc",
             page=max(1, int(page)) if page.isascii() and page.isdigit() and len(page) < 8 else 1,
@@ -90,15 +101,19 @@ class CardFilter:
             "in": "turns" if self.everywhere else "",
             "show": self.show if self.show != "all" else "",
             "label": self.label,
+            "note": self.note,
             "sort": self.sort if self.sort != "line" else "",
             "order": "desc" if self.is_descending else "",
             "page": str(self.page) if self.page > 1 else "",
         }
         return {name: value for name, value in told.items() if value}
 
-    def condition(self, *, is_hidden: bool) -> tuple[str, list[str]]:
-        """The WHERE of a statement, and the values of its marks."""
+    def condition(self, *, is_hidden: bool, noted: Sequence[tuple[str, int]] = ()) -> tuple[str, list[str]]:
+        """The WHERE of a statement, and the values of its marks. noted: item and attempt of the notes asked for."""
         conditions, values = [SHOWN[self.show]] if SHOWN[self.show] else [], []
+        if self.note:
+            conditions.append(f"concat(item_id, '#', attempt) in ({', '.join('?' * len(noted))})" if noted else "false")
+            values += [f"{item}#{attempt}" for item, attempt in noted]
         if self.label:
             conditions.append("list_contains(labels, ?)")
             values.append(self.label)
@@ -144,13 +159,48 @@ class CardListing:
     """Classes of bad cases and how often each was given, the most frequent first."""
 
 
+Key = tuple[object, ...]
+Made = TypeVar("Made")
+
+
 class CardTables:
-    """The tables of the cards that were looked at last, open for queries; safe to use from several threads."""
+    """The cards that were looked at last, open for queries; safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[tuple[Path, int], Any] = OrderedDict()
-        self._counts: OrderedDict[tuple[object, ...], tuple[tuple[Any, ...], ...]] = OrderedDict()
+        self._open: OrderedDict[Key, Any] = OrderedDict()
+        self._pages: OrderedDict[Key, CardPages] = OrderedDict()
+        self._lines: OrderedDict[Key, NDArray[np.int64]] = OrderedDict()
+        self._counts: OrderedDict[Key, tuple[tuple[Any, ...], ...]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def _keep(
+        self, kept: OrderedDict[Key, Made], most: int, make: Callable[[], Made], path: Path, *more: object
+    ) -> Made:
+        """The value of `make` for a card as it is now; the ones asked for last are kept."""
+        key = (path, _changed_ns(path), *more)
+        with self._lock:
+            if key in kept:
+                kept.move_to_end(key)
+                return kept[key]
+        made = make()
+        with self._lock:
+            kept[key] = made
+            while len(kept) > most:
+                kept.popitem(last=False)  # closed when the last query over it has ended
+        return made
+
+    def pages(self, path: Path) -> CardPages:
+        """The rollouts of a card. Raises CardError if there is none."""
+        return self._keep(self._pages, KEPT_CARDS, lambda: CardPages(path), path)
+
+    def lines(self, path: Path, condition: str, parameters: Sequence[str] = ()) -> NDArray[np.int64]:
+        """Lines, ascending, of a closed card's rollouts that meet a condition. Raises as `rows`."""
+
+        def found() -> NDArray[np.int64]:
+            lines: NDArray[np.int64] = self._queries(path).lines(condition, parameters)
+            return lines
+
+        return self._keep(self._lines, KEPT_LINES, found, path, condition, *parameters)
 
     def rows(
         self, path: Path, sql: str, parameters: Sequence[str] = (), start: int = 0, n: int = PAGE_ROWS
@@ -161,25 +211,12 @@ class CardTables:
 
     def counts(self, path: Path, sql: str, parameters: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...]:
         """As `rows`, for what is asked again and again while the card does not change."""
-        key = (path, _changed_ns(path), sql, tuple(parameters))
-        known = self._counts.get(key)
-        if known is None:
-            known = self._counts[key] = self.rows(path, sql, parameters)
-            while len(self._counts) > 256:
-                self._counts.popitem(last=False)
-        return known
+        return self._keep(self._counts, 256, lambda: self.rows(path, sql, parameters), path, sql, *parameters)
 
     def _queries(self, path: Path) -> Any:
         from agent2.cards.query import CardQueries  # loads duckdb
 
-        key = (path, _changed_ns(path))
-        with self._lock:
-            if key not in self._open:
-                self._open[key] = CardQueries([path])
-                while len(self._open) > OPEN_CARDS:
-                    self._open.popitem(last=False)  # closed when the last query over it has ended
-            self._open.move_to_end(key)
-            return self._open[key]
+        return self._keep(self._open, OPEN_CARDS, lambda: CardQueries([path]), path)
 
 
 def _changed_ns(path: Path) -> int:
@@ -194,11 +231,17 @@ def is_hidden_card(card: CardFile) -> bool:
     return card.header.protocol.split in HIDDEN_SPLITS
 
 
-def list_card(tables: CardTables, path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -> CardListing:
+Noted = Sequence[tuple[str, int]]
+"""Item and attempt of the rollouts with the notes that a filter asks for."""
+
+
+def list_card(
+    tables: CardTables, path: Path, card: CardFile, wanted: CardFilter, *, hides: bool, noted: Noted = ()
+) -> CardListing:
     """A page of a card. hides: texts are left out. Raises CardError for a damaged card."""
     if card.state == "open":
         return _list_open(path, card, wanted, hides=hides)
-    where, values = wanted.condition(is_hidden=hides)
+    where, values = wanted.condition(is_hidden=hides, noted=noted)
     total = tables.counts(path, f"select count(*) from rollouts {where}", values)[0][0]
     n_pages = max(1, -(-total // PAGE_ROWS))
     page = min(wanted.page, n_pages)
@@ -296,6 +339,8 @@ class RolloutView:
     """The model's message and the reply, turn by turn."""
     state: str
     is_hidden: bool
+    hides: bool
+    """What was said is left out; `turns` is empty then."""
 
 
 def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: int = MAX_TEXT) -> RolloutView:
@@ -346,15 +391,13 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
         turns=tuple(turns),
         state=clean_lines(state, MAX_STATE),
         is_hidden=is_hidden_card(card),
+        hides=hides,
     )
-    if not hides:
-        return view
-    withheld = [tuple(replace(step, text="") for step in steps) for steps in view.turns]
-    return replace(view, reason="", prompt=(), turns=tuple(withheld), state="")
+    return replace(view, reason="", prompt=(), turns=(), state="") if hides else view
 
 
 def neighbours(
-    tables: CardTables, path: Path, card: CardFile, line: int, wanted: CardFilter, *, hides: bool
+    tables: CardTables, path: Path, card: CardFile, line: int, wanted: CardFilter, *, hides: bool, noted: Noted = ()
 ) -> dict[str, int | None]:
     """Lines of the rollouts before and after one in the list of the filter, and of the failures around it.
 
@@ -369,12 +412,16 @@ def neighbours(
             "previous_failure": None,
             "next_failure": None,
         }
-    where, values = wanted.condition(is_hidden=hides)
-    listed = where.removeprefix("where ") or "true"
-    failed = f"(counted is null or counted < {PASSES_AT})"
-    sql = (
-        f"select max(line) filter (line < {line} and {listed}), min(line) filter (line > {line} and {listed}), "
-        f"max(line) filter (line < {line} and {failed}), min(line) filter (line > {line} and {failed}) from rollouts"
-    )
-    row = tables.rows(path, sql, values * 2)[0]
-    return dict(zip(("previous", "next", "previous_failure", "next_failure"), row, strict=True))
+    where, values = wanted.condition(is_hidden=hides, noted=noted)
+    failed = tables.lines(path, f"counted is null or counted < {PASSES_AT}")
+    listed = tables.lines(path, where.removeprefix("where "), values) if where else np.arange(_n_rollouts(card))
+    found: dict[str, int | None] = {}
+    for name, lines in (("", listed), ("_failure", failed)):
+        before, after = np.searchsorted(lines, line, "left"), np.searchsorted(lines, line, "right")
+        found[f"previous{name}"] = int(lines[before - 1]) if before else None
+        found[f"next{name}"] = int(lines[after]) if after < len(lines) else None
+    return found
+
+
+def _n_rollouts(card: CardFile) -> int:
+    return sum(frame.n_rollouts for frame in card.frames)

@@ -148,6 +148,13 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
             return HTMLResponse(site.problem("Not found", "there is no such file", links), 404)
         return Response(read_asset(name), media_type=ASSETS[name][1])
 
+    @app.get("/figure/{entry}")
+    def figure(entry: str) -> Response:
+        try:
+            return Response(site.figure(PageAddress("figure", entry)), media_type="image/svg+xml")
+        except Agent2Error as error:
+            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+
     @app.get("/download/{kind}")
     @app.get("/download/{kind}/{entry}")
     def download(request: Request, kind: str, entry: str = "") -> Response:
@@ -163,19 +170,20 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     @app.post("/note/{card}/{line}")
     async def add_note(request: Request, card: str, line: str) -> Response:
         route = PageAddress("rollout", card, line, dict(request.query_params))
-        body = await _small_body(request)
-        if body is None or not is_own_form(request.headers.get("sec-fetch-site"), request.headers.get("origin")):
-            words = "notes are taken from this app's own pages only, up to 50,000 bytes"
-            return HTMLResponse(site.problem("Not saved", words, links), 403)
-        given = {name: values[0] for name, values in parse_qs(body, errors="replace").items()}
-        try:
-            turn = await asyncio.to_thread(site.add_note, route, given)
-        except NoSuchPageError as error:
-            return HTMLResponse(site.problem("Not found", str(error), links), 404)
-        except (Agent2Error, OSError) as error:
-            return HTMLResponse(site.problem("Not saved", str(error), links), 422)
-        back = links.to("rollout", card, line, **route.query) + f"#{turn or 'notes'}"
-        return Response(status_code=303, headers={"location": back})
+
+        def add(given: dict[str, str]) -> Response:
+            turn = site.add_note(route, given)
+            return _see(links.to("rollout", card, line, **route.query) + f"#{turn or 'notes'}")
+
+        return await _saved(request, site, MAX_NOTE, add)
+
+    @app.post("/spotcheck/{entry}")
+    async def rate(request: Request, entry: str) -> Response:
+        def keep(given: dict[str, str]) -> Response:
+            again = site.rate(PageAddress("spotcheck", entry), given)
+            return _see(links.to("spotcheck", entry, "agreement")) if again is None else HTMLResponse(again, 422)
+
+        return await _saved(request, site, MAX_RATINGS, keep)
 
     @app.get("/live/home")
     async def live_home(request: Request) -> Response:
@@ -213,15 +221,36 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     return GuardedApp(app, guard)
 
 
-MAX_FORM = 50_000
+MAX_NOTE, MAX_RATINGS = 50_000, 1_000_000
+"""Bytes of a form."""
 
 
-async def _small_body(request: Request) -> str | None:
+def _see(address: str) -> Response:
+    return Response(status_code=303, headers={"location": address})
+
+
+async def _saved(request: Request, site: Site, most: int, save: Callable[[dict[str, str]], Response]) -> Response:
+    """What `save` answers to the fields of a form; the reason where nothing was saved. most: bytes of the form."""
+    body = await _small_body(request, most)
+    links = LiveLinks()
+    if body is None or not is_own_form(request.headers.get("sec-fetch-site"), request.headers.get("origin")):
+        words = f"forms are taken from this app's own pages only, up to {most:,} bytes"
+        return HTMLResponse(site.problem("Not saved", words, links), 403)
+    given = {name: values[0] for name, values in parse_qs(body, errors="replace").items()}
+    try:
+        return await asyncio.to_thread(save, given)
+    except NoSuchPageError as error:
+        return HTMLResponse(site.problem("Not found", str(error), links), 404)
+    except (Agent2Error, OSError) as error:
+        return HTMLResponse(site.problem("Not saved", str(error), links), 422)
+
+
+async def _small_body(request: Request, most: int) -> str | None:
     """The body of a form; None for one that is too long, or no text."""
     data = b""
     async for piece in request.stream():
         data += piece
-        if len(data) > MAX_FORM:
+        if len(data) > most:
             return None
     try:
         return data.decode("ascii")

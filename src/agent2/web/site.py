@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.arena.recording import read_submissions_of
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
-from agent2.cards.reader import find_rollouts, read_page
+from agent2.cards.judgement import JUDGEMENT, read_judgement
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.records import ScoredRollout
 from agent2.reports.text import clean, clean_lines, template_engine
@@ -35,13 +35,44 @@ from agent2.web.catalog import (
     last_events,
     reason_of,
 )
-from agent2.web.computed import evaluation_fields, read_monitor_report, stored_sweep_fields, trial_fields
+from agent2.web.computed import (
+    EvaluationFields,
+    change_figure,
+    evaluation_fields,
+    read_monitor_report,
+    stored_sweep_fields,
+    trial_fields,
+)
+from agent2.web.history import (
+    MOST_RUNS,
+    checkpoint_scores,
+    find_runs,
+    history_panels,
+    latest_changes,
+    run_scores,
+    same_history,
+    training_panels,
+)
+from agent2.web.judging import (
+    OtherJudge,
+    agreement_fields,
+    answers_of,
+    form_of,
+    form_rows_shown,
+    judge_name,
+    other_judge,
+    position_words,
+    record_ratings,
+)
 from agent2.web.notes import FoundNotes, NoteBook, RolloutNote
+from agent2.web.plots import histogram
 from agent2.web.rollouts import (
+    ANY_NOTE,
     MAX_SAVED_TEXT,
     MAX_TEXT,
     CardFilter,
     CardTables,
+    Noted,
     is_hidden_card,
     list_card,
     neighbours,
@@ -121,7 +152,9 @@ class LiveLinks:
     def save(self) -> str:
         """As one file."""
         here = self._here
-        return "" if here is None else self.to("download", here.kind, here.id, **{**here.query, "part": here.part})
+        if here is None or here.kind == "spotcheck":
+            return ""
+        return self.to("download", here.kind, here.id, **{**here.query, "part": here.part})
 
     def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
         """Absolute within the host."""
@@ -176,7 +209,7 @@ class Site:
         self._engine.filters["clean"] = clean
         self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
-        self._protocols: dict[tuple[object, ...], tuple[str, str, str] | None] = {}
+        self._card_files: dict[tuple[object, ...], CardFile | None] = {}
         self._lock = threading.Lock()
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
@@ -187,6 +220,8 @@ class Site:
             "training": self._training,
             "card": self._card,
             "rollout": self._rollout,
+            "history": self._history,
+            "spotcheck": self._spot_check,
         }
 
     def html(self, route: PageAddress, links: Links) -> str:
@@ -194,8 +229,11 @@ class Site:
         page = self._pages.get(route.kind)
         if page is None:
             raise NoSuchPageError(f"there are no pages of the kind {clean(route.kind, 40)}")
+        return self._guarded(route, lambda: page(route, links))
+
+    def _guarded(self, route: PageAddress, make: Callable[[], str]) -> str:
         try:
-            return page(route, links)
+            return make()
         except (NoSuchPageError, Unreadable):
             raise
         except FileNotFoundError as error:
@@ -389,15 +427,15 @@ class Site:
 
     def _training(self, route: PageAddress, links: Links) -> str:
         entry = self._entry(route, EntryKind.TRAINING)
-        text = (entry.path / "monitor.md").read_text(encoding="utf-8", errors="replace")
+        report = read_monitor_report(entry.path)
         return self._render(
             "training.html.j2",
             links,
             entry=entry,
             trail=self._trail(entry, links),
             summary=self.catalog.summary(entry),
-            report=read_monitor_report(entry.path),
-            text=clean(text, 20_000),
+            report=report,
+            panels=training_panels(report, checkpoint_scores(self.catalog, entry, self._card_file)),
         )
 
     # Evaluations
@@ -413,9 +451,9 @@ class Site:
         if n_rollouts > MOST_ROLLOUTS:
             reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
             return self._render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
-        view, figure, changed = self._keep(
-            ("evaluation", entry.id, _size(entry.path / "report.json")), lambda: evaluation_fields(entry.path)
-        )
+        known = self._evaluated(entry)
+        view, changed = known.view, known.changed
+        figure: str | bool | None = self._figure(entry) if links.is_static else known.has_figure
         places = {name: self.catalog.at(entry.path / folder) for name, folder in changed.folders.items()}
 
         def rollout(benchmark: str, item: str) -> str:
@@ -431,8 +469,29 @@ class Site:
 
         return self._render(
             "evaluation_page.html.j2", links, view=view, figure=figure, changed=changed, rollout=rollout, card_of=card,
-            cards=cards, **fields,
+            cards=cards, history=self.history_of(entry, links), **fields,
         )  # fmt: skip
+
+    def _evaluated(self, entry: CatalogEntry) -> EvaluationFields:
+        key = ("evaluation", entry.id, _size(entry.path / "report.json"))
+        found: EvaluationFields = self._keep(key, lambda: evaluation_fields(entry.path))
+        return found
+
+    def _figure(self, entry: CatalogEntry) -> str | None:
+        key = ("figure", entry.id, _size(entry.path / "report.json"))
+        found: str | None = self._keep(key, lambda: change_figure(self._evaluated(entry)))
+        return found
+
+    def figure(self, route: PageAddress) -> str:
+        """The figure of an evaluation as an image that follows the reader's choice of light or dark.
+
+        By itself, as drawing it takes longer than the page: raises as `html`.
+        """
+        svg = self._guarded(route, lambda: self._figure(self._entry(route, EntryKind.EVALUATION)) or "")
+        if not svg:
+            raise NoSuchPageError("no metric of this evaluation has a number on both sides")
+        colours, _, _ = read_asset("style.css").partition("* {")
+        return svg.replace(">", f"><style>{colours}</style>", 1)
 
     def _n_rollouts(self, entry: CatalogEntry) -> int:
         try:
@@ -441,7 +500,112 @@ class Site:
             return 0
         return summary.n_rollouts if summary is not None else 0
 
+    def _history(self, route: PageAddress, links: Links) -> str:
+        entry = self.catalog.get(route.id, EntryKind.EVALUATION) or self._entry(route, EntryKind.CARD)
+        every = find_runs(self.catalog, entry, self._card_file)
+        runs = every[-MOST_RUNS:]
+        changes = []
+        if len(runs) > 1:
+            old, new = runs[-2:]
+            key = ("latest", old.entry.id, new.entry.id, old.entry.changed, new.entry.changed)
+            changes = self._keep(key, lambda: latest_changes(old, new))
+
+        def rollout(benchmark: str, item: str) -> str:
+            new, old = runs[-1].cards[benchmark][0], runs[-2].cards[benchmark][0]
+            return links.to("rollout", new.id, "item", id=item, beside=old.id)
+
+        panels, others = history_panels(runs)
+        return self._render(
+            "history.html.j2", links, entry=entry, trail=self._trail(entry, links), runs=runs,
+            n_older=len(every) - len(runs), panels=panels, others=others,
+            changes=changes, rollout=rollout, scores=run_scores, ago=ago,
+        )  # fmt: skip
+
+    def history_of(self, entry: CatalogEntry, links: Links) -> tuple[str, int]:
+        """Address of the page with an entry's history, the same for all entries of it, and how many runs it has."""
+        found = same_history(self.catalog, entry, self._card_file)
+        return (links.to("history", min(one.id for one in found)), len(found)) if len(found) > 1 else ("", len(found))
+
+    # People
+
+    def _spot_check(
+        self, route: PageAddress, links: Links, given: Mapping[str, str] | None = None, problem: str = ""
+    ) -> str:
+        """The form of a spot check, or what it showed. given, problem: what a rater sent, and why it was not kept."""
+        entry = self._rated(route)
+        if links.is_static:
+            raise NoSuchPageError("people rate with the server, or with the file of `agent2 spotcheck draw`")
+        fields: dict[str, Any] = {
+            "entry": entry,
+            "trail": self._trail(entry, links),
+            "summary": self.catalog.summary(entry),
+        }
+        if route.part == "agreement":
+            raters, found, rows = agreement_fields(entry.path)
+            cards = {card.path.name: card for card in self.catalog.children(entry, EntryKind.CARD)}
+
+            def rollout(row: Mapping[str, Any]) -> str:
+                card = entry if entry.kind is EntryKind.CARD else cards.get(row["card"])
+                return links.to("rollout", card.id, "item", id=row["item"], attempt=row["attempt"]) if card else ""
+
+            return self._render(
+                "agreement.html.j2", links, raters=raters, found=found, rows=rows, rollout=rollout, **fields
+            )
+        if route.part:
+            raise NoSuchPageError(f"a spot check has no page {clean(route.part, 40)}")
+        sample, raters = form_of(entry.path, given or route.query)
+        hides = sample.is_hidden and not self.shows_hidden
+        rows = [] if hides else form_rows_shown(sample)
+        return self._render(
+            "spotcheck.html.j2", links, sample=sample, raters=raters, rows=rows, hides=hides, given=given or {},
+            problem=problem, **fields,
+        )  # fmt: skip
+
+    def _rated(self, route: PageAddress) -> CatalogEntry:
+        return self.catalog.get(route.id, EntryKind.EVALUATION) or self._entry(route, EntryKind.CARD)
+
+    def rate(self, route: PageAddress, given: Mapping[str, str]) -> str | None:
+        """Keep the verdicts of a rater; None, or the form again with the reason why they were not kept.
+
+        Raises as `html`.
+        """
+        entry = self._rated(route)
+        try:
+            sample, _ = form_of(entry.path, given)
+            if sample.is_hidden and not self.shows_hidden:
+                raise ConfigError("rating hidden items needs `agent2 view --show-hidden`")
+            record_ratings(entry.path, given)
+        except (Agent2Error, OSError) as error:
+            words = clean(error, 600)
+            return self._guarded(route, lambda: self._spot_check(route, LiveLinks(), given, words))
+        return None
+
     # Cards and rollouts
+
+    def _card_file(self, entry: CatalogEntry) -> CardFile | None:
+        """`card.json` of a card, kept until it changes; None if it cannot be read."""
+        key = (entry.id, entry.changed)
+        if key not in self._card_files:
+            try:
+                self._card_files[key] = card_folder.load_card(entry.path)
+            except CardError:
+                self._card_files[key] = None
+        return self._card_files[key]
+
+    def _judges(
+        self, entry: CatalogEntry, card: CardFile, links: Links
+    ) -> tuple[str, list[tuple[OtherJudge, str, Any]]]:
+        """What is known of a judge, and (other judge of the same answers, its card's address, links to items)."""
+        words = position_words(read_judgement(entry.path)) if JUDGEMENT in card.header.lock else ""
+        found = []
+        for one in self.catalog.findings().entries.values():
+            other = self._card_file(one) if one.kind is EntryKind.CARD and one.id != entry.id else None
+            if other is None or other.state == "open" or answers_of(other) != answers_of(card):
+                continue
+            if judge_name(other) != judge_name(card):
+                told = other_judge(self.tables, (entry.path, card), (one.path, other))
+                found.append((told, links.to("card", one.id), one))
+        return words, found
 
     def hides(self, card: CardFile, links: Links) -> bool:
         """Whether the texts of a card's items are left out of a page."""
@@ -449,10 +613,15 @@ class Site:
 
     def _card(self, route: PageAddress, links: Links) -> str:
         entry = self._entry(route, EntryKind.CARD)
-        card = card_folder.load_card(entry.path)
+        card = self.tables.pages(entry.path).card
         wanted = CardFilter.of(route.query)
         hides = self.hides(card, links)
-        listing = list_card(self.tables, entry.path, card, wanted, hides=hides)
+        by_rollout = {} if hides or links.is_static or card.state == "open" else self.notes.on_card(entry.path)
+        labels = Counter(label for notes in by_rollout.values() for label in {one.label for one in notes})
+        noted = _noted(by_rollout, wanted)
+        listing = list_card(self.tables, entry.path, card, wanted, hides=hides, noted=noted)
+        known = card.state == "closed" and not links.is_single
+        judge, others = self._judges(entry, card, links) if known and wanted == CardFilter() else ("", [])
         query = wanted.query()
 
         def filtered(**changes: str) -> str:
@@ -474,28 +643,36 @@ class Site:
             filtered=filtered,
             hides=hides,
             seconds=card.wall_clock_s,
+            n_noted=len(by_rollout),
+            note_labels=sorted((clean(label, 80), n) for label, n in labels.items() if label),
+            judge=judge,
+            others=others,
+            history=self.history_of(entry, links) if known else ("", 0),
+            is_judgement=JUDGEMENT in card.header.lock,
         )
 
-    def record(self, entry: CatalogEntry, card: CardFile, line: int) -> ScoredRollout:
+    def record(self, entry: CatalogEntry, line: int) -> ScoredRollout:
         """One rollout of a card. Raises NoSuchPageError if there is no such line, CardError for a damaged card."""
-        found = read_page(entry.path, line, 1)
+        pages = self.tables.pages(entry.path)
+        found = pages.page(line, 1)
         if not found:
+            summary = pages.card.summary
             raise NoSuchPageError(
-                f"the card has no rollout {line}; it has {card.summary.n_rollouts if card.summary else 'fewer'}"
+                f"the card has no rollout {line}; it has {summary.n_rollouts if summary else 'fewer'}"
             )
         return found[0]
 
     def line_of(self, entry: CatalogEntry, item_id: str, attempt: int | None = None) -> int | None:
         """Where an item's rollout is in a card: the attempt asked for, or the first; None if the item is not there."""
-        found = find_rollouts(entry.path, item_id)
+        found = self.tables.pages(entry.path).find(item_id)
         same = [line for line, record in found if record.rollout.attempt == attempt]
         return same[0] if same else found[0][0] if found else None
 
     def _rollout(self, route: PageAddress, links: Links) -> str:
         entry = self._entry(route, EntryKind.CARD)
-        card = card_folder.load_card(entry.path)
+        card = self.tables.pages(entry.path).card
         line = self._line(route, entry)
-        record = self.record(entry, card, line)
+        record = self.record(entry, line)
         hides = self.hides(card, links)
         wanted = CardFilter.of(route.query)
         query: dict[str, str] = wanted.query()
@@ -503,7 +680,8 @@ class Site:
         beside_id = route.query.get("beside", "")
         beside = self.catalog.get(beside_id, EntryKind.CARD) if beside_id else None
         other = self._other(beside, record, links) if beside is not None else None
-        around = neighbours(self.tables, entry.path, card, line, wanted, hides=hides)
+        noted = _noted(self.notes.on_card(entry.path), wanted) if wanted.note and not hides else ()
+        around = neighbours(self.tables, entry.path, card, line, wanted, hides=hides, noted=noted)
 
         def at(number: int | None, **changes: str) -> str:
             return (
@@ -514,7 +692,7 @@ class Site:
 
         attempts = [
             (number, one.rollout.attempt, verdict_of(one.score.value), one.score.value)
-            for number, one in find_rollouts(entry.path, record.rollout.item_id)
+            for number, one in self.tables.pages(entry.path).find(record.rollout.item_id)
         ]
         found = FoundNotes((), 0) if hides else self.notes.of(entry.path, record)
         return self._render(
@@ -533,8 +711,9 @@ class Site:
             other=other,
             around={name: at(number) for name, number in around.items()},
             attempts=attempts if len(attempts) > 1 else [],
+            bins=histogram([value for *_, value in attempts if value is not None]) if len(attempts) > 1 else (),
             at=at,
-            choices=self._comparable(entry, card),
+            choices=[] if links.is_static else self._comparable(entry, card),
             beside_id=beside_id if other is not None else "",
             hides=hides,
             query=query,
@@ -550,10 +729,10 @@ class Site:
         Raises NoSuchPageError, and ConfigError for a note that cannot be saved or is on a hidden item.
         """
         entry = self._entry(route, EntryKind.CARD)
-        card = card_folder.load_card(entry.path)
+        card = self.tables.pages(entry.path).card
         if self.hides(card, LiveLinks()):
             raise ConfigError("notes on hidden items need `agent2 view --show-hidden`: they may quote the item")
-        return self.notes.add(entry.path, card, self.record(entry, card, self._line(route, entry)), given).turn
+        return self.notes.add(entry.path, card, self.record(entry, self._line(route, entry)), given).turn
 
     def _line(self, route: PageAddress, entry: CatalogEntry) -> int:
         if route.part == "item":
@@ -568,7 +747,7 @@ class Site:
 
     def _other(self, beside: CatalogEntry, record: ScoredRollout, links: Links) -> dict[str, Any] | None:
         """The same item on another card; None if it is not there."""
-        card = card_folder.load_card(beside.path)
+        card = self.tables.pages(beside.path).card
         rollout = record.rollout
         line = self.line_of(beside, rollout.item_id, rollout.attempt)
         fields: dict[str, Any] = {
@@ -579,38 +758,36 @@ class Site:
         }
         if line is None:
             return fields
-        view = view_rollout(self.record(beside, card, line), card, hides=self.hides(card, links))
+        view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links))
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
 
     def _comparable(self, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
         """(id, name) of cards of the same benchmark and split, those of the same result first."""
-        protocol = card.header.protocol
         found = []
         for one in self.catalog.findings().entries.values():
             if one.kind is not EntryKind.CARD or one.id == entry.id:
                 continue
-            told = self._card_protocol(one)
-            if told is not None and told[:2] == (protocol.benchmark, protocol.split):
-                name = f"{told[2]} ({one.path.parent.name}/{one.path.name})"
+            told = self._card_file(one)
+            if told is not None and _asked(told) == _asked(card):
+                name = f"{told.header.checkpoint_name} ({one.path.parent.name}/{one.path.name})"
                 found.append((one.parent != entry.parent, one.place, one.id, clean(name, 120)))
         return [(found_id, name) for _, _, found_id, name in sorted(found)[:60]]
-
-    def _card_protocol(self, entry: CatalogEntry) -> tuple[str, str, str] | None:
-        def read() -> tuple[str, str, str] | None:
-            try:
-                header = card_folder.load_card(entry.path).header
-            except CardError:
-                return None
-            return header.protocol.benchmark, header.protocol.split, header.checkpoint_name
-
-        key = (entry.id, entry.changed)
-        if key not in self._protocols:
-            self._protocols[key] = read()
-        return self._protocols[key]
 
     def standalone(self, route: PageAddress) -> str:
         """Any page as one HTML file that needs no server, no network and no script; a rollout is in it to its end."""
         return without_dead_links(self.html(route, SingleLinks()))
+
+
+def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], wanted: CardFilter) -> Noted:
+    """The rollouts with the notes that a filter asks for."""
+    return [
+        key for key, notes in by_rollout.items()
+        if wanted.note == ANY_NOTE or any(clean(one.label, 80) == wanted.note for one in notes)
+    ]  # fmt: skip
+
+
+def _asked(card: CardFile) -> tuple[str, str]:
+    return card.header.protocol.benchmark, card.header.protocol.split
 
 
 def _note_words(note: RolloutNote) -> dict[str, str]:

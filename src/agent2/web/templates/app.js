@@ -30,7 +30,7 @@ document.addEventListener("keydown", (event) => {
 
 // What scrolls on its own can be scrolled by keyboard: it takes the focus, unless something inside does.
 const reachScrollers = () => {
-  for (const one of document.querySelectorAll(".scroll, .log")) {
+  for (const one of document.querySelectorAll(".scroll, .log, .rated .text")) {
     const scrolls = one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight;
     if (scrolls && !one.querySelector("a, button, input, select, textarea, summary")) one.tabIndex = 0;
     else one.removeAttribute("tabindex");
@@ -50,6 +50,7 @@ for (const one of document.querySelectorAll("[data-submit]")) {
 for (const one of document.querySelectorAll("[data-toggle]")) {
   const name = "agent2-hide-" + one.dataset.toggle;
   const apply = () => document.body.classList.toggle("hide-" + one.dataset.toggle, !one.checked);
+  if (!one.checked) sessionStorage.setItem(name, "1"); // chosen before this script ran
   one.checked = sessionStorage.getItem(name) !== "1";
   apply();
   one.addEventListener("change", () => { sessionStorage.setItem(name, one.checked ? "0" : "1"); apply(); });

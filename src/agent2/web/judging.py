@@ -1,0 +1,166 @@
+"""Judges and people: what a judgement card says of its judge, who else judged the same answers, and spot checks.
+
+A spot check here follows the rules of `evaluation.spot_check` and leaves the same records: the sample is drawn from the
+cards, a rater sees neither verdicts nor, of two answers, whose is whose, and all raters get one sample.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent2.cards.card import CardFile
+from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement
+from agent2.contract.compare import PASSES_AT
+from agent2.errors import ConfigError, NotEnoughData
+from agent2.reports.text import clean, clean_lines
+from agent2.stats.estimates import RAW
+from agent2.web.rollouts import CardTables
+
+MOST_JUDGED = 100_000
+"""Rollouts of a card up to which two judges are held against each other."""
+MOST_SHOWN = 30
+DEFAULT_N, MOST_N = 30, 200
+"""Rollouts of a spot check, unless somebody began one with another number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherJudge:
+    """Another scorer of the same answers."""
+
+    name: str
+    n: int
+    """Rollouts on which both have a verdict."""
+    n_same: int
+    kappa: str
+    differing: tuple[tuple[str, int, str, str], ...]
+    """(item, attempt, this verdict, the other's) of the first ones."""
+    n_differing: int
+
+
+def judge_name(card: CardFile) -> str:
+    """The scorer of a card, with the model that it asks where it asks one."""
+    told = card.header.lock.get(JUDGEMENT)
+    settings = told.get("settings", {}) if isinstance(told, Mapping) else {}
+    asked = settings.get("model") or settings.get("judge") if isinstance(settings, Mapping) else None
+    return clean(card.header.protocol.scorer + (f" ({asked})" if asked else ""), 120)
+
+
+def answers_of(card: CardFile) -> tuple[object, ...]:
+    """Equal for cards on which the same answers are judged."""
+    header, told = card.header, card.header.lock.get(JUDGEMENT)
+    sides = (str(told.get("new")), str(told.get("old"))) if isinstance(told, Mapping) else ()
+    protocol = header.protocol
+    return (header.checkpoint_digest, protocol.benchmark, protocol.split, protocol.items_digest, header.seed, sides)
+
+
+def other_judge(tables: CardTables, own: tuple[Path, CardFile], other: tuple[Path, CardFile]) -> OtherJudge:
+    """Two judges side by side. Raises CardError for a damaged card."""
+    from agent2.stats.agreement import cohens_kappa
+
+    is_pairwise = JUDGEMENT in own[1].header.lock
+    columns: list[dict[tuple[str, int], str]] = []
+    for path, _ in (own, other):
+        sql = "select item_id, attempt, counted from rollouts where counted is not null order by item_id, attempt"
+        rows = tables.rows(path, sql, n=MOST_JUDGED)
+        columns.append({(item, attempt): _verdict(value, is_pairwise=is_pairwise) for item, attempt, value in rows})
+    both = [key for key in columns[0] if key in columns[1]]
+    pairs = [(columns[0][key], columns[1][key]) for key in both]
+    try:
+        kappa = RAW.estimate(cohens_kappa(*zip(*pairs, strict=True)))
+    except (NotEnoughData, TypeError):
+        kappa = "not known: one verdict only"
+    differing = [(*key, *pair) for key, pair in zip(both, pairs, strict=True) if pair[0] != pair[1]]
+    return OtherJudge(
+        judge_name(other[1]),
+        len(both),
+        len(both) - len(differing),
+        kappa,
+        tuple(differing[:MOST_SHOWN]),
+        len(differing),
+    )
+
+
+def _verdict(value: float, *, is_pairwise: bool) -> str:
+    if is_pairwise:
+        return "tie" if value == BASELINE else "new wins" if value > BASELINE else "old wins"
+    return "right" if value >= PASSES_AT else "wrong"
+
+
+def position_words(judged: PairwiseJudgement) -> str:
+    """What is known of a judge's liking for the place at which an answer is shown."""
+    if judged.first_shown is None:
+        return "position bias: not known, the judge was asked about no comparison"
+    n = judged.n_wins + judged.n_ties + judged.n_losses
+    flips = f"; {judged.n_flips} of {n} verdicts turned with the order" if n else ""
+    share = f"{100 * judged.first_shown:.1f}%"
+    return f"position bias: the answer shown first got {share} of the points (50% without bias){flips}"
+
+
+def form_of(folder: Path, asked: Mapping[str, str]) -> tuple[Any, list[str]]:
+    """The sample that people are asked about, and the names of those who have judged it.
+
+    asked: `n` and `seed`, for the first rater; the others get the sample of the first. Raises ConfigError for a folder
+    whose cards give none, CardError for a card that is not finished or damaged.
+    """
+    from agent2.evaluation.spot_check import draw_sample, recorded_forms
+
+    forms = recorded_forms(folder)
+    n, seed = (forms[0].n, forms[0].seed) if forms else (_number(asked, "n", DEFAULT_N), _number(asked, "seed", 0))
+    if not forms and n > MOST_N:
+        raise ConfigError(f"n={n}: at most {MOST_N} rollouts fit on a page; use `agent2 spotcheck draw` for more")
+    return draw_sample(folder, n, seed), [clean(form.rater, 80) for form in forms]
+
+
+def _number(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ConfigError(f"{name}={clean(text, 40)!r} is not a number of a spot check")
+    return int(text) if text else default
+
+
+def form_rows_shown(sample: Any) -> list[dict[str, Any]]:
+    """What a rater sees of each rollout."""
+    from agent2.evaluation.spot_check import form_rows
+
+    return [{name: clean_lines(text, 25_000) if isinstance(text, str) else text for name, text in row.items()}
+            for row in form_rows(sample)]  # fmt: skip
+
+
+def record_ratings(folder: Path, given: Mapping[str, str]) -> Path:
+    """Keep what a rater sent; returns where. Raises as `evaluation.spot_check.record_verdicts`."""
+    from agent2.evaluation.spot_check import RecordedForm, record_verdicts
+
+    verdicts = {name[1:]: value for name, value in given.items() if name[:1] == "v" and name[1:].isdigit() and value}
+    notes = {
+        name[4:]: clean_lines(value, 1_000)
+        for name, value in given.items()
+        if name.startswith("note") and name[4:].isdigit() and value.strip()
+    }
+    n, seed = _number(given, "n", DEFAULT_N), _number(given, "seed", 0)
+    rater = clean(given.get("rater", ""), 80)
+    return record_verdicts(folder, RecordedForm(given.get("sample", ""), n, seed, rater, verdicts, notes))
+
+
+def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]:
+    """Who has judged; from two people on also the report, and rows of (who, agreement, rollouts, kappa).
+
+    Raises ConfigError for forms that are about other rollouts than the cards hold now.
+    """
+    from agent2.evaluation.spot_check import RATERS, agreement, recorded_forms
+
+    raters = [clean(one.rater, 80) for one in recorded_forms(folder)]
+    if len(raters) < RATERS:
+        return raters, None, []
+    found = agreement(folder)
+
+    def row(what: str, one: Any) -> tuple[str, str, str, str]:
+        n = str(one.agreement.n) if one.agreement is not None else "0"
+        return clean(what, 160), RAW.estimate(one.agreement), n, RAW.estimate(one.kappa, "–")
+
+    rows = [
+        row(f"{rater} with the scorer ({found.n_unsure[rater]} unsure)", one) for rater, one in found.raters.items()
+    ]
+    rows.append(row("the first two raters with each other", found.between))
+    rows.append(("all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "–"), "", ""))
+    return raters, found, [*rows, row("all raters together with the scorer", found.people)]

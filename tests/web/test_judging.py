@@ -1,0 +1,222 @@
+"""Judges and people, histories and training runs in the web app: what is shown, what is kept, what stays blind."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from agent2.cards.writer import CardWriter
+from agent2.evaluation.spot_check import agreement, draw_sample
+from agent2.records import Split, StopReason, Turn
+from agent2.web.catalog import Catalog
+from agent2.web.plots import PlotValue, histogram, panel
+from agent2.web.server import ReaderGuard, make_view_app
+from agent2.web.site import Site
+from card_builders import make_header, make_record
+from web_builders import HOSTILE, write_card, write_monitor
+
+OWN = {"sec-fetch-site": "same-origin"}
+
+
+def client_of(folder, **options):
+    app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
+
+
+def id_of(folder, name):
+    found = Catalog(folder).findings().entries.values()
+    return next(one.id for one in found if one.path.name == name)
+
+
+def write_scores(path, scores, **header):
+    """A card with one rollout for each (item, attempt) of `scores`; `protocol`: changes of the protocol."""
+    changes = header.pop("protocol", {})
+    head = make_header(**header)
+    attempts = 1 + max(attempt for _, attempt in scores)
+    with CardWriter(path, replace(head, protocol=replace(head.protocol, attempts=attempts, **changes))) as writer:
+        for (item, attempt), value in scores.items():
+            writer.append(make_record(item, value, attempt))
+        writer.close()
+    return path
+
+
+def form_of(page):
+    """The hidden fields of a spot check's page, and the numbers of its rollouts."""
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page))
+    return hidden, re.findall(r'id="r(\d+)"', page)
+
+
+def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_command(tmp_path):
+    write_card(tmp_path / "one", n=40)
+    client, card = client_of(tmp_path), id_of(tmp_path, "one")
+    page = client.get(f"/spotcheck/{card}?n=6").text
+    fields, numbers = form_of(page)
+    assert len(numbers) == 6 and "as it should be" not in page and "score" not in page.partition("<form")[2]
+    assert "<img src=x" not in page, "what a model wrote is escaped"
+    said = {one.number: one.said for one in draw_sample(tmp_path / "one", 6, 0).rollouts}
+    for rater in ("Ada", "Bo"):
+        given = fields | {"rater": rater} | {f"v{number}": said[int(number)] for number in numbers}
+        answer = client.post(f"/spotcheck/{card}", data=given, headers=OWN)
+        assert answer.status_code == 303 and answer.headers["location"].endswith("/agreement")
+        shown = client.get(answer.headers["location"]).text
+        assert ("before two people" in shown) is (rater == "Ada"), "one rater's verdicts say nothing of a scorer"
+    assert set(agreement(tmp_path / "one").raters) == {"Ada", "Bo"}
+    assert "1.000" in shown or "1.0" in shown
+    again = form_of(client.get(f"/spotcheck/{card}?n=20").text)
+    assert again == (fields, numbers), "the third rater gets the sample of the first"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"v1": ""}, "1 of 6 rollouts have no verdict"), ({"v1": "great"}, "great"),
+     ({"rater": "?!"}, "no rater is named"), ({"sample": "0" * 64}, "have changed"), ({"n": "x"}, "is not a number"),
+     ({"rater": HOSTILE, "v1": ""}, "no verdict")],
+)  # fmt: skip
+def test_ratings_that_are_not_kept_come_back_with_the_reason(tmp_path, change, words):
+    write_card(tmp_path / "one", n=12)
+    client, card = client_of(tmp_path), id_of(tmp_path, "one")
+    fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
+    given = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
+    answer = client.post(f"/spotcheck/{card}", data=given | change, headers=OWN)
+    assert answer.status_code == 422 and words in answer.text and "<img src=x" not in answer.text
+    if "n" not in change:
+        assert answer.text.count(" checked>") >= 5, "nobody rates twice because one verdict was missing"
+    assert not (tmp_path / "one" / "spotcheck").exists()
+
+
+def test_ratings_come_from_the_apps_own_pages_and_never_of_hidden_items_or_through_a_link(tmp_path):
+    write_card(tmp_path / "one", n=12)
+    write_card(tmp_path / "hidden", n=12, split=Split.TEST_PRIVATE)
+    client = client_of(tmp_path)
+    one, hidden = id_of(tmp_path, "one"), id_of(tmp_path, "hidden")
+    fields, numbers = form_of(client.get(f"/spotcheck/{one}?n=6").text)
+    given = fields | {"rater": "Ada"} | {f"v{number}": "right" for number in numbers}
+    assert client.post(f"/spotcheck/{one}", data=given, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    page = client.get(f"/spotcheck/{hidden}?n=6").text
+    assert "secret-" not in page and "--show-hidden" in page
+    sample = draw_sample(tmp_path / "hidden", 6, 0)
+    blind = {"sample": sample.digest, "n": "6", "seed": "0", "rater": "Ada"} | {f"v{n}": "right" for n in range(1, 7)}
+    answer = client.post(f"/spotcheck/{hidden}", data=blind, headers=OWN)
+    assert answer.status_code == 422 and "secret-" not in answer.text
+    assert "secret-" in client_of(tmp_path, shows_hidden=True).get(f"/spotcheck/{hidden}?n=6").text
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "one" / "spotcheck").symlink_to(tmp_path / "elsewhere")
+    assert client.post(f"/spotcheck/{one}", data=given, headers=OWN).status_code == 422
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_judge_is_held_against_another_one_and_its_position_bias_is_said(tmp_path):
+    side = {"checkpoint_name": "a", "checkpoint_digest": "d"}
+
+    def judged(path, scorer, values):
+        lock = {"judgement": {"new": side, "old": side, "settings": {}}}
+        head = make_header(lock=lock)
+        protocol = replace(head.protocol, scorer=scorer, attempts=1)
+        with CardWriter(path, replace(head, protocol=protocol)) as writer:
+            for number, value in enumerate(values):
+                record = make_record(f"item-{number}", value)
+                score = replace(
+                    record.score, views={"first_shown_points": 1.0}, labels=("position_flip",) * (number < 2)
+                )
+                writer.append(replace(record, score=score))
+            writer.close()
+
+    judged(tmp_path / "strict", "strict-v1", [1.0, 0.0, 0.5, 1.0])
+    judged(tmp_path / "kind", "kind-v1", [1.0, 1.0, 0.5, 1.0])
+    write_card(tmp_path / "plain")
+    client = client_of(tmp_path)
+    text = client.get(f"/card/{id_of(tmp_path, 'strict')}").text
+    assert "100.0% of the points (50% without bias); 2 of 4 verdicts turned" in text
+    assert "3 of 4 verdicts are the same" in text and "old wins; new wins" in text
+    (link,) = re.findall(r'href="(/rollout/[^"]*beside=[^"]*)"', text)
+    assert client.get(link.replace("&amp;", "&")).status_code == 200
+    assert "judged the same answers" not in client.get(f"/card/{id_of(tmp_path, 'plain')}").text
+
+
+def test_attempts_have_a_histogram_and_notes_are_a_filter(tmp_path):
+    scores = {("item", attempt): attempt % 3 / 2 for attempt in range(8)} | {
+        ("other", attempt): 1.0 for attempt in range(8)
+    }
+    write_scores(tmp_path / "one", scores | {("other", 7): None})
+    client, card = client_of(tmp_path), id_of(tmp_path, "one")
+    text = client.get(f"/rollout/{card}/0").text
+    bins = re.findall(r'<th scope="row">([\d.]+)</th>.*?class="number">(\d+)<', text)
+    assert bins == [("0", "3"), ("0.5", "3"), ("1", "2")]
+    assert client.post(f"/note/{card}/3", data={"label": "odd"}, headers=OWN).status_code == 303
+    for note, n in (("odd", 1), ("*", 1), ("even", 0), ("", 16)):
+        assert f"{n} rollouts" in client.get(f"/card/{card}?note={note}").text, note
+    assert "odd (1)" in client.get(f"/card/{card}").text
+    assert "next rollout of the list" not in client.get(f"/rollout/{card}/3?note=odd").text
+
+
+def test_a_hidden_rollout_beside_another_tells_nothing_of_what_was_said(tmp_path):
+    write_card(tmp_path / "one")
+    head = make_header()
+    with CardWriter(
+        tmp_path / "hidden", replace(head, protocol=replace(head.protocol, split=Split.TEST_PRIVATE, attempts=1))
+    ) as writer:
+        record = make_record("item-001")
+        call = Turn('{"name": "peek_at_vault", "arguments": {}}', "secret-1", StopReason.END, 10, 5)
+        writer.append(replace(record, rollout=replace(record.rollout, turns=[call])))
+        writer.close()
+    hidden, one = id_of(tmp_path, "hidden"), id_of(tmp_path, "one")
+    for link in (
+        f"/rollout/{one}/1?beside={hidden}",
+        f"/rollout/{hidden}/0?beside={one}",
+        f"/download/rollout/{one}?part=1&beside={hidden}",
+    ):
+        text = client_of(tmp_path).get(link).text
+        assert "peek_at_vault" not in text and "secret-1<" not in text.replace("question secret-1", ""), link
+    assert "peek_at_vault" in client_of(tmp_path, shows_hidden=True).get(f"/rollout/{one}/1?beside={hidden}").text
+
+
+def test_a_history_says_what_fell_and_refuses_other_protocols(tmp_path):
+    for place, n_right in enumerate((30, 38, 4)):
+        scores = {(f"item-{number:02}", 0): float(number < n_right) for number in range(40)}
+        write_scores(tmp_path / f"run-{place}", scores, created_at=100.0 + place, checkpoint_name=f"step-{place}")
+    client = client_of(tmp_path)
+    card = id_of(tmp_path, "run-2")
+    (link,) = set(re.findall(r'href="(/history/[^"]*)"', client.get(f"/card/{card}").text))
+    assert link in client.get(f"/card/{id_of(tmp_path, 'run-0')}").text, "one page for all cards of it"
+    text = client.get(link).text
+    assert ">worse</span>" in text and "34 items lost, 0 won" in text
+    assert re.search(r'href="/rollout/[^"]*id=item-37[^"]*beside=', text)
+    assert text.count("<circle") == 3 and text.index("step-2") < text.rindex("step-0")
+    assert "-85.0" in text
+    other = {(f"item-{number:02}", 0): 1.0 for number in range(40)}
+    write_scores(tmp_path / "run-3", other, created_at=200.0, protocol={"max_turns": 9})
+    text = client_of(tmp_path).get(link).text
+    assert "cannot be compared" in text and "max_turns" in text and text.count('class="hollow"') == 3
+
+
+def test_a_training_run_has_series_signals_and_evaluations_on_one_axis(tmp_path):
+    file = write_monitor(tmp_path / "monitor") / "monitor.json"
+    write_scores(tmp_path / "cards" / "early", {("a", 0): 1.0, ("b", 0): 0.0}, checkpoint_name="run/checkpoint-50")
+    write_scores(tmp_path / "cards" / "late", {("a", 0): 1.0, ("b", 0): 1.0}, checkpoint_name="run/checkpoint-100")
+    write_scores(tmp_path / "cards" / "base", {("a", 0): 1.0, ("b", 0): 1.0}, checkpoint_name="base")
+    text = client_of(tmp_path).get(f"/training/{id_of(tmp_path, 'monitor')}").text
+    assert text.count("<svg") == 3 and "<img src=x" not in text
+    first = text[text.index("<svg") :]
+    assert first[: first.index("</svg>")].count("<circle") == 2, "the checkpoints, not the base model"
+    assert text.count('class="mark"') == 1 and "kl spike" in text
+    report = json.loads(file.read_text())
+    for series in report["series"].values():
+        del series["points"]  # as an older version wrote it
+    file.write_text(json.dumps(report))
+    text = client_of(tmp_path).get(f"/training/{id_of(tmp_path, 'monitor')}").text
+    assert text.count("<svg") == 1 and "step" in text
+
+
+def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
+    values = [PlotValue(0, 1.0), PlotValue(1, None), PlotValue(2, float("nan")), PlotValue(3, 3.0, 2.0, 4.0)]
+    drawn = panel("p", values, marks=[(2.0, "here")])
+    assert len(drawn.points) == 2 and drawn.path.count("M") == 2 and "L" not in drawn.path
+    assert drawn.points[1].high < drawn.points[1].y < drawn.points[1].low, "up is more"
+    assert drawn.points[0].x < drawn.marks[0][0] < drawn.points[1].x
+    assert panel("none", []).points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
+    many = panel("many", [PlotValue(place, place) for place in range(5_001)])
+    assert len(many.points) <= 402 and many.points[-1].words.startswith("5000")
+    bins = histogram([place / 7 for place in range(100)])
+    assert sum(one.n for one in bins) == 100 and len(bins) == 10 and max(one.share for one in bins) == 100
