@@ -142,8 +142,8 @@ def test_attempts_have_a_histogram_and_notes_are_a_filter(tmp_path):
     write_scores(tmp_path / "one", scores | {("other", 7): None})
     client, card = client_of(tmp_path), id_of(tmp_path, "one")
     text = client.get(f"/rollout/{card}/0").text
-    bins = re.findall(r'<th scope="row">([\d.]+)</th>.*?class="number">(\d+)<', text)
-    assert bins == [("0", "3"), ("0.5", "3"), ("1", "2")]
+    bins = re.findall(r'<li><span>(\d+)<.*?class="muted">([\d.]+)<', text)
+    assert bins == [("3", "0"), ("3", "0.5"), ("2", "1")]
     assert client.post(f"/note/{card}/3", data={"label": "odd"}, headers=OWN).status_code == 303
     for note, n in (("odd", 1), ("*", 1), ("even", 0), ("", 16)):
         assert f"{n} rollouts" in client.get(f"/card/{card}?note={note}").text, note
@@ -218,5 +218,7 @@ def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
     assert panel("none", []).points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
     many = panel("many", [PlotValue(place, place) for place in range(5_001)])
     assert len(many.points) <= 402 and many.points[-1].words.startswith("5000")
+    tenths = histogram([place / 10 for place in range(25)])
+    assert [one.n for one in tenths] == [2] * 11 + [3], "a value on an edge is in the range that it begins"
     bins = histogram([place / 7 for place in range(100)])
-    assert sum(one.n for one in bins) == 100 and len(bins) == 10 and max(one.share for one in bins) == 100
+    assert sum(one.n for one in bins) == 100 and len(bins) == 12 and max(one.share for one in bins) == 100

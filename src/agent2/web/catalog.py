@@ -481,4 +481,6 @@ SUMMARIES: dict[EntryKind, Callable[[CatalogEntry], EntrySummary]] = {
 
 def ago(then: float) -> str:
     """How long ago a moment (Unix seconds) is, in words."""
-    return f"{duration(max(0.0, time.time() - then))} ago" if then else ""
+    seconds = max(0.0, time.time() - then)
+    told = duration(seconds) if seconds < 48 * 3600 else f"{seconds / 86_400:,.0f} days"
+    return f"{told} ago" if then else ""

@@ -230,7 +230,7 @@ def training_panels(report: Mapping[str, Any], scores: Mapping[str, Sequence[Plo
 
     for name in sorted((name for name, values in series.items() if values), key=order)[:MOST_SERIES]:
         marks = [
-            (float(one["step"]), clean(str(one["danger"]).replace("_", " "), 60))
+            (float(one["step"]), clean(f"{one['step']}: {one['danger']}".replace("_", " "), 60))
             for one in signals
             if name in one.get("series", ())
         ]

@@ -67,9 +67,9 @@ def other_judge(tables: CardTables, own: tuple[Path, CardFile], other: tuple[Pat
     both = [key for key in columns[0] if key in columns[1]]
     pairs = [(columns[0][key], columns[1][key]) for key in both]
     try:
-        kappa = RAW.estimate(cohens_kappa(*zip(*pairs, strict=True)))
-    except (NotEnoughData, TypeError):
-        kappa = "not known: one verdict only"
+        kappa = RAW.estimate(cohens_kappa([mine for mine, _ in pairs], [its for _, its in pairs]))
+    except NotEnoughData:
+        kappa = "not known"
     differing = [(*key, *pair) for key, pair in zip(both, pairs, strict=True) if pair[0] != pair[1]]
     return OtherJudge(
         judge_name(other[1]),
@@ -90,11 +90,11 @@ def _verdict(value: float, *, is_pairwise: bool) -> str:
 def position_words(judged: PairwiseJudgement) -> str:
     """What is known of a judge's liking for the place at which an answer is shown."""
     if judged.first_shown is None:
-        return "position bias: not known, the judge was asked about no comparison"
+        return "Position bias: not known, the judge was asked about no comparison"
     n = judged.n_wins + judged.n_ties + judged.n_losses
     flips = f"; {judged.n_flips} of {n} verdicts turned with the order" if n else ""
     share = f"{100 * judged.first_shown:.1f}%"
-    return f"position bias: the answer shown first got {share} of the points (50% without bias){flips}"
+    return f"Position bias: the answer shown first got {share} of the points (50% without bias){flips}"
 
 
 def form_of(folder: Path, asked: Mapping[str, str]) -> tuple[Any, list[str]]:

@@ -4,14 +4,17 @@ The template draws them as inline SVG (`web.html.j2`), so that they follow the p
 plotting library, which takes longer to load than the page. Figures of reports: `agent2.reports.charts`.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 WIDTH, HEIGHT = 320.0, 150.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 310.0, 10.0, 124.0
 MOST_POINTS = 400
-MOST_BINS = 10
+MOST_BINS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ def panel(
         path.append(f"{'L' if is_begun else 'M'}{across(one.x)} {up(one.value)}")
         is_begun = True
     places = [one for one in _ticks(first, last) if first <= one <= last] if last > first else [first]
+    if all(float(x).is_integer() for x in xs):
+        places = [one for one in places if float(one).is_integer()]
     said = [one for one in kept if one.value is not None]
     words = f"{title}: {len(said)} values" + (
         f", {told(said[0].value or 0.0)} first, {told(said[-1].value or 0.0)} last" if said else ""
@@ -135,16 +140,12 @@ class HistogramBin:
 
 def histogram(values: Sequence[float]) -> tuple[HistogramBin, ...]:
     """How often each value comes; from more than `MOST_BINS` different ones on, in as many equal ranges."""
-    different = sorted(set(values))
-    if len(different) <= MOST_BINS:
-        counts = [(f"{one:.4g}", sum(value == one for value in values)) for one in different]
-    else:
-        low, high = different[0], different[-1]
-        width = (high - low) / MOST_BINS
-        of = [min(int((value - low) / width), MOST_BINS - 1) for value in values]
-        counts = [
-            (f"{low + place * width:.3g} to {low + (place + 1) * width:.3g}", of.count(place))
-            for place in range(MOST_BINS)
-        ]
-    most = max((n for _, n in counts), default=1)
-    return tuple(HistogramBin(words, n, round(100 * n / most, 1)) for words, n in counts)
+    rounded = np.round(np.asarray(values, dtype=np.float64), 9)
+    different, counts = np.unique(rounded, return_counts=True)
+    names = [f"{one:.4g}" for one in different]
+    if different.size > MOST_BINS:
+        edges = np.round(np.linspace(different[0], different[-1], MOST_BINS + 1), 9)
+        counts, _ = np.histogram(rounded, edges)
+        names = [f"{low:.3g}–{high:.3g}" for low, high in itertools.pairwise(edges.tolist())]
+    most = int(counts.max(initial=1))
+    return tuple(HistogramBin(name, int(n), round(100 * n / most, 1)) for name, n in zip(names, counts, strict=True))

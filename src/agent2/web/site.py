@@ -504,6 +504,10 @@ class Site:
         entry = self.catalog.get(route.id, EntryKind.EVALUATION) or self._entry(route, EntryKind.CARD)
         every = find_runs(self.catalog, entry, self._card_file)
         runs = every[-MOST_RUNS:]
+        if not runs:
+            raise NoSuchPageError(
+                "this result is part of another one, or not finished, so it has no history of its own"
+            )
         changes = []
         if len(runs) > 1:
             old, new = runs[-2:]
@@ -515,8 +519,9 @@ class Site:
             return links.to("rollout", new.id, "item", id=item, beside=old.id)
 
         panels, others = history_panels(runs)
+        name = self.catalog.summary(entry).detail if entry.kind is EntryKind.EVALUATION else ", ".join(runs[0].cards)
         return self._render(
-            "history.html.j2", links, entry=entry, trail=self._trail(entry, links), runs=runs,
+            "history.html.j2", links, entry=entry, trail=self._trail(entry, links), name=name, runs=runs,
             n_older=len(every) - len(runs), panels=panels, others=others,
             changes=changes, rollout=rollout, scores=run_scores, ago=ago,
         )  # fmt: skip
@@ -535,11 +540,9 @@ class Site:
         entry = self._rated(route)
         if links.is_static:
             raise NoSuchPageError("people rate with the server, or with the file of `agent2 spotcheck draw`")
-        fields: dict[str, Any] = {
-            "entry": entry,
-            "trail": self._trail(entry, links),
-            "summary": self.catalog.summary(entry),
-        }
+        summary = self.catalog.summary(entry)
+        trail = [*self._trail(entry, links), (summary.title, links.to(entry.kind.value, entry.id))]
+        fields: dict[str, Any] = {"entry": entry, "trail": trail, "summary": summary}
         if route.part == "agreement":
             raters, found, rows = agreement_fields(entry.path)
             cards = {card.path.name: card for card in self.catalog.children(entry, EntryKind.CARD)}
@@ -555,9 +558,9 @@ class Site:
             raise NoSuchPageError(f"a spot check has no page {clean(route.part, 40)}")
         sample, raters = form_of(entry.path, given or route.query)
         hides = sample.is_hidden and not self.shows_hidden
-        rows = [] if hides else form_rows_shown(sample)
+        shown = [] if hides else form_rows_shown(sample)
         return self._render(
-            "spotcheck.html.j2", links, sample=sample, raters=raters, rows=rows, hides=hides, given=given or {},
+            "spotcheck.html.j2", links, sample=sample, raters=raters, rows=shown, hides=hides, given=given or {},
             problem=problem, **fields,
         )  # fmt: skip
 
