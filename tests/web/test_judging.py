@@ -210,10 +210,10 @@ def test_a_training_run_has_series_signals_and_evaluations_on_one_axis(tmp_path)
 
 
 def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
-    values = [PlotValue(0, 1.0), PlotValue(1, None), PlotValue(2, float("nan")), PlotValue(3, 3.0, 2.0, 4.0)]
+    values = [PlotValue(0, 1.0), PlotValue(1, None), PlotValue(2, float("nan")), PlotValue(3, 3.0, (2.0, 4.0))]
     drawn = panel("p", values, marks=[(2.0, "here")])
     assert len(drawn.points) == 2 and drawn.path.count("M") == 2 and "L" not in drawn.path
-    assert drawn.points[1].high < drawn.points[1].y < drawn.points[1].low, "up is more"
+    assert drawn.points[1].arm[0] > drawn.points[1].y > drawn.points[1].arm[1], "up is more"
     assert drawn.points[0].x < drawn.marks[0][0] < drawn.points[1].x
     assert panel("none", []).points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
     many = panel("many", [PlotValue(place, place) for place in range(5_001)])

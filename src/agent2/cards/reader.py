@@ -278,12 +278,13 @@ class CardPages:
         if self.card.state == "open":
             return list(itertools.islice(_open_rollouts(self.path, start), n))
         page: list[ScoredRollout] = []
+        file = self.path / (folder.TABLE if folder.TABLE in self.card.parts else folder.OLD_ROLLOUTS)
         for number in range(max(bisect_right(self._begins, start) - 1, 0), len(self._begins)):
             first = self._begins[number]
             if first >= start + n:
                 break
             lines = self._lines(number)[max(start - first, 0) : start + n - first]
-            page.extend(decode_lines(self.path, lines, max(start, first)))
+            page.extend(decode_lines(file, lines, max(start, first)))
         return page
 
     def find(self, item_id: str, attempt: int | None = None) -> list[tuple[int, ScoredRollout]]:

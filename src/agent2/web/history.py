@@ -14,7 +14,7 @@ from agent2.cards.card import CardFile
 from agent2.contract.comparable import CHECKPOINT
 from agent2.errors import Agent2Error, CardError
 from agent2.reports.text import clean
-from agent2.stats.estimates import PERCENT, POINTS
+from agent2.stats.estimates import PERCENT, POINTS, Estimate
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, read_object
 from agent2.web.plots import PlotPanel, PlotValue, panel
 
@@ -142,7 +142,7 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
             shown.add((number, f"{score.value:.3f}"))
             is_other = card.protocol_digest != newest.protocol_digest
             words = f"{number}: {run.title}: {PERCENT.estimate(score)}" + (", another protocol" if is_other else "")
-            values.append(PlotValue(number, score.value, score.low, score.high, words, is_other))
+            values.append(PlotValue(number, score.value, _ends(score), words, is_other))
         scores.append(panel(clean(name, 60), values, x_range=span, is_percent=True))
     others = []
     for name in dict.fromkeys(key for run in runs for key in run.metrics):
@@ -189,6 +189,10 @@ def run_scores(run: HistoryRun) -> list[tuple[str, str]]:
     return [(name, PERCENT.estimate(score, "no score")) for name, score in told]
 
 
+def _ends(score: Estimate) -> tuple[float, float] | None:
+    return None if score.low is None else score.interval
+
+
 _STEP = re.compile(r"(?:checkpoint|step|iter)[-_ ]?(\d{1,9})$", re.IGNORECASE)
 
 
@@ -208,7 +212,7 @@ def checkpoint_scores(catalog: Catalog, training: CatalogEntry, load: Load) -> d
             continue
         words = f"step {step[1]}: {clean(card.header.checkpoint_name, 80)}: {PERCENT.estimate(score)}"
         found.setdefault(clean(_benchmark(card), 60), []).append(
-            PlotValue(float(step[1]), score.value, score.low, score.high, words)
+            PlotValue(float(step[1]), score.value, _ends(score), words)
         )
     return {name: sorted(values, key=lambda one: one.x) for name, values in sorted(found.items())}
 

@@ -23,8 +23,7 @@ class PlotValue:
 
     x: float
     value: float | None
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     words: str = ""
     """What a pointer that rests on it is told."""
     is_hollow: bool = False
@@ -37,8 +36,8 @@ class PlotPoint:
 
     x: float
     y: float
-    low: float | None
-    high: float | None
+    arm: tuple[float, float] | None
+    """Where its interval begins and ends, downwards."""
     words: str
     is_hollow: bool
 
@@ -71,7 +70,9 @@ def panel(
     """Values from left to right. x_range: of several panels on one axis. Thinned to `MOST_POINTS`."""
     step = -(-len(values) // MOST_POINTS) if values else 1
     kept = [*values[::step], *(values[-1:] if step > 1 and (len(values) - 1) % step else ())]
-    known = [end for one in kept for end in (one.value, one.low, one.high) if end is not None and math.isfinite(end)]
+    known = [
+        end for one in kept for end in (one.value, *(one.interval or ())) if end is not None and math.isfinite(end)
+    ]
     xs = [one.x for one in kept] + [place for place, _ in marks]
     first, last = x_range or ((min(xs), max(xs)) if xs else (0.0, 1.0))
     y_ticks = _ticks(min(known, default=0.0), max(known, default=1.0))
@@ -93,9 +94,9 @@ def panel(
         if one.value is None or not math.isfinite(one.value):
             is_begun = False
             continue
-        low_y, high_y = (None if end is None else up(end) for end in (one.low, one.high))
+        arm = None if one.interval is None else (up(one.interval[0]), up(one.interval[1]))
         words = one.words or f"{one.x:g}: {told(one.value)}"
-        points.append(PlotPoint(across(one.x), up(one.value), low_y, high_y, words, one.is_hollow))
+        points.append(PlotPoint(across(one.x), up(one.value), arm, words, one.is_hollow))
         path.append(f"{'L' if is_begun else 'M'}{across(one.x)} {up(one.value)}")
         is_begun = True
     places = [one for one in _ticks(first, last) if first <= one <= last] if last > first else [first]

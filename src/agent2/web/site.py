@@ -209,7 +209,7 @@ class Site:
         self._engine.filters["clean"] = clean
         self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
-        self._card_files: dict[tuple[object, ...], CardFile | None] = {}
+        self._card_files: dict[str, tuple[float, CardFile | None]] = {}
         self._lock = threading.Lock()
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
@@ -587,13 +587,14 @@ class Site:
 
     def _card_file(self, entry: CatalogEntry) -> CardFile | None:
         """`card.json` of a card, kept until it changes; None if it cannot be read."""
-        key = (entry.id, entry.changed)
-        if key not in self._card_files:
+        known = self._card_files.get(entry.id)
+        if known is None or known[0] != entry.changed:
             try:
-                self._card_files[key] = card_folder.load_card(entry.path)
+                known = (entry.changed, card_folder.load_card(entry.path))
             except CardError:
-                self._card_files[key] = None
-        return self._card_files[key]
+                known = (entry.changed, None)
+            self._card_files[entry.id] = known
+        return known[1]
 
     def _judges(
         self, entry: CatalogEntry, card: CardFile, links: Links
