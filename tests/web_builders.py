@@ -36,6 +36,7 @@ def write_card(
                 Turn('{"name": "answer", "arguments": {"value": 1}}', None, StopReason.LENGTH, 20, 6),
             ]
             rollout = replace(record.rollout, turns=turns, prompt=[Message("user", f"question secret-{number}")])
+            rollout = replace(rollout, state={"goal_reached": not is_bad})
             labels = ("wrong_place",) if is_bad else ()
             score = replace(record.score, labels=labels, reason=HOSTILE if is_bad else "as it should be")
             writer.append(replace(record, rollout=rollout, score=score))

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -52,18 +54,19 @@ def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_comma
     write_card(tmp_path / "one", n=40)
     client, card = client_of(tmp_path), id_of(tmp_path, "one")
     page = client.get(f"/spotcheck/{card}?n=6").text
+    assert "goal_reached" not in page, "the final state may say what the scorer says"
     fields, numbers = form_of(page)
     assert len(numbers) == 6 and "as it should be" not in page and "score" not in page.partition("<form")[2]
     assert "<img src=x" not in page, "what a model wrote is escaped"
     said = {one.number: one.said for one in draw_sample(tmp_path / "one", 6, 0).rollouts}
-    for rater in ("Ada", "Bo"):
+    for rater in ("Ada", "李雷"):
         given = fields | {"rater": rater} | {f"v{number}": said[int(number)] for number in numbers}
         answer = client.post(f"/spotcheck/{card}", data=given, headers=OWN)
         assert answer.status_code == 303 and answer.headers["location"].endswith("/agreement")
         shown = client.get(answer.headers["location"]).text
         assert ("before two people" in shown) is (rater == "Ada"), "one rater's verdicts say nothing of a scorer"
-    assert set(agreement(tmp_path / "one").raters) == {"Ada", "Bo"}
-    assert "1.000" in shown or "1.0" in shown
+    found = agreement(tmp_path / "one")
+    assert set(found.raters) == {"Ada", "李雷"} and found.people.agreement.value == 1.0 and "1.000" in shown
     again = form_of(client.get(f"/spotcheck/{card}?n=20").text)
     assert again == (fields, numbers), "the third rater gets the sample of the first"
 
@@ -84,6 +87,25 @@ def test_ratings_that_are_not_kept_come_back_with_the_reason(tmp_path, change, w
     if "n" not in change:
         assert answer.text.count(" checked>") >= 5, "nobody rates twice because one verdict was missing"
     assert not (tmp_path / "one" / "spotcheck").exists()
+
+
+def test_of_raters_who_send_at_once_one_is_kept_and_a_changed_card_is_said_at_once(tmp_path):
+    write_card(tmp_path / "one", n=12)
+    client, card = client_of(tmp_path), id_of(tmp_path, "one")
+    fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
+    given = [
+        fields | {"rater": "Ada"} | {f"v{number}": verdict for number in numbers}
+        for verdict in ("right", "wrong", "unsure", "right", "wrong", "unsure")
+    ]
+    with ThreadPoolExecutor(6) as pool:
+        codes = list(pool.map(lambda one: client.post(f"/spotcheck/{card}", data=one, headers=OWN).status_code, given))
+    assert sorted(codes) == [303, 422, 422, 422, 422, 422]
+    kept = (tmp_path / "one" / "spotcheck").rename(tmp_path / "kept")
+    shutil.rmtree(tmp_path / "one")
+    write_card(tmp_path / "one", n=13)
+    kept.rename(tmp_path / "one" / "spotcheck")
+    page = client.get(f"/spotcheck/{card}")
+    assert "have changed since Ada judged them" in page.text and "<form" not in page.text
 
 
 def test_ratings_come_from_the_apps_own_pages_and_never_of_hidden_items_or_through_a_link(tmp_path):

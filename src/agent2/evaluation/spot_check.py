@@ -6,14 +6,19 @@ and keep it in `FOLDER/spotcheck/`; `agreement` compares people with the scorer 
 that as evidence for a release.
 
 Promises: equal cards, n and seed give the same sample on every machine, stratified by card and verdict; a form names
-its sample by a digest over the cards, so that it is never read beside other rollouts; a rater sees neither the score
-nor, of two answers, whose is whose. Does NOT prove that the raters are people, or that they took care.
+its sample by a digest over the cards, so that it is never read beside other rollouts; a rater sees neither the score,
+nor the final state of a world, nor, of two answers, whose is whose. Does NOT prove that the raters are people, or that
+they took care.
 """
 
+import fcntl
 import hashlib
+import os
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -305,16 +310,14 @@ def _as_pair(shown_as: SampledRollout, record: ScoredRollout, lot: str) -> Sampl
 
 
 def _transcript(record: ScoredRollout) -> str:
-    """All that the model did, and the state that it left."""
+    """All that the model did, and what it was told; not the final state, which may hold the verdict."""
     rollout = record.rollout
-    has_state = any(key != "answer" for key in rollout.state)
-    if len(rollout.turns) <= 1 and not has_state:
+    if len(rollout.turns) <= 1 and (not rollout.turns or rollout.turns[0].observation is None):
         return rollout.turns[0].action if rollout.turns else rollout.answer or ""
     parts = []
     for turn in rollout.turns:
         parts.append(f"model: {turn.action}")
         parts += [f"environment: {turn.observation}"] if turn.observation is not None else []
-    parts += [f"final state: {msgspec.json.encode(dict(rollout.state)).decode()}"] if has_state else []
     return "\n\n".join(parts)
 
 
@@ -414,7 +417,7 @@ def record_verdicts(folder: Path, given: RecordedForm) -> Path:
 
 
 def _file_name(rater: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", rater.casefold()).strip("-")
+    return re.sub(r"[\W_]+", "-", unicodedata.normalize("NFC", rater.casefold())).strip("-")[:60]
 
 
 def _keep(folder: Path, sample: Sample, given: RecordedForm, where: str) -> Path:
@@ -425,21 +428,51 @@ def _keep(folder: Path, sample: Sample, given: RecordedForm, where: str) -> Path
             f"{where}: {len(missing)} of {len(sample.rollouts)} rollouts have no verdict (numbers {listed}); "
             f"judge them, or write {UNSURE!r}"
         )
-    for kept in recorded_forms(folder):
-        if kept.rater.casefold() == given.rater.casefold():
-            raise ConfigError(f"{folder / KEPT}: {kept.rater} has recorded a form already; delete it to replace it")
-        if kept.sample != sample.digest:
-            raise ConfigError(
-                f"{where}: {kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
-            )
-    target = folder / KEPT / f"{_file_name(given.rater)}.json"
-    if target.exists():
-        raise ConfigError(f"{target}: exists already, of a rater with a similar name; write the name differently")
-    if target.parent.is_symlink():
-        raise ConfigError(f"{target.parent}: is a link; verdicts are kept with their cards, so delete it")
-    target.parent.mkdir(exist_ok=True)
-    write_json(target, given)
+    place = folder / KEPT
+    if place.is_symlink():
+        raise ConfigError(f"{place}: is a link; verdicts are kept with their cards, so delete it")
+    place.mkdir(exist_ok=True)
+    with _alone_in(place):
+        for kept in recorded_forms(folder):
+            if kept.rater.casefold() == given.rater.casefold():
+                raise ConfigError(f"{place}: {kept.rater} has recorded a form already; delete it to replace it")
+            if kept.sample != sample.digest:
+                raise ConfigError(f"{where}: {_other_sample(folder, kept, sample)}")
+        target = place / f"{_file_name(given.rater)}.json"
+        if target.exists():
+            raise ConfigError(f"{target}: exists already, of a rater with a similar name; write the name differently")
+        write_json(target, given)
     return target
+
+
+@contextmanager
+def _alone_in(place: Path) -> Iterator[None]:
+    """Hold a folder against others who keep their verdicts there at the same moment."""
+    held = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _other_sample(folder: Path, kept: RecordedForm, sample: Sample) -> str:
+    """Why a kept form is not about this sample."""
+    if (kept.n, kept.seed) != (sample.n, sample.seed):
+        return f"{kept.rater} judged another sample (n={kept.n}, seed={kept.seed}); give all raters one form"
+    return f"the cards have changed since {kept.rater} judged them; delete the forms in {folder / KEPT} and draw again"
+
+
+def sample_to_rate(folder: Path, n: int, seed: int) -> tuple[Sample, list[RecordedForm]]:
+    """The sample of the next rater, and the forms of those before: the first rater's n and seed hold for all.
+
+    Raises ConfigError as `draw_sample`, and for forms about cards that have changed.
+    """
+    forms = recorded_forms(folder)
+    sample = draw_sample(folder, *((forms[0].n, forms[0].seed) if forms else (n, seed)))
+    if stale := [form for form in forms if form.sample != sample.digest]:
+        raise ConfigError(_other_sample(folder, stale[0], sample))
+    return sample, forms
 
 
 def recorded_forms(folder: Path) -> list[RecordedForm]:

@@ -103,13 +103,15 @@ def form_of(folder: Path, asked: Mapping[str, str]) -> tuple[Any, list[str]]:
     asked: `n` and `seed`, for the first rater; the others get the sample of the first. Raises ConfigError for a folder
     whose cards give none, CardError for a card that is not finished or damaged.
     """
-    from agent2.evaluation.spot_check import draw_sample, recorded_forms
+    from agent2.evaluation.spot_check import sample_to_rate
 
-    forms = recorded_forms(folder)
-    n, seed = (forms[0].n, forms[0].seed) if forms else (_number(asked, "n", DEFAULT_N), _number(asked, "seed", 0))
-    if not forms and n > MOST_N:
+    n = _number(asked, "n", DEFAULT_N)
+    if n > MOST_N:
         raise ConfigError(f"n={n}: at most {MOST_N} rollouts fit on a page; use `agent2 spotcheck draw` for more")
-    return draw_sample(folder, n, seed), [clean(form.rater, 80) for form in forms]
+    sample, forms = sample_to_rate(folder, n, _number(asked, "seed", 0))
+    if len(sample.rollouts) > MOST_N:
+        raise ConfigError(f"{folder}: the sample has {sample.n} rollouts, too many for a page; use `agent2 spotcheck`")
+    return sample, [clean(form.rater, 80) for form in forms]
 
 
 def _number(asked: Mapping[str, str], name: str, default: int) -> int:
