@@ -237,7 +237,7 @@ def test_a_scorer_from_a_file_beside_it_is_used_with_its_settings_and_is_in_the_
     [
         ("name: shop_sums\n", "", "key 'name' is missing"),
         ('version: "1.0"\n', "", "key 'version' is missing"),
-        ("answer: answer\n", "", "key 'answer' is missing"),
+        ("answer: answer\n", "", "name 'answer', the field with"),
         ("scorer: {name: final_answer}\n", "", "key 'scorer' is missing"),
         ("files: {train: train.jsonl, test: test.jsonl}\n", "", "name either 'files' or 'dataset'"),
         (
