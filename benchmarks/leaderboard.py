@@ -54,6 +54,7 @@ from agent2.records import (
     StopReason,
     Turn,
     Usage,
+    digest_of,
 )
 from agent2.stats.estimates import Estimate
 from agent2.stats.standings import Place, difference_of_samples, mean_difference, places
@@ -180,30 +181,33 @@ def write_trial(
     folder: Path, task: str, agent: str, seed: int, verdicts_I: NDArray[np.float64], base_AI: NDArray[np.float64]
 ) -> None:
     """One finished trial with a single submission."""
-    paths, base, final = TrialPaths(folder), "b" * 64, f"{seed + 1:064x}"
+    paths, base, final = TrialPaths(folder), "b" * 64, digest_of([task, agent, seed])
     spec = load_task("arithmetic").model_copy(
         update={"name": task, "level": Level.INTERACTIVE if task in KINDS[1] else Level.RULE_BASED}
     )
     paths.events.mkdir(parents=True)
     (folder / "cards").mkdir()
     base_card, final_card = (paths.card(who, Split.TEST_PRIVATE) for who in ("base", "final"))
+    public_card, submission_card = paths.card("base", Split.TEST_PUBLIC), paths.submission_card(1)
+    submission_card.parent.mkdir(parents=True)
     twin = next((one for one in folder.parent.glob(f"{task}-*/cards") if one.parent != folder), None)
     if twin is not None:  # trials of a sweep share the base model's cards
-        for card in (base_card, paths.noise_card):
+        for card in (base_card, paths.noise_card, public_card):
             shutil.copytree(twin / card.name, card)
     else:
         write_card(base_card, base, base_AI[:1])
         write_card(paths.noise_card, base, base_AI)
+        write_card(public_card, base, np.zeros((1, 1)), Split.TEST_PUBLIC)
+    write_card(submission_card, final, np.ones((1, 1)), Split.TEST_PUBLIC)
     write_card(final_card, final, verdicts_I[None])
     band, gain = measure_noise(paths.noise_card), paired_gain(base_card, final_card)
     budget = spec.budget.model_dump(mode="json")
     config = {"trial_id": folder.name, "task": spec.model_dump(mode="json"), "agent": agent, "driver": None,
               "seed": seed, "sandbox": "bubblewrap", "mode": "free", "budget": budget}  # fmt: skip
     lock = {"agent_digest": agent, "benchmark": "simulated-v1", "installation_secret_digest": "secret",
-            "base_model": {"weights_digest": base}, "items": {Split.TEST_PRIVATE.value: "i" * 64}}  # fmt: skip
-    public = Estimate(0.0, 0.0, 0.0, 1)
+            "base_model": {"weights_digest": base}, "items": {split.value: "i" * 64 for split in Split}}  # fmt: skip
     events = [
-        {"event": "base_scored", "split": "test_public", "score": stored_score(public, "")},
+        {"event": "base_scored", "split": "test_public", "score": stored_score(card_score(public_card), "")},
         {"event": "agent_started", "deadline": 1060.0},
         {"event": "agent_ended", "end": "exited", "exit_code": 0},
         {"event": "base_scored", "split": "test_private", "score": stored_score(card_score(base_card), "")},
@@ -214,7 +218,7 @@ def write_trial(
         {"event": "finished"},
     ]  # fmt: skip
     submission = SubmissionRecord(1, 1030.0, "output/model", "", SubmissionState.SCORED, final, False, None,
-                                  Estimate(1.0, 1.0, 1.0, 1), None, "", 1040.0)  # fmt: skip
+                                  card_score(submission_card), None, "", 1040.0)  # fmt: skip
     audit = IntegrityRecord((IntegrityCheck("simulated", "nothing: there was no agent"),))
     paths.trial_log.write_text("".join(json.dumps({"t": 1000.0 + at, **row}) + "\n" for at, row in enumerate(events)))
     for path, content in (
@@ -224,11 +228,11 @@ def write_trial(
         path.write_bytes(msgspec.json.encode(content))
 
 
-def write_card(path: Path, weights: str, verdicts_AI: NDArray[np.float64]) -> None:
+def write_card(path: Path, weights: str, verdicts_AI: NDArray[np.float64], split: Split = Split.TEST_PRIVATE) -> None:
     """A card of rollouts that nobody played."""
     n_attempts, n_items = verdicts_AI.shape
     protocol = EvaluationProtocol(
-        benchmark="simulated-v1", split=Split.TEST_PRIVATE, items_digest="i" * 64, sampling=SamplingSettings(),
+        benchmark="simulated-v1", split=split, items_digest="i" * 64, sampling=SamplingSettings(),
         attempts=n_attempts, max_turns=1, environment="simulated", scorer="simulated", dtype="float32",
         chat_template_digest="t" * 64,
     )  # fmt: skip

@@ -52,13 +52,13 @@ def test_a_board_of_folders_is_that_of_the_verdicts_in_their_cards(simulated):
     assert [one.is_interactive for one in board.overall] == [False, True]
 
 
-def event(name, key, change):
-    """Changes a value in the last event of that name."""
+def event(name, key, change, at=-1):
+    """Changes a value in an event of that name, by default the last."""
 
     def lie(folder):
         log = folder / "events" / "trial.jsonl"
         rows = [json.loads(line) for line in log.read_text().splitlines()]
-        row = [row for row in rows if row["event"] == name][-1]
+        row = [row for row in rows if row["event"] == name][at]
         *path, last = key.split(".")
         for part in path:
             row = row[part]
@@ -94,6 +94,24 @@ def swapped_card(folder):
     shutil.copytree(cards / "final-test_private", cards / "base-test_private")
 
 
+def copy_without_its_final_card(folder):
+    field("submissions.json", "is_base_copy", True)(folder)
+    event("final_scored", "gain", lambda value: None)(folder)
+    shutil.rmtree(folder / "cards" / "final-test_private")
+
+
+def base_kept_by_a_raised_score(folder):
+    """The base model is made the best in public, so that nothing seems to beat it."""
+    event("base_scored", "score.value", lambda value: 2.0, at=0)(folder)
+    for key in ("submission", "gain", "score"):
+        event("final_scored", key, lambda value: None)(folder)
+
+
+def base_kept_without_the_final_card(folder):
+    base_kept_by_a_raised_score(folder)
+    shutil.rmtree(folder / "cards" / "final-test_private")
+
+
 @pytest.mark.parametrize(
     ("lie", "why"),
     [
@@ -112,6 +130,15 @@ def swapped_card(folder):
         (swapped_card, "the base card is of other weights"),
         (lambda folder: shutil.rmtree(folder / "cards"), "no cards"),
         (lambda folder: shutil.rmtree(folder / "cards" / "base-noise"), "base-noise"),
+        (field("submissions.json", "is_base_copy", True), "submission-1 is marked as a copy"),
+        (copy_without_its_final_card, "final-test_private"),
+        (base_kept_by_a_raised_score, "there is a final card"),
+        (base_kept_without_the_final_card, "the public base score that the trial reports"),
+        (event("final_scored", "gain", lambda value: None), "reports no gain"),
+        (event("final_scored", "score", lambda value: None), "the final score that the trial reports, none"),
+        (field("submissions.json", "score.value", 0.9), "the submission-1 score that the trial reports"),
+        (lambda folder: shutil.rmtree(folder / "submissions"), "the submission-1 score has no card"),
+        (lambda folder: shutil.rmtree(folder / "cards" / "base-test_public"), "the public base score has no card"),
     ],
 )
 def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated, tmp_path, lie, why):

@@ -1,9 +1,10 @@
 """Finds the trials below some folders, verifies each from its cards, and gives what a leaderboard is made of.
 
 Every trial is verified, wherever it comes from, because its folder is the only thing that says where: the cards of base
-model, noise band and result on the private items must be whole (digests of header, protocol and every frame), give the
-numbers stored in them when they are graded again, be of the weights and items that the lock names, and give the scores,
-the gain and the noise band that the trial reports; the result must be that of the submission best in public.
+model, noise band, result on the private items and every public score must be whole (digests of header, protocol and
+every frame), give the numbers stored in them when they are graded again, be of the weights and items that the lock
+names, and give the scores, the gain and the noise band that the trial reports; the result must be that of the
+submission best in public, and a copy of the base model is one by its weights.
 A trial without cards (a recording made to be shared), or with cards that say something else, is marked unverified and
 enters no rank. What is shown of gain and noise band is computed from the cards, whatever the trial says.
 
@@ -30,13 +31,14 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ResultKind
 from agent2.arena.assignment import UNSANDBOXED
-from agent2.arena.evidence import TrialEvidence
+from agent2.arena.evidence import SubmissionState, TrialEvidence
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.sweep_records import row_of
 from agent2.arena.tasks import Level
 from agent2.cards.card import CardHeader
-from agent2.cards.reader import read_header, read_summary, validate_card
+from agent2.cards.folder import card_exists
+from agent2.cards.reader import read_header, read_summary, read_totals, validate_card
 from agent2.errors import Agent2Error, ConfigError
 from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
@@ -133,8 +135,10 @@ def trial_or_reason(folder: Path, name: str = "") -> PooledTrial | LeftOut:
 
 def read_trial(folder: Path) -> PooledTrial:
     """One trial, verified. Raises ConfigError if it is not finished or its folder is damaged."""
-    checked = _check_cards(TrialPaths(folder), read_evidence(folder))
+    paths = TrialPaths(folder)
+    checked = _check_cards(paths, read_evidence(folder))
     evidence = checked.evidence
+    problems = [*checked.problems, *_public_problems(paths, evidence)]
     analysis = analyse(evidence)
     kind = analysis.result.kind
     result: Mapping[str, float | None] = {}
@@ -142,13 +146,13 @@ def read_trial(folder: Path) -> PooledTrial:
         result = checked.final
     elif kind in BASE_COUNTS and not (kind is ResultKind.VOID and not evidence.submissions):
         result = checked.base
-    is_verified = not checked.problems
+    is_verified = not problems
     lock = evidence.lock
     return PooledTrial(
         trial=LeaderboardTrial(
             folder=str(folder),
             row=row_of(evidence, analysis),
-            marks=tuple(_marks(evidence, analysis, checked.problems)),
+            marks=tuple(_marks(evidence, analysis, problems)),
             is_verified=is_verified,
             is_counted=is_verified and bool(result) and analysis.result.gain is not None,
         ),
@@ -193,7 +197,9 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
     chosen, submission = choose_final(evidence.submissions, evidence.base_public), final_record(evidence)
     if chosen != submission:
         problems.append("the result is not that of the submission with the best public score")
-    if evidence.gain is None or submission is None or submission.is_base_copy:
+    if submission is None:
+        if final_card.exists():
+            problems.append("there is a final card, and no submission that it could be of")
         return _Checked(evidence, problems, base, {}, protocol)
     if damage := validate_card(final_card, columns=False):
         return _Checked(evidence, [*problems, *damage], base, {}, protocol)
@@ -203,8 +209,39 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
         problems.append("base and final were played under different protocols")
     problems += _score_problems("final", evidence.final_private, summary.score)
     gain = gain_of_items(base, summary.item_scores)
-    problems += _gain_problems(evidence.gain, gain)
+    if evidence.gain is None:
+        problems.append("the trial reports no gain of a submission that was scored")
+    else:
+        problems += _gain_problems(evidence.gain, gain)
     return _Checked(replace(evidence, gain=gain), problems, base, summary.item_scores, protocol)
+
+
+def _public_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
+    """Which submission is the result, and whether any is, hangs on the public scores: they need cards as well."""
+    weights, split = evidence.base_weights_digest, Split.TEST_PUBLIC
+    reported: list[tuple[str, Path, str, Estimate | None]] = [
+        ("public base", paths.card("base", split), weights, evidence.base_public)
+    ]
+    protocols = set()
+    for one in evidence.submissions:
+        if one.state is SubmissionState.SCORED:
+            name, card = f"submission-{one.number}", paths.submission_card(one.number)
+            reported.append((name, card, one.weights_digest or "", one.score))
+            if one.is_base_copy != (one.weights_digest == weights):
+                told, other = ("a copy", "none") if one.is_base_copy else ("no copy", "one")
+                yield f"{name} is marked as {told} of the base model, its weights say {other}"
+    for who, card, digest, score in reported:
+        if not card_exists(card):
+            yield f"the {who} score has no card"
+        elif damage := validate_card(card, columns=False):
+            yield from damage
+        else:
+            header = read_header(card)
+            protocols.add(digest_of(header.protocol))
+            yield from _header_problems(who, header, evidence, digest, split)
+            yield from _score_problems(who, score, read_totals(card).score)
+    if len(protocols) > 1:
+        yield "base and submissions were played under different protocols in public"
 
 
 def _lock_problems(evidence: TrialEvidence) -> Iterator[str]:
@@ -215,12 +252,14 @@ def _lock_problems(evidence: TrialEvidence) -> Iterator[str]:
             yield f"the lock names no {name.replace('_', ' ')}"
 
 
-def _header_problems(who: str, header: CardHeader, evidence: TrialEvidence, weights: str) -> Iterator[str]:
+def _header_problems(
+    who: str, header: CardHeader, evidence: TrialEvidence, weights: str, split: Split = Split.TEST_PRIVATE
+) -> Iterator[str]:
     if header.checkpoint_digest != weights:
         yield f"the {who} card is of other weights than the trial names"
-    if header.protocol.split is not Split.TEST_PRIVATE:
-        yield f"the {who} card is of {header.protocol.split.value}, not of the private items"
-    if header.protocol.items_digest != (evidence.lock.get("items") or {}).get(Split.TEST_PRIVATE.value):
+    if header.protocol.split is not split:
+        yield f"the {who} card is of {header.protocol.split.value}, not of {split.value}"
+    if header.protocol.items_digest != (evidence.lock.get("items") or {}).get(split.value):
         yield f"the {who} card is of other items than the lock names"
 
 
