@@ -149,6 +149,30 @@ def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated
     assert found.trial.marks[0].startswith("unverified: ") and why in found.trial.marks[0]
 
 
+def renamed(trial_id, seed):
+    def lie(folder):
+        field("trial.json", "trial_id", trial_id)(folder)
+        field("trial.json", "seed", seed)(folder)
+        event("agent_started", "t", lambda value: value + seed)(folder)
+
+    return lie
+
+
+def test_copies_under_other_names_are_one_run(simulated, tmp_path):
+    runs = ["static-1-stack-00-0", "static-1-stack-00-1", "static-1-stack-01-0"]
+    for name in runs:
+        shutil.copytree(simulated[2] / name, tmp_path / name)
+    for seed in (8, 9):
+        shutil.copytree(simulated[2] / runs[0], tmp_path / f"copy-{seed}")
+        renamed(f"copy-{seed}", seed)(tmp_path / f"copy-{seed}")
+    pool = read_pool([tmp_path])
+    assert len({one.identity for one in pool.trials}) == 3
+    assert [one.why.partition(" of ")[0] for one in make_leaderboard(pool.trials).left_out] == ["a copy"] * 2
+    for one in tmp_path.iterdir():
+        shutil.rmtree(one / "cards" / "final-test_private")  # as where the base model is the result
+    assert len({one.identity for one in read_pool([tmp_path]).trials}) == 3
+
+
 def test_an_edited_report_moves_nothing_and_a_missing_audit_is_marked(simulated, tmp_path):
     shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
     (honest,) = read_pool([tmp_path]).trials

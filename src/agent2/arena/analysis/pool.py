@@ -37,9 +37,9 @@ from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.sweep_records import row_of
 from agent2.arena.tasks import Level
 from agent2.cards.card import CardHeader
-from agent2.cards.folder import card_exists
+from agent2.cards.folder import card_exists, load_card
 from agent2.cards.reader import read_header, read_summary, read_totals, validate_card
-from agent2.errors import Agent2Error, ConfigError
+from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.records import JsonValue, Split, digest_of
 from agent2.stats.estimates import Estimate, PairedDifference
 
@@ -159,10 +159,25 @@ def read_trial(folder: Path) -> PooledTrial:
         exam=_exam(evidence, checked.protocol),
         is_interactive=evidence.task.level is Level.INTERACTIVE,
         agent_digest=str(lock.get("agent_digest", "")),
-        identity=digest_of([evidence.trial_id, evidence.started_at, lock.get("config_digest")]),
+        identity=_identity(paths, evidence),
         base=checked.base,
         final=result,
     )
+
+
+def _identity(paths: TrialPaths, evidence: TrialEvidence) -> str:
+    """The same for two copies of one trial, whatever they call themselves.
+
+    Digests of the headers of the final card, else of the submissions' cards: those say when they were played, and no
+    other trial has them. Without any of them the trial's own words.
+    """
+    final = paths.card("final", Split.TEST_PRIVATE)
+    cards = [final] if card_exists(final) else [paths.submission_card(one.number) for one in evidence.submissions]
+    try:
+        found = [load_card(card).header_digest for card in cards if card_exists(card)]
+    except CardError:  # told among the problems
+        found = []
+    return digest_of(found or [evidence.trial_id, evidence.started_at, evidence.lock.get("config_digest")])
 
 
 @dataclass(frozen=True, slots=True)
