@@ -343,6 +343,63 @@ def test_what_is_not_served_is_refused_and_a_session_goes_on(shop):
         assert not client.step({"message": "search[lamp]"}).done
 
 
+class BreakingWorld:
+    """The arithmetic world, until it is told to break."""
+
+    def __init__(self, inner, breaks_at, error):
+        self.inner, self.breaks_at, self.error = inner, breaks_at, error
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def reset(self, item, seed):
+        if self.breaks_at == "reset":
+            raise self.error
+        return self.inner.reset(item, seed)
+
+    def act(self, action):
+        raise self.error
+
+
+class Breaking:
+    """The arithmetic benchmark around such a world."""
+
+    def __init__(self, *settings):
+        self.inner, self.settings = load_benchmark("arithmetic"), settings
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def environment(self):
+        return BreakingWorld(self.inner.environment(), *self.settings)
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), SystemExit("boom")])
+@pytest.mark.parametrize("breaks_at", ["reset", "act"])
+def test_a_world_that_breaks_ends_its_episode_and_the_next_message_is_answered(breaks_at, error):
+    from agent2.evaluation.openenv_server import BenchmarkSession, WorldAction
+
+    benchmark = Breaking(breaks_at, error)
+    session = BenchmarkSession(benchmark, benchmark.items(Split.DEV, 2, None))
+    outcomes = []
+
+    def ask():  # in a thread that may hang
+        for _ in range(2):
+            for what in (session.reset, session.step, session.step):
+                try:
+                    what(**({"seed": 1} if what == session.reset else {"action": WorldAction(message="x")}))
+                    outcomes.append("fine")
+                except RuntimeError as refused:
+                    outcomes.append(
+                        "broke" if "the episode broke" in str(refused) and "boom" in str(refused) else "none"
+                    )
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(60)
+    assert outcomes == (["broke", "none", "none"] if breaks_at == "reset" else ["fine", "broke", "none"]) * 2
+
+
 def test_sessions_that_leave_in_mid_episode_leave_no_thread(shop):
     _, url = shop
     for _ in range(4):

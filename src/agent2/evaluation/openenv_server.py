@@ -120,7 +120,7 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
     ) -> WorldObservation:
         """Begin an episode: of the item of an index or id, else of the one that the seed draws.
 
-        Raises IndexError and KeyError for an item that is not served, and what the world raises.
+        Raises IndexError and KeyError for an item that is not served, and RuntimeError where the world breaks.
         """
         self.close()
         if item is not None:
@@ -139,7 +139,10 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         return self._observed(self._episode.next())
 
     def step(self, action: WorldAction, timeout_s: float | None = None) -> WorldObservation:
-        """One message. Raises RuntimeError before reset and after the end; timeout_s is not used."""
+        """One message; timeout_s is not used.
+
+        Raises RuntimeError before reset, after the end, and where the world breaks, which ends the episode.
+        """
         if self._episode is None:
             raise RuntimeError("there is no episode; reset begins one")
         self._state.step_count += 1
@@ -183,7 +186,10 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
     def _served(self, split: str) -> Sequence[Item]:
         return self._items if split in self.list_splits() else ()
 
-    def _observed(self, told: "Sequence[Message] | ScoredRollout") -> WorldObservation:
+    def _observed(self, told: "_Told") -> WorldObservation:
+        if isinstance(told, BaseException):
+            self._episode = None  # its thread has ended: nothing would answer the next message
+            raise RuntimeError(f"the episode broke: {told!r}; reset begins another one") from told
         if not isinstance(told, ScoredRollout):
             messages = [{"role": one.role, "content": one.content} for one in told]
             return WorldObservation(text="\n\n".join(one.content for one in told), messages=messages)
@@ -204,27 +210,29 @@ class BenchmarkSession(Environment):  # type: ignore[misc]
         )
 
 
+_Told = Sequence[Message] | ScoredRollout | BaseException
+"""The messages since the last ones, the scored end, or what broke the episode."""
+
+
 class _ServedEpisode:
     """The loop of `evaluation.engine` in a thread, stopped wherever it asks for a message."""
 
     def __init__(self, benchmark: Benchmark, item: Item, seed: int) -> None:
-        self._told: queue.Queue[Sequence[Message] | ScoredRollout | Exception] = queue.Queue()
+        self._told: queue.Queue[_Told] = queue.Queue()
         self._said: queue.Queue[str | None] = queue.Queue()
         self._n_read = 0
         self._thread = threading.Thread(target=self._play, args=(benchmark, Attempt(item, 0, seed)), daemon=True)
         self._thread.start()
 
-    def say(self, message: str) -> Sequence[Message] | ScoredRollout:
+    def say(self, message: str) -> _Told:
         """The model's message; returns what comes next."""
         self._said.put(message)
         return self.next()
 
-    def next(self) -> Sequence[Message] | ScoredRollout:
-        """The messages since the last ones, or the scored end. Raises what broke the episode."""
+    def next(self) -> _Told:
+        """What comes next; waits for it."""
         told = self._told.get()
-        if isinstance(told, Exception):
-            raise RuntimeError(f"the episode broke: {told}") from told
-        if isinstance(told, ScoredRollout):
+        if isinstance(told, ScoredRollout | BaseException):
             return told
         new, self._n_read = told[self._n_read :], len(told) + 1  # the model's own message is not told again
         return new
@@ -247,7 +255,5 @@ class _ServedEpisode:
                 self._told.put(scored)
         except _Left:
             pass
-        except (
-            Exception
-        ) as error:  # boundary: a world of a plug-in can raise anything, and its client has to hear of it
-            self._told.put(error)
+        except BaseException as error:  # boundary: a world of a plug-in can raise anything, SystemExit too
+            self._told.put(error)  # and its client, who waits, has to hear of it
