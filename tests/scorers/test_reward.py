@@ -21,6 +21,12 @@ def verdict(rewards, at_least=None, status=RolloutStatus.COMPLETED):
         ([5.0, -4.0], 2, 0.0),  # the sum counts, not the best step
         ([0.0], 0, 1.0),
         ([0.0, 0.0], None, 0.0),
+        ([0.1] * 10, 1, 1.0),
+        ([0.7, 0.1, 0.1, 0.1], 1, 1.0),
+        ([1 / 3, 1 / 3, 1 / 3 - 1e-6], 1, 0.0),  # what is missing is more than rounding
+        ([0.7, 0.1, 0.1, 0.1], None, 1.0),
+        ([0.4, 0.4, 0.2 + 5e-10], None, 1.0),
+        ([0.3, -0.1, -0.1, -0.1], None, 0.0),
     ],
 )
 def test_the_sum_of_the_rewards_is_the_score_or_reaches_a_threshold(rewards, at_least, value):
@@ -32,6 +38,11 @@ def test_what_cannot_be_a_score_is_missing_and_an_episode_cut_off_without_a_rewa
     for rewards in ([2.0], [-0.1]):
         score = verdict(rewards)
         assert score.value is None and score.fault is Fault.ENVIRONMENT and "set at_least" in score.reason
+    for rewards in ([1e308, 1e308], [float("inf")], [float("inf"), float("-inf")], [float("nan")]):
+        for at_least in (None, 1):
+            endless = verdict(rewards, at_least)
+            assert (endless.value, endless.fault, endless.views["return"]) == (None, Fault.ENVIRONMENT, None)
+            assert "no finite number" in endless.reason
     ended = verdict([None, None])
     assert (ended.value, ended.fault, ended.views["return"]) == (None, Fault.ENVIRONMENT, None)
     assert verdict([], status=RolloutStatus.TURN_CAP).value == 0.0
