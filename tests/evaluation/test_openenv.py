@@ -1,5 +1,6 @@
 """OpenEnv, both ways, against the real package: its server played as a world, and our worlds played by its client."""
 
+import contextlib
 import json
 import re
 import socket
@@ -7,9 +8,12 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import uvicorn
 from typer.testing import CliRunner
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 from agent2.benchmarks import load_benchmark
@@ -209,6 +213,8 @@ def test_a_server_that_is_absent_another_or_no_such_server_is_a_fault_with_its_a
         ([{"type": "observation", "data": {"observation": {}}}], "is no message of OpenEnv"),
         ([observed(reward="much")], "no observation with reward and done"),
         ([observed(reward=float("nan"))], "no observation with reward and done"),
+        ([observed(reward=10**400)], "no observation with reward and done"),
+        ([observed(reward=True)], "no observation with reward and done"),
         ([observed(done=1)], "no observation with reward and done"),
         ([{"type": "state", "data": {"observation": {}, "reward": 0, "done": False}}], "no observation with reward"),
         ([observed(done=True)], "the episode is over right after reset"),
@@ -228,12 +234,49 @@ def test_a_server_that_dies_or_talks_nonsense_is_an_environment_fault_and_never_
     assert problem in rollout.reason and url in rollout.reason
 
 
+def test_metadata_without_end_is_given_up_and_no_message_holds_a_password():
+    with socket.create_server(("127.0.0.1", 0)) as endless:
+
+        def pour():
+            connection, _ = endless.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while True:
+                    connection.sendall(b" " * 65536)
+
+        threading.Thread(target=pour, daemon=True).start()
+        place = f"127.0.0.1:{endless.getsockname()[1]}"
+        world = OpenEnvWorld(f"http://ada:hunter2@{place}", serves={"name": "guessing"})
+        with pytest.raises(EnvironmentFailed, match="1,048,576 bytes") as failed:
+            world.reset(GUESS, 0)
+    assert place in str(failed.value) and "hunter2" not in str(failed.value)
+
+
+def test_a_web_page_plays_no_world_of_ours():
+    from agent2.evaluation.openenv_server import serving
+
+    with running(serving(load_benchmark("mini_functions"), Split.TRAIN, 3)) as url:
+        address = f"ws{url.removeprefix('http')}/ws"
+        with pytest.raises(InvalidStatus), connect(address, origin="http://evil.example"):
+            pass
+        with connect(address) as session:
+            session.send(json.dumps({"type": "reset", "data": {}}))
+            assert json.loads(session.recv())["type"] == "observation"
+        assert httpx.get(f"{url}/metadata", headers={"origin": "http://evil.example"}).status_code == 403
+
+
 def test_a_silent_server_is_given_up_and_broken_characters_can_be_stored():
-    with answering(observed(), observed("half \ud800", reward=True, done=True)) as url:
+    with answering(observed(), observed("half \ud800" + "x" * 300_000, reward=1, done=True)) as url:
         world = OpenEnvWorld(url, observation="text")
         world.reset(GUESS, 0)
         step = world.act("{}")
-        assert step.observation == "half ?" and step.done and world.state()["rewards"] == [1.0]
+        assert step.observation.startswith("half ?x") and len(step.observation) < 201_000
+        assert (
+            step.observation.endswith("[100,006 characters more were left out]")
+            and step.done
+            and world.state()["rewards"] == [1.0]
+        )
 
     def silent(session):
         session.recv()

@@ -18,6 +18,7 @@ import ipaddress
 import json
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -39,6 +40,9 @@ EXTRA = "openenv"
 URL_VARIABLE = "AGENT2_OPENENV_URL"
 CONNECT_S = 10.0
 MAX_MESSAGE_BYTES = 16 * 2**20
+MAX_METADATA_BYTES = 2**20
+MAX_TEXT_CHARS = 200_000
+"""Of what a model reads at once; what is left out is said there."""
 REFUSED = "VALIDATION_ERROR"
 """Code of a server's answer to an action that does not fit the environment's schema."""
 NO_ROOM = "CAPACITY_REACHED"
@@ -71,6 +75,7 @@ class OpenEnvWorld:
         if find_spec("websockets") is None:
             raise ConfigError(f"environment {NAME!r} needs websockets; {extra_words(EXTRA)}")
         self._url = _address(url)
+        self._shown = self._url.replace(f"{urlsplit(self._url).netloc.rpartition('@')[0]}@", "", 1)
         if unknown := sorted(set(serves or {}) - {"name", "version"}):
             raise ConfigError(f"environment {NAME!r}: serves names {', '.join(unknown)}; it takes name and version")
         if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
@@ -91,7 +96,7 @@ class OpenEnvWorld:
     def begin(self, item: Item, seed: int) -> None:
         """First half of `reset`: connects. Raises EnvironmentFailed where there is no such server."""
         if self._rewards or self._session is not None or self._done:
-            raise EnvironmentFailed(f"{self._url}: this session was used; make a fresh world for each rollout")
+            raise EnvironmentFailed(f"{self._shown}: this session was used; make a fresh world for each rollout")
         self._prompt = item.prompt
         self._require_served()
         self._session = self._connected()
@@ -114,7 +119,7 @@ class OpenEnvWorld:
         """First half of `act`. Raises EnvironmentFailed before `reset`, after the end, and where the server is gone."""
         if self._session is None:
             raise EnvironmentFailed(
-                f"{self._url}: acted without a session; call reset first, and nothing after the end"
+                f"{self._shown}: acted without a session; call reset first, and nothing after the end"
             )
         self._refused = None
         if self._action is not None:
@@ -151,8 +156,7 @@ class OpenEnvWorld:
         if not self._serves:
             return
         try:
-            answer = httpx.get(f"{self._url}/metadata", timeout=CONNECT_S, trust_env=not _is_local(self._url))
-            told = answer.raise_for_status().json()
+            told = json.loads(_fetched(f"{self._url}/metadata"))
         except (httpx.HTTPError, ValueError) as error:
             raise self._failed(f"/metadata cannot be read ({error}); is an OpenEnv server running there?") from error
         for key, expected in self._serves.items():
@@ -206,7 +210,10 @@ class OpenEnvWorld:
             observation, reward, done = data["observation"], data["reward"], data["done"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise self._failed(f"the answer to {what} is no message of OpenEnv: {shown(str(raw))}") from error
-        is_number = isinstance(reward, int | float) and math.isfinite(reward)
+        try:
+            is_number = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
+        except OverflowError:
+            is_number = False
         if kind != "observation" or not isinstance(done, bool) or not (reward is None or is_number):
             raise self._failed(f"the answer to {what} is no observation with reward and done: {shown(str(raw))}")
         return self._text(observation), None if reward is None else float(reward), done
@@ -233,7 +240,7 @@ class OpenEnvWorld:
 
     def _failed(self, what: str) -> EnvironmentFailed:
         self._close()
-        return EnvironmentFailed(f"OpenEnv server {self._url}: {what}")
+        return EnvironmentFailed(f"OpenEnv server {self._shown}: {what.replace(self._url, self._shown)}")
 
     def _close(self) -> None:
         self._session = None
@@ -251,6 +258,18 @@ def _address(url: str | None) -> str:
     return str(found).rstrip("/")
 
 
+def _fetched(url: str) -> bytes:
+    """A small document. Raises httpx.HTTPError, also for one that is too long or does not end in time."""
+    ends_at, body = time.monotonic() + CONNECT_S, b""
+    with httpx.stream("GET", url, timeout=CONNECT_S, trust_env=not _is_local(url)) as answer:
+        answer.raise_for_status()
+        for part in answer.iter_bytes():
+            body += part
+            if len(body) > MAX_METADATA_BYTES or time.monotonic() > ends_at:
+                raise httpx.ReadError(f"more than {MAX_METADATA_BYTES:,} bytes, or {CONNECT_S:g} s")
+    return body
+
+
 def _is_local(url: str) -> bool:
     """Whether no proxy may be asked for it."""
     host = urlsplit(url).hostname or ""
@@ -261,5 +280,7 @@ def _is_local(url: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Text that can be written to a card: JSON may carry halves of characters."""
-    return text.encode("utf-8", "replace").decode()
+    """Text that can be written to a card: JSON may carry halves of characters. What is too long is cut, and says so."""
+    left = len(text) - MAX_TEXT_CHARS
+    kept = text if left <= 0 else f"{text[:MAX_TEXT_CHARS]}\n[{left:,} characters more were left out]"
+    return kept.encode("utf-8", "replace").decode()

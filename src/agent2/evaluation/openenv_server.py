@@ -23,6 +23,8 @@ from fastapi import FastAPI
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 from openenv.core.env_server.types import EnvironmentMetadata
 from pydantic import Field
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by
@@ -74,7 +76,23 @@ def serving(benchmark: Benchmark, split: Split, n_items: int, n_sessions: int = 
         env_name=benchmark.name,
         state_cls=WorldState,
     )
+    app.add_middleware(_ProgramsOnly)
     return app
+
+
+class _ProgramsOnly:
+    """Refuses what a web page in somebody's browser asks: clients are programs, which name no origin."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not any(name == b"origin" for name, _ in scope.get("headers", ())):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await PlainTextResponse("web pages are not served, only programs\n", 403)(scope, receive, send)
 
 
 def run_server(app: FastAPI, host: str, port: int, ready: Callable[[str], None]) -> None:
