@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from agent2.arena.analysis.leaderboard import ExamKey, Leaderboard, LeaderboardTrial, PooledTrial, make_leaderboard
 from agent2.arena.analysis.pool import read_pool
+from agent2.arena.assignment import TrialConfig, config_digest
 from agent2.arena.audit_child import IntegrityRecord
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
 from agent2.arena.paths import TrialPaths
@@ -201,11 +202,11 @@ def write_trial(
     write_card(submission_card, final, np.ones((1, 1)), Split.TEST_PUBLIC)
     write_card(final_card, final, verdicts_I[None])
     band, gain = measure_noise(paths.noise_card), paired_gain(base_card, final_card)
-    budget = spec.budget.model_dump(mode="json")
-    config = {"trial_id": folder.name, "task": spec.model_dump(mode="json"), "agent": agent, "driver": None,
-              "seed": seed, "sandbox": "bubblewrap", "mode": "free", "budget": budget}  # fmt: skip
-    lock = {"agent_digest": agent, "benchmark": "simulated-v1", "installation_secret_digest": "secret",
-            "base_model": {"weights_digest": base}, "items": {split.value: "i" * 64 for split in Split}}  # fmt: skip
+    config = TrialConfig(trial_id=folder.name, task=spec, agent=agent, seed=seed, sandbox="bubblewrap",
+                         budget=spec.budget, base_model=spec.base_model)  # fmt: skip
+    lock = {"agent_digest": agent, "config_digest": config_digest(config), "benchmark": "simulated-v1",
+            "installation_secret_digest": "secret", "base_model": {"weights_digest": base},
+            "items": {split.value: "i" * 64 for split in Split}}  # fmt: skip
     events = [
         {"event": "base_scored", "split": "test_public", "score": stored_score(card_score(public_card), "")},
         {"event": "agent_started", "deadline": 1060.0},
@@ -222,8 +223,8 @@ def write_trial(
     audit = IntegrityRecord((IntegrityCheck("simulated", "nothing: there was no agent"),))
     paths.trial_log.write_text("".join(json.dumps({"t": 1000.0 + at, **row}) + "\n" for at, row in enumerate(events)))
     for path, content in (
-        (paths.trial_json, config), (paths.lock_json, lock), (paths.shared_submissions, (submission,)),
-        (paths.integrity, audit),
+        (paths.trial_json, config.model_dump(mode="json")), (paths.lock_json, lock),
+        (paths.shared_submissions, (submission,)), (paths.integrity, audit),
     ):  # fmt: skip
         path.write_bytes(msgspec.json.encode(content))
 

@@ -9,13 +9,13 @@ import yaml
 
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
-from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text
+from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text, config_digest
 from agent2.arena.eventlog import EventLog
 from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import ARENA_VOLATILE, gateway_settings, llm_inside
 from agent2.arena.paths import TrialPaths, read_config
-from agent2.arena.plan import _config_digest, new_trial, replay_trial, resolve_trial
+from agent2.arena.plan import new_trial, replay_trial, resolve_trial
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.records import digest_of
@@ -155,8 +155,8 @@ def test_a_trial_json_from_before_there_were_drivers_is_read_and_keeps_its_diges
     config = read_config(root / "trial.json")
     assert (config.mode, config.driver_record, config.replay) == (Mode.FREE, None, None)
     of_old = digest_of({key: value for key, value in record.items() if key not in {"trial_id", "containment"}})
-    assert _config_digest(config) == of_old
-    assert _config_digest(config.model_copy(update={"mode": Mode.RL_ONLY})) != of_old
+    assert config_digest(config) == of_old
+    assert config_digest(config.model_copy(update={"mode": Mode.RL_ONLY})) != of_old
 
 
 def test_a_trial_without_recorded_traffic_cannot_be_replayed(task, tmp_path):

@@ -16,7 +16,7 @@ from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
 from agent2.benchmarks.home import BringsExpert, BringsJudge
 from agent2.config import StrictModel
-from agent2.records import Benchmark, JsonValue, SamplingSettings
+from agent2.records import Benchmark, JsonValue, SamplingSettings, digest_of
 from agent2.sandbox.spec import Limits, Network, PackageSettings
 
 
@@ -110,6 +110,22 @@ class TrialConfig(StrictModel):
     """Torch threads of the agent's and of the grader's processes."""
     containment: list[dict[str, str]] = Field(default_factory=list)
     """What the sandbox holds and how strongly, as it said itself."""
+
+
+NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay", "data"}
+"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests cover them."""
+ADDED_LATER = {"driver_record", "prices", "mode"}
+"""Parts that older trials lack; at their default they leave the digest as it was."""
+
+
+def config_digest(config: TrialConfig) -> str:
+    """Of all that is asked of the agent: the whole configuration but `NAMES_OF_A_RUN`."""
+    fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
+    for budget in (fields["budget"], fields["task"]["budget"]):
+        if budget["judgements"] is None:  # a trial of an earlier version has no such field
+            del budget["judgements"]
+    defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
+    return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 
 
 def limits_of(config: TrialConfig) -> Limits:

@@ -33,6 +33,7 @@ from agent2.arena.assignment import (
     World,
     assignment_json,
     assignment_text,
+    config_digest,
     limits_of,
     world_of,
 )
@@ -111,12 +112,6 @@ def _write_rows(path: Path, rows: Iterable[Mapping[str, JsonValue]]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-NAMES_OF_A_RUN = {"trial_id", "containment", "llm_key", "replay", "data"}
-"""Parts of the configuration that do not change what is asked of the agent; of data, the items' digests cover them."""
-ADDED_LATER = {"driver_record", "prices", "mode"}
-"""Parts that older trials lack; at their default they leave the digest as it was."""
-
-
 def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
     """Everything that the result depends on, as plain JSON values."""
     benchmark = exam.benchmark
@@ -125,7 +120,7 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
         "agent2": __version__,
         "git_commit": _git_commit(),
         "software": software_lock(),
-        "config_digest": _config_digest(config),
+        "config_digest": config_digest(config),
         "agent_digest": agent.digest,
         "agent_system": {"version": system.manifest.version, "digest": system.digest} if system is not None else None,
         "base_model": {
@@ -138,15 +133,6 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
         "installation_secret_digest": installation.secret_digest(exam.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
     }
-
-
-def _config_digest(config: TrialConfig) -> str:
-    fields = config.model_dump(mode="json", exclude=NAMES_OF_A_RUN)
-    for budget in (fields["budget"], fields["task"]["budget"]):
-        if budget["judgements"] is None:  # a trial of an earlier version has no such field
-            del budget["judgements"]
-    defaults = {name: field.default for name, field in TrialConfig.model_fields.items() if name in ADDED_LATER}
-    return digest_of({key: value for key, value in fields.items() if key not in defaults or value != defaults[key]})
 
 
 def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:

@@ -6,8 +6,11 @@ import shutil
 import numpy as np
 import pytest
 
+from agent2.arena.agents import load_agent
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.arena.analysis.pool import find_trials, read_pool
+from agent2.arena.assignment import config_digest
+from agent2.arena.paths import read_config
 from agent2.cli.run import play_new_trial
 from agent2.errors import ConfigError
 from pool_builders import simulation
@@ -94,6 +97,18 @@ def swapped_card(folder):
     shutil.copytree(cards / "final-test_private", cards / "base-test_private")
 
 
+def other_files(folder):
+    shutil.copytree(load_agent("nop").folder, folder / "agent")
+
+
+def files_of_another(folder):
+    """Another agent's name, and a lock that fits both it and the files."""
+    other_files(folder)
+    field("trial.json", "agent", "sft")(folder)
+    field("lock.json", "config_digest", config_digest(read_config(folder / "trial.json")))(folder)
+    field("lock.json", "agent_digest", load_agent("nop").digest)(folder)
+
+
 def copy_without_its_final_card(folder):
     field("submissions.json", "is_base_copy", True)(folder)
     event("final_scored", "gain", lambda value: None)(folder)
@@ -130,6 +145,15 @@ def base_kept_without_the_final_card(folder):
         (swapped_card, "the base card is of other weights"),
         (lambda folder: shutil.rmtree(folder / "cards"), "no cards"),
         (lambda folder: shutil.rmtree(folder / "cards" / "base-noise"), "base-noise"),
+        (field("lock.json", "config_digest", None), "the lock names no config digest"),
+        (field("trial.json", "agent", "stack-best"), "trial.json is not"),
+        (field("trial.json", "seed", 77), "trial.json is not"),
+        (field("trial.json", "sandbox", "none"), "trial.json is not"),
+        (field("trial.json", "mode", "rl-only"), "trial.json is not"),
+        (field("trial.json", "budget.wall_clock_s", 1.0), "trial.json is not"),
+        (field("trial.json", "base_model", None), "base_model"),
+        (other_files, "the agent's files are not those that the lock names"),
+        (files_of_another, "the agent's files are of nop, trial.json names sft"),
         (field("submissions.json", "is_base_copy", True), "submission-1 is marked as a copy"),
         (copy_without_its_final_card, "final-test_private"),
         (base_kept_by_a_raised_score, "there is a final card"),
@@ -153,6 +177,7 @@ def renamed(trial_id, seed):
     def lie(folder):
         field("trial.json", "trial_id", trial_id)(folder)
         field("trial.json", "seed", seed)(folder)
+        field("lock.json", "config_digest", config_digest(read_config(folder / "trial.json")))(folder)
         event("agent_started", "t", lambda value: value + seed)(folder)
 
     return lie

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.analysis.leaderboard import ExamKey, LeaderboardTrial, LeftOut, PooledTrial
 from agent2.arena.analysis.published import (
     PUBLISHED_FILES,
@@ -30,9 +31,9 @@ from agent2.arena.analysis.published import (
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, final_record
 from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ResultKind
-from agent2.arena.assignment import UNSANDBOXED
+from agent2.arena.assignment import UNSANDBOXED, config_digest
 from agent2.arena.evidence import SubmissionState, TrialEvidence
-from agent2.arena.paths import TrialPaths
+from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.scoring import choose_final, gain_of_items, measure_noise
 from agent2.arena.sweep_records import row_of
 from agent2.arena.tasks import Level
@@ -199,7 +200,10 @@ def _check_cards(paths: TrialPaths, evidence: TrialEvidence) -> _Checked:
         return _Checked(evidence, damage)
     header, summary = read_header(base_card), read_summary(base_card)
     base, protocol = summary.item_scores, digest_of(header.protocol)
-    problems = [*_lock_problems(evidence), *_header_problems("base", header, evidence, evidence.base_weights_digest)]
+    problems = [
+        *_lock_problems(paths, evidence),
+        *_header_problems("base", header, evidence, evidence.base_weights_digest),
+    ]
     problems += _score_problems("base", evidence.base_private, summary.score)
     if damage := validate_card(paths.noise_card, columns=False):
         return _Checked(evidence, [*problems, *damage], base, {}, protocol)
@@ -259,12 +263,24 @@ def _public_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str
         yield "base and submissions were played under different protocols in public"
 
 
-def _lock_problems(evidence: TrialEvidence) -> Iterator[str]:
+def _lock_problems(paths: TrialPaths, evidence: TrialEvidence) -> Iterator[str]:
     """What the lock does not name could be anything, so that no two trials could be said to have sat one exam."""
     lock = evidence.lock
-    for name in ("benchmark", "installation_secret_digest", "agent_digest"):
+    for name in ("benchmark", "installation_secret_digest", "agent_digest", "config_digest"):
         if not lock.get(name):
             yield f"the lock names no {name.replace('_', ' ')}"
+    try:
+        config = read_config(paths.trial_json)
+        agent = load_agent(str(paths.agent)) if paths.agent.is_dir() else None
+    except ConfigError as error:
+        yield str(error)
+        return
+    if config_digest(config) != lock.get("config_digest"):
+        yield "trial.json is not the configuration that the lock names"
+    if agent is not None and agent.digest != lock.get("agent_digest"):
+        yield "the agent's files are not those that the lock names"
+    elif agent is not None and config.agent in agent_names() and config.agent != agent.spec.name:
+        yield f"the agent's files are of {agent.spec.name}, trial.json names {config.agent}"
 
 
 def _header_problems(
