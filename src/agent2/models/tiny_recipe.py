@@ -140,7 +140,7 @@ def built_on_chats(
     chats = draw(settings)
 
     def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {sum(recipe.steps)}: loss {loss:.3f}")
+        on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
 
     with no_progress_bars():
         report = build_on_chats(recipe, [chats] * len(recipe.steps), out_dir, said, **options)
