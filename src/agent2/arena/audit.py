@@ -184,7 +184,7 @@ def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[
         not_copied_such_as=tuple(copied.examples),
         hidden=hidden,
         control=tuple(control_items(audited.exam, hidden)),
-        familiar=tuple(_familiar(audited.exam)),
+        familiar=tuple(familiar_texts(audited.exam)),
         final=audited.final,
         final_card=_card(audited, "final", scratch) if audited.final is not None else None,
         base_card=_card(audited, "base", scratch),
@@ -210,10 +210,14 @@ def control_items(exam: Exam, hidden: Mapping[Split, Sequence[Item]]) -> list[It
     return found
 
 
-def _familiar(exam: Exam) -> Iterator[str]:
+def familiar_texts(exam: Exam) -> Iterator[str]:
+    """What everybody is given: the visible prompts, and what else their first messages say, such as solved examples."""
+    openings: dict[str, None] = {}
     for split in (Split.TRAIN, Split.DEV):
         for item in exam.benchmark.items(split, exam.task.n_items[split], None):
             yield item.prompt
+            openings.update((str(message["content"]), None) for message in item.payload.get("opening", ()))
+    yield from openings
 
 
 def _card(audited: Audited, who: str, scratch: Path) -> Path | None:

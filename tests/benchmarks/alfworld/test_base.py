@@ -7,15 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.arena.audit import familiar_texts
+from agent2.arena.scoring import Exam
+from agent2.arena.tasks import BASE_MODELS, SplitSizes, ensure_base_model, load_task
 from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
 from agent2.benchmarks.alfworld.benchmark import OWN_PROMPTS, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.household.generate import CLEAN, LOOK, PICK, layout_in
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import PlaySettings
+from agent2.integrity.leaks import NgramIndex
 from agent2.models.tiny import build_word_tokenizer, encode_chats
-from agent2.records import Split
+from agent2.records import Item, Split
 from agent2.training.visible import play_once
 from household_builders import draw, write_official, write_trial
 
@@ -128,3 +131,16 @@ def test_a_shortened_recipe_makes_a_model_that_plays_in_the_prompt_of_the_benchm
     benchmark = Alfworld(folder)
     score = play_once(made, benchmark, benchmark.items(Split.TRAIN, 2, None), PlaySettings(benchmark.sampling, 3))
     assert score.n_missing == 0
+
+
+def test_the_solved_examples_of_a_prompt_are_no_leak_and_a_hidden_game_still_is(folder):
+    sizes = SplitSizes(train=4, dev=1, test_public=1, test_private=4)
+    exam = Exam(load_task("alfworld").model_copy(update={"n_items": sizes}), Alfworld(folder), b"s" * 32)
+    example = exam.items(Split.TRAIN)[0].payload["opening"][0]["content"]
+    same_room = example[example.index("You are in") : example.index(".\n>")]
+    hidden = [Item("as in the example", Split.TEST_PRIVATE, same_room), Item("other", Split.TEST_PRIVATE, OTHER)]
+    index = NgramIndex([item.prompt for item in hidden], familiar_texts(exam))
+    assert [hit.item for hit in index.search(f"{example}\n{OTHER}")] == [1]
+
+
+OTHER = "You are in the middle of a room. Looking around you, you see " + ", ".join(f"a safe {n}" for n in range(20))

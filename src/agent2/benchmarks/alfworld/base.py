@@ -4,8 +4,7 @@ What it reads comes from the visible train games of the user's data folder: the 
 many things), every name with its number, and the fixed parts of the prompt. In these rooms things are laid out anew and
 other goals are drawn, and a mirror of the engine's rules plays, so no walkthrough, no dev game and nothing of a hidden
 game is read. The player searches well, but mostly walks on where it should put down, clean, heat or cool what it
-carries: it is meant to win now and then at temperature 1, and greedily hardly anything but to look at a thing under a
-lamp.
+carries, so that a model that imitates it greedily wins hardly any game.
 
 The two solved examples of the prompt are one token for each task type: the model has the context of a small model and
 learns nothing from them. Gains on such a base show that a pipeline works; they do NOT show what it would do for a
