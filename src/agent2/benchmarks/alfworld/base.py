@@ -112,7 +112,7 @@ def room_of(game: Game) -> tuple[str, ...]:
 
 
 def _inside(game: Game) -> dict[str, str]:
-    """Id -> type of every thing that lies in a receptacle."""
+    """Id -> type of everything in a receptacle."""
     types = dict(_TYPE.findall(game.problem))
     return {name: types[name] for name in _INSIDE.findall(game.problem)}
 
