@@ -336,9 +336,7 @@ def forest_svg(rows: Sequence[SweepRow], summaries: Sequence[AgentSummary] = ())
         axes.set_yticks(ticks, labels, fontsize=9)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(height + 0.6, 0.9)
-        axes.set_xlabel(
-            "gain on private items, points (95%; trials: over items, diamonds: means, over items and seeds)"
-        )
+        axes.set_xlabel("gain on private items, points, with 95% intervals (diamonds: means)")
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x")
         axes.set_axisbelow(True)

@@ -274,4 +274,5 @@ def _subtitle(rows: Sequence[SweepRow]) -> str:
     stacks, seeds = len({row.agent for row in rows}), len({row.seed for row in rows})
     drivers = len({row.driver for row in rows if row.driver is not None})
     driven = f", {drivers} drivers" if drivers else ""
-    return f"{len(rows)} trials ({n_finished} finished), {stacks} stacks{driven}, {seeds} seeds{cut}"
+    seeded = f"{seeds} seed{'s' * (seeds != 1)}"
+    return f"{len(rows)} trials ({n_finished} finished), {stacks} stacks{driven}, {seeded}{cut}"
