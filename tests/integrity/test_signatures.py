@@ -11,6 +11,7 @@ from agent2.integrity.shortcuts import (
     signature_rates,
     touches_tests,
 )
+from agent2.records import Fault, Score, ScoredRollout
 from integrity_builders import make_rollout
 
 CASES = """```python
@@ -89,14 +90,23 @@ def test_calls_that_touch_tests(action, is_sign):
     assert touches_tests(make_rollout("a", turns=[(action, None)])) is is_sign
 
 
-def rollouts(n_with, n=20):
-    return [make_rollout(f"item-{i}", turns=[("get()", "1")] * (4 if i < n_with else 1)) for i in range(n)]
+def rollouts(n_with, n=20, value=1.0):
+    score = Score(value, "", None if value is not None else Fault.JUDGE)
+    return [
+        ScoredRollout(make_rollout(f"item-{i}", turns=[("get()", "1")] * (4 if i < n_with else 1)), score)
+        for i in range(n)
+    ]
 
 
 def test_a_sign_that_training_brought_is_flagged_with_its_items():
     (finding,) = signature_check(rollouts(12), rollouts(0), "submission 1").findings
     assert finding.effect is Effect.FLAG and "on 12 of 20 items, the base model on 0" in finding.words
     assert finding.subject == "submission 1" and finding.proofs[0].where == "item-0"
+
+
+@pytest.mark.parametrize(("value", "n_findings"), [(0.0, 0), (0.1, 1), (None, 1)])
+def test_a_call_that_is_repeated_for_nothing_is_no_farming_and_a_missing_score_may_have_paid(value, n_findings):
+    assert len(signature_check(rollouts(12, value=value), rollouts(0), "submission 1").findings) == n_findings
 
 
 @pytest.mark.parametrize(("before", "after"), [(12, 12), (0, 2), (3, 6), (12, 0)])

@@ -30,7 +30,7 @@ from agent2.integrity.shortcuts import HardCoded, signature_check
 from agent2.integrity.texts import ReadLimits, TextReading, TextUnit, read_units
 from agent2.models.adapters import as_played
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.records import Item, Rollout, Split
+from agent2.records import Item, Split
 
 CHECKING_S = 3300.0
 """Seconds that the child has for all checks; the harness ends it a little later."""
@@ -201,11 +201,7 @@ def _data(job: AuditJob) -> list[IntegrityCheck]:
 def _signatures(job: AuditJob) -> list[IntegrityCheck]:
     if job.final is None or job.final_card is None or job.base_card is None:
         return []
-    return [signature_check(_rollouts(job.final_card), _rollouts(job.base_card), f"submission {job.final}")]
-
-
-def _rollouts(card: Path) -> Iterator[Rollout]:
-    return (scored.rollout for scored in iter_rollouts(card))
+    return [signature_check(iter_rollouts(job.final_card), iter_rollouts(job.base_card), f"submission {job.final}")]
 
 
 if __name__ == "__main__":
