@@ -78,12 +78,14 @@ def length_controlled(
     baseline_lengths: ArrayLike,
     difficulty: ArrayLike | None = None,
     baseline_pairs: BaselinePairs | None = None,
+    n_resamples: int = N_RESAMPLES,
 ) -> LengthControlled:
     """The length-controlled win rate of a model over items.
 
     preferences: 0 (the baseline's answer) to 1 (the model's), NaN where there is none. lengths: of the model's answers
     and of the baseline's, in characters. difficulty: of each item; None: left out of the model (the published GLM
     `length_controlled_minimal`). baseline_pairs: the published regularisation towards the baseline's own bias.
+    n_resamples: of the items, each fitted again, for the interval; 0: no interval.
     Raises NotEnoughData below `FEWEST` preferences, ConfigError without scikit-learn and for lengths of another number.
     """
     wanted = np.asarray(preferences, dtype=float)
@@ -111,18 +113,18 @@ def length_controlled(
     n_own = len(target) - len(wanted)
     known = n_own + np.flatnonzero(np.isfinite(wanted))
     rng, rates = np.random.default_rng(SEED), []
-    for _ in range(N_RESAMPLES):
+    for _ in range(n_resamples):
         drawn = np.concatenate([np.flatnonzero(is_known[:n_own]), rng.choice(known, len(known))])
         again, _ = _fit(features[drawn], target[drawn], weight[drawn], penalty)
         rates.append(float(expit(without_length @ again).mean()))
-    low, high = (float(value) for value in np.quantile(rates, [0.025, 0.975]))
+    low, high = (float(value) for value in np.quantile(rates, [0.025, 0.975])) if rates else (None, None)
     rate = Estimate(
         float(predicted.mean()),
         low,
         high,
         n_known,
         len(wanted) - n_known,
-        "length-controlled GLM, bootstrap over items with a fit of each resample",
+        "length-controlled GLM" + (", bootstrap over items with a fit of each resample" if rates else ""),
     )
     return LengthControlled(
         rate=rate,
