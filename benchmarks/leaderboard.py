@@ -19,6 +19,7 @@ import sys
 sys.path.pop(0)  # this folder: its file names must not hide the standard library's
 
 import argparse
+import hashlib
 import json
 import shutil
 import time
@@ -207,6 +208,7 @@ def write_trial(
     lock = {"agent_digest": agent, "config_digest": config_digest(config), "benchmark": "simulated-v1",
             "installation_secret_digest": "secret", "base_model": {"weights_digest": base},
             "items": {split.value: "i" * 64 for split in Split}}  # fmt: skip
+    audit = IntegrityRecord((IntegrityCheck("simulated", "nothing: there was no agent"),))
     events = [
         {"event": "base_scored", "split": "test_public", "score": stored_score(card_score(public_card), "")},
         {"event": "agent_started", "deadline": 1060.0},
@@ -216,11 +218,12 @@ def write_trial(
          "over": band.over},
         {"event": "final_scored", "split": "test_private", "submission": 1, "gain": stored_gain(gain),
          "score": stored_score(card_score(final_card), "")},
+        {"event": "audited", "checks": 1, "findings": 0, "seconds": 0.0,
+         "digest": hashlib.sha256(msgspec.json.encode(audit)).hexdigest()},
         {"event": "finished"},
     ]  # fmt: skip
     submission = SubmissionRecord(1, 1030.0, "output/model", "", SubmissionState.SCORED, final, False, None,
                                   card_score(submission_card), None, "", 1040.0)  # fmt: skip
-    audit = IntegrityRecord((IntegrityCheck("simulated", "nothing: there was no agent"),))
     paths.trial_log.write_text("".join(json.dumps({"t": 1000.0 + at, **row}) + "\n" for at, row in enumerate(events)))
     for path, content in (
         (paths.trial_json, config.model_dump(mode="json")), (paths.lock_json, lock),

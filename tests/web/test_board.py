@@ -1,6 +1,7 @@
 """The leaderboard's page: filters, groups and order from the address, ties, two rows compared, the making of it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from agent2.arena.analysis.leaderboard import make_leaderboard
-from agent2.reports.leaderboard_pages import NOT_OURS
+from agent2.reports.leaderboard_pages import NOT_OURS, subtitle
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
 from agent2.web.catalog import Catalog
 from agent2.web.server import ReaderGuard, make_view_app
@@ -95,6 +96,26 @@ def test_who_asks_early_is_told_how_far_it_is(tmp_path):
     write_trial(tmp_path / "new", {"event": "agent_started"})
     later = BoardKeeper(Catalog(tmp_path)).board(600.0)
     assert len(later.board.left_out) == 4
+
+
+def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
+    made = simulation()
+    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=1, n_items=20)
+    for stack, task, seed, verdicts in made.trials_of(sweep):
+        if task == "static-1":
+            made.write_trial(tmp_path / str(stack), task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+    keeper = BoardKeeper(Catalog(tmp_path))
+    honest = keeper.board(600.0).board
+    assert [one.is_verified for one in honest.trials] == [True, True]
+    assert subtitle(honest) == "2 trials, 2 of them count, 2 stacks, 1 task"
+    for name in ("card.json", "rollouts.parquet"):
+        file = tmp_path / "0" / "cards" / "final-test_private" / name
+        data, times = file.read_bytes(), file.stat()
+        file.write_bytes(data[:-40] + bytes(40))
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert sorted(one.is_verified for one in keeper.board(600.0).board.trials) == [False, True], name
+        file.write_bytes(data)
+        assert all(one.is_verified for one in keeper.board(600.0).board.trials), name
 
 
 def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):

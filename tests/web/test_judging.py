@@ -13,11 +13,12 @@ from agent2.cards.writer import CardWriter
 from agent2.evaluation.spot_check import agreement, draw_sample
 from agent2.records import Split, StopReason, Turn
 from agent2.web.catalog import Catalog
+from agent2.web.history import find_runs
 from agent2.web.plots import PlotValue, histogram, panel
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
 from card_builders import make_header, make_record
-from web_builders import HOSTILE, write_card, write_monitor
+from web_builders import HOSTILE, write_card, write_evaluation, write_monitor
 
 OWN = {"sec-fetch-site": "same-origin"}
 
@@ -108,6 +109,23 @@ def test_of_raters_who_send_at_once_one_is_kept_and_a_changed_card_is_said_at_on
     assert "have changed since Ada judged them" in page.text and "<form" not in page.text
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"note2": "ü" * 1001}, "shorten that of rollout 2 (1,001)"), ({"rater": "A" * 81}, "has 81 characters")],
+)
+def test_a_note_or_name_that_is_too_long_is_refused_and_comes_back_whole(tmp_path, change, words):
+    write_card(tmp_path / "one", n=12)
+    client, card = client_of(tmp_path), id_of(tmp_path, "one")
+    fields, numbers = form_of(client.get(f"/spotcheck/{card}?n=6").text)
+    given = fields | {"rater": "Ada", "note1": "n" * 1000} | {f"v{number}": "right" for number in numbers}
+    answer = client.post(f"/spotcheck/{card}", data=given | change, headers=OWN)
+    assert answer.status_code == 422 and words in answer.text and not (tmp_path / "one" / "spotcheck").exists()
+    assert all(f'value="{value}"' in answer.text for value in change.values()) and "n" * 1000 in answer.text
+    assert client.post(f"/spotcheck/{card}", data=given, headers=OWN).status_code == 303
+    (kept,) = (tmp_path / "one" / "spotcheck").iterdir()
+    assert json.loads(kept.read_text())["notes"] == {"1": "n" * 1000}
+
+
 def test_ratings_come_from_the_apps_own_pages_and_never_of_hidden_items_or_through_a_link(tmp_path):
     write_card(tmp_path / "one", n=12)
     write_card(tmp_path / "hidden", n=12, split=Split.TEST_PRIVATE)
@@ -168,7 +186,7 @@ def test_attempts_have_a_histogram_and_notes_are_a_filter(tmp_path):
     assert bins == [("3", "0"), ("3", "0.5"), ("2", "1")]
     assert client.post(f"/note/{card}/3", data={"label": "odd"}, headers=OWN).status_code == 303
     for note, n in (("odd", 1), ("*", 1), ("even", 0), ("", 16)):
-        assert f"{n} rollouts" in client.get(f"/card/{card}?note={note}").text, note
+        assert f"{n} rollout" in client.get(f"/card/{card}?note={note}").text, note
     assert "odd (1)" in client.get(f"/card/{card}").text
     assert "next rollout of the list" not in client.get(f"/rollout/{card}/3?note=odd").text
 
@@ -211,6 +229,27 @@ def test_a_history_says_what_fell_and_refuses_other_protocols(tmp_path):
     write_scores(tmp_path / "run-3", other, created_at=200.0, protocol={"max_turns": 9})
     text = client_of(tmp_path).get(link).text
     assert "cannot be compared" in text and "max_turns" in text and text.count('class="hollow"') == 3
+
+
+def test_the_history_of_a_suite_reads_exact_values_and_older_reports_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    first = write_evaluation(tmp_path / "players", tmp_path / "results" / "first")
+    report = json.loads((first / "report.json").read_text())
+    name, rate = next((name, told) for name, told in report["evidence"].items() if told["unit"] == "rate")
+    for place, unit in enumerate(("rate", "number", None)):
+        other = shutil.copytree(first, tmp_path / "results" / f"later-{place}")
+        told = {**rate, "new": 0.123456, "unit": unit}
+        if unit is None:
+            del told["unit"]
+        changed = report | {name: "8.0% -> 12.3% (+4.3)", "evidence": {**report["evidence"], name: told}}
+        (other / "report.json").write_text(json.dumps(changed))
+    catalog = Catalog(tmp_path / "results")
+    entry = next(one for one in catalog.findings().entries.values() if one.path == first)
+    runs = {run.entry.path.name: run.metrics[name] for run in find_runs(catalog, entry, lambda one: None)}
+    assert runs["first"] == (rate["new"], True)
+    assert [runs[f"later-{place}"] for place in range(3)] == [(0.123456, is_rate) for is_rate in (True, False, True)]
+    (first / "report.json").write_text(json.dumps(report | {"evidence": {name: {"new": "lots"}}}))
+    assert len(find_runs(Catalog(tmp_path / "results"), entry, lambda one: None)) == 3, "a damaged one hides no other"
 
 
 def test_a_training_run_has_series_signals_and_evaluations_on_one_axis(tmp_path):

@@ -1,5 +1,6 @@
 """Notes on rollouts: what is saved, to what it is bound, who may send it, and that nothing else is written."""
 
+import html
 import json
 
 import pytest
@@ -59,12 +60,14 @@ def test_a_note_is_one_line_bound_to_the_card_and_nothing_else_changes(folder):
     [({}, "the note is empty"), ({"label": "  ", "comment": "\x1b"}, "the note is empty"),
      ({"comment": "x", "turn": "t9"}, "no turn"), ({"comment": "x", "turn": "p2"}, "no turn"),
      ({"comment": "x", "turn": "t2-reply"}, "no turn"), ({"comment": "x", "turn": "t1\n"}, "no turn"),
-     ({"comment": "x", "turn": HOSTILE}, "no turn"), ({"comment": "x" * 4001}, "too long"),
-     ({"label": "x" * 81}, "too long")],
+     ({"comment": "x", "turn": HOSTILE}, "no turn"),
+     ({"comment": "é" * 4001}, "the comment has 4,001 characters, at most 4,000 are kept"),
+     ({"label": "x" * 81}, "the label has 81 characters, at most 80 are kept")],
 )  # fmt: skip
 def test_a_wrong_note_is_refused_with_a_reason(folder, given, words):
     answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data=given, headers=OWN)
     assert answer.status_code == 422 and words in answer.text and "<img src=x" not in answer.text
+    assert html.escape(given.get("comment", "")) in answer.text, "nothing that was written is lost"
     assert not (folder / NOTES_FILE).exists()
 
 

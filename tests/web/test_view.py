@@ -1,18 +1,24 @@
 """The web app as a browser asks for it: every kind of page, broken and hostile results, who is answered."""
 
+import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 from fastapi.testclient import TestClient
 
+from agent2.cards.card import ReportingRule
 from agent2.cards.query import CardQueries
+from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
 from agent2.records import Split
+from agent2.web import rollouts
 from agent2.web.catalog import Catalog, EntryKind, EntryState
 from agent2.web.server import ReaderGuard, make_view_app, view_folder
 from agent2.web.site import Site
 from agent2.web.trials import transcript_of
+from card_builders import make_header, make_record
 from web_builders import HOSTILE, digest_of_tree, write_card, write_evaluation, write_exchanges, write_trial
 
 POLICY = "content-security-policy"
@@ -95,6 +101,46 @@ def test_what_is_not_there_is_not_found(client):
         assert client.get(link).status_code == 404, link
 
 
+def edited(folder, change):
+    """The text of the page of a card whose `card.json` was changed."""
+    told = json.loads((folder / "card.json").read_text())
+    change(told)
+    (folder / "card.json").write_text(json.dumps(told))
+    (entry,) = Catalog(folder).findings().entries
+    app = make_view_app(Site(Catalog(folder)), ReaderGuard("127.0.0.1", None))
+    return TestClient(app, base_url="http://127.0.0.1").get(f"/card/{entry}").text
+
+
+@pytest.mark.parametrize("most", [0, 10_000])
+@pytest.mark.parametrize(
+    ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", None), ("n_items", 60), ("n_missing", 1)]
+)
+def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, most):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", most)  # as for a small and for a large card
+    assert "not what the rollouts give" not in edited(write_card(tmp_path / "honest"), lambda told: None)
+    text = edited(write_card(tmp_path / "card"), lambda told: told["summary"].update({name: value}))
+    assert f"Stored numbers are not what the rollouts give: {name}." in text
+
+
+@pytest.mark.parametrize("over_attempts", ["mean", "any"])
+def test_of_a_large_card_with_several_attempts_the_mean_is_checked_over_items(tmp_path, monkeypatch, over_attempts):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", 0)
+    header = replace(make_header(), reporting=ReportingRule(over_attempts=over_attempts))
+    with CardWriter(tmp_path, header) as writer:
+        for item, values in {"a": (1.0, 0.0), "b": (1.0, None), "c": (None, None)}.items():
+            for attempt, value in enumerate(values):
+                writer.append(make_record(item, value, attempt=attempt))
+        writer.close()
+    assert "not what the rollouts give" not in edited(tmp_path, lambda told: None)
+    text = edited(tmp_path, lambda told: told["summary"].update(value=0.9, n_missing=0))
+    assert f"rollouts give: n_missing{', value' if over_attempts == 'mean' else ''}." in text
+
+
+def test_a_card_with_an_edited_header_says_so(tmp_path):
+    text = edited(write_card(tmp_path / "card"), lambda told: told["header"].update(checkpoint_name="another"))
+    assert "was changed after the card was written" in text
+
+
 @pytest.mark.parametrize(
     ("query", "n"),
     [("", 6), ("show=failed", 2), ("show=passed", 4), ("q=item-004", 1), ("q=secret-3", 0), ("q=secret-3&in=turns", 1),
@@ -102,7 +148,7 @@ def test_what_is_not_there_is_not_found(client):
 )  # fmt: skip
 def test_a_card_is_filtered_by_its_address(client, site, query, n):
     text = client.get(f"/card/{id_of(site, EntryKind.CARD, 'one')}?{query}").text
-    assert f"{n} rollouts" in text and text.count('data-name="score"') == n
+    assert f"{n} rollout" in text and text.count('data-name="score"') == n
 
 
 def test_arrow_keys_lead_from_failure_to_failure(client, site):

@@ -280,7 +280,10 @@ class TrialEvidence:
     agent_files: Mapping[str, str] = field(default_factory=dict)
     """Text files of the agent's own folder, keyed by path below /agent; empty when they have changed since."""
     integrity: IntegrityRecord | None = None
-    """What the integrity audit found; None: there was none (a trial of an earlier version)."""
+    """What the integrity audit found; None: there was none (a trial of an earlier version), or what is stored is not
+    what it found."""
+    integrity_problem: str = ""
+    """Why the stored audit is not the one that the trial's log tells of."""
     interruptions: Sequence[Interruption] = ()
     """Times at which the agent was stopped with its harness and started again; all other times leave the pauses out."""
     by_type: Sequence[TypeScore] = ()

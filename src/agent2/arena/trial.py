@@ -67,6 +67,7 @@ from agent2.arena.scoring import (
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import BringsJudge, world_mounts
+from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
@@ -401,7 +402,10 @@ def _audit(trial: _Trial, grader: Grader) -> None:
         )
     )
     n_findings = sum(len(check.findings) for check in record.checks)
-    trial.log.append("audited", checks=len(record.checks), findings=n_findings, seconds=record.seconds)
+    trial.log.append(
+        "audited", checks=len(record.checks), findings=n_findings, seconds=record.seconds,
+        digest=file_digest(trial.paths.integrity),
+    )  # fmt: skip
 
 
 def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:

@@ -104,6 +104,8 @@ class MetricRecord(StrictModel):
     old: float | None = None
     new: float | None = None
     """The exact values behind the rounded ones of the field; rates 0 to 1."""
+    unit: Unit | None = None
+    """None: a report of an earlier version; the suite knows it."""
     n_items: Count | None = None
     n_missing_old: Count = 0
     n_missing_new: Count = 0
@@ -428,10 +430,12 @@ def report_dict(metrics: Sequence[MetricSpec], evidence: Evidence, decision: Dec
         report["badcases"] = dict(sorted(evidence.badcases.items()))
         if evidence.declared_labels is not None:
             report["declared_labels"] = sorted(evidence.declared_labels)
-    report["evidence"] = {name: _metric(found) for name, found in evidence.metrics.items()}
+    units = {metric.name: metric.unit for metric in metrics}
+    report["evidence"] = {name: _metric(found, units[name]) for name, found in evidence.metrics.items()}
     if evidence.private_metrics:
         report["private"] = _changes(metrics, evidence.private_metrics)
-        report["private_evidence"] = {name: _metric(found) for name, found in evidence.private_metrics.items()}
+        private = evidence.private_metrics.items()
+        report["private_evidence"] = {name: _metric(found, units[name]) for name, found in private}
     return report | _context(evidence)
 
 
@@ -514,8 +518,8 @@ def _top(badcases: Mapping[str, int]) -> list[tuple[str, int]]:
     return [(name, count) for name, count in ranked if count > 0][:TOP_BADCASES]
 
 
-def _metric(found: MetricEvidence) -> dict[str, Any]:
-    plain: dict[str, Any] = {"old": found.old, "new": found.new}
+def _metric(found: MetricEvidence, unit: Unit) -> dict[str, Any]:
+    plain: dict[str, Any] = {"old": found.old, "new": found.new, "unit": unit.value}
     for key in ("n_items", "clean_old", "clean_new", "noise"):
         if getattr(found, key) is not None:
             plain[key] = getattr(found, key)

@@ -21,7 +21,7 @@ from agent2.arena.analysis.leaderboard import (
 from agent2.arena.analysis.published import PublishedBoard, PublishedRow
 from agent2.reports.pages import render
 from agent2.reports.sweep_pages import axis_table, pair_table
-from agent2.reports.text import DASH, Column, Table, clean, dollars, duration, percent
+from agent2.reports.text import DASH, Column, Table, clean, counted, dollars, duration, percent
 from agent2.stats.agent_metrics import ToSuccess
 from agent2.stats.aggregates import PerformanceProfile
 from agent2.stats.estimates import PERCENT, POINTS, Estimate, Notation
@@ -183,7 +183,8 @@ def subtitle(board: Leaderboard) -> str:
     n_counted = sum(trial.is_counted for trial in board.trials)
     stacks = len({trial.row.agent for trial in board.trials})
     unverified = sum(not trial.is_verified for trial in board.trials)
-    parts = [f"{len(board.trials)} trials, {n_counted} of them count, {stacks} stacks, {len(board.tasks)} tasks"]
+    parts = [f"{counted(len(board.trials), 'trial')}, {n_counted} of them count"]
+    parts += [counted(stacks, "stack"), counted(len(board.tasks), "task")]
     parts += [f"{unverified} not verified"] if unverified else []
     parts += [f"{len(board.left_out)} left out"] if board.left_out else []
     return ", ".join(parts)

@@ -31,6 +31,7 @@ from agent2.reports.text import (
     Column,
     Table,
     clean,
+    counted,
     dollars,
     duration,
     p_words,
@@ -275,4 +276,4 @@ def _subtitle(rows: Sequence[SweepRow]) -> str:
     drivers = len({row.driver for row in rows if row.driver is not None})
     driven = f", {drivers} drivers" if drivers else ""
     seeded = f"{seeds} seed{'s' * (seeds != 1)}"
-    return f"{len(rows)} trials ({n_finished} finished), {stacks} stacks{driven}, {seeded}{cut}"
+    return f"{counted(len(rows), 'trial')} ({n_finished} finished), {counted(stacks, 'stack')}{driven}, {seeded}{cut}"

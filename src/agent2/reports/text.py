@@ -205,6 +205,11 @@ def count(value: int | None) -> str:
     return DASH if value is None else str(value)
 
 
+def counted(n: int, word: str) -> str:
+    """How many of something: `1 task`, `2 tasks`."""
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
 def dollars(value: float | None) -> str:
     """US dollars, small amounts with four decimals; unknown is said, it is not a zero."""
     if value is None:

@@ -24,6 +24,7 @@ from agent2.arena.analysis.leaderboard import (
 from agent2.arena.analysis.pool import published_boards, trial_or_reason
 from agent2.arena.analysis.published import PUBLISHED_FILES, PublishedBoard, PublishedRow, is_published
 from agent2.arena.sweep_records import AxisEffect
+from agent2.cards.folder import CARD_JSON, TABLE
 from agent2.errors import Agent2Error
 from agent2.reports.text import Table, clean, p_words
 from agent2.stats.estimates import POINTS
@@ -66,6 +67,15 @@ class BoardProgress:
     n_trials: int
 
 
+def _touched(path: Path) -> tuple[int, int] | None:
+    """Another one once the file was written; unlike the time of the last change, nobody can set this one back."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_ctime_ns
+
+
 class BoardKeeper:
     """The leaderboard of a catalog; safe to use from several threads."""
 
@@ -102,9 +112,15 @@ class BoardKeeper:
                 return self._progress
 
     def _keys(self) -> list[tuple[Stamp, CatalogEntry]]:
-        """Every trial with the state of its files."""
+        """Every trial with the state of the files that it is verified from."""
         entries = [one for one in self._catalog.findings().entries.values() if one.kind is EntryKind.TRIAL]
-        return [((one.id, self._catalog.stamp(one)), one) for one in sorted(entries, key=lambda one: one.place)]
+        return [(self._key(one), one) for one in sorted(entries, key=lambda one: one.place)]
+
+    def _key(self, entry: CatalogEntry) -> Stamp:
+        files = [entry.path / name for name in ("lock.json", "grader.db", "submissions.json")]
+        for card in self._catalog.children(entry, EntryKind.CARD):
+            files += [card.path / CARD_JSON, card.path / TABLE]
+        return entry.id, self._catalog.stamp(entry), *map(_touched, files)
 
     def _tables(self) -> dict[Path, int]:
         """Folders with published figures, and when they changed."""

@@ -26,7 +26,7 @@ from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, ConfigError
 from agent2.evaluation.suite_plan import IDENTITY_FILE, read_identity
-from agent2.reports.text import clean, duration
+from agent2.reports.text import clean, counted, duration
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 
 NOT_ENTERED = frozenset({"workspace", "revisions.git", "agent", "launch", "llm", "run", "__pycache__", "node_modules"})
@@ -441,7 +441,8 @@ def card_words(card: CardFile) -> str:
     told = card.summary
     missing = f", {told.n_missing} without a score" if told.n_missing else ""
     return (
-        f"{PERCENT.estimate(told.score, 'no score')} over {told.n_items:,} items, {told.n_rollouts:,} rollouts{missing}"
+        f"{PERCENT.estimate(told.score, 'no score')} over {counted(told.n_items, 'item')}, "
+        f"{counted(told.n_rollouts, 'rollout')}{missing}"
     )
 
 
@@ -449,7 +450,7 @@ def _sweep_summary(entry: CatalogEntry) -> EntrySummary:
     plan = read_object(entry.path / "sweep.json")
     n_trials = sum(1 for _ in _folders(entry.path / "trials"))
     has_report = (entry.path / "report" / "sweep.json").is_file()
-    words = f"{n_trials} trials" + ("" if has_report else "; no report yet")
+    words = counted(n_trials, "trial") + ("" if has_report else "; no report yet")
     state = EntryState.FINISHED if has_report else EntryState.STOPPED
     return EntrySummary(entry, state, clean(f"sweep {plan.get('name', entry.path.name)}"), words)
 

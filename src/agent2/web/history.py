@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from agent2.cards.card import CardFile
 from agent2.contract.comparable import CHECKPOINT
-from agent2.errors import Agent2Error, CardError
+from agent2.contract.metrics import Unit
+from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, read_object
@@ -23,7 +26,14 @@ MOST_RUNS = 60
 MOST_LOST = 40
 MOST_SERIES = 60
 """Of a training log, that are drawn."""
-_NEW_VALUE = re.compile(r"-> (-?[\d.]+)(%?)(?: \(|$)")
+
+
+class StoredMetric(msgspec.Struct, frozen=True):
+    """What a report keeps of one metric, as far as a history needs it."""
+
+    new: float | None = None
+    """Exact; rates 0 to 1."""
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +125,17 @@ def _evaluation_run(catalog: Catalog, entry: CatalogEntry, load: Load) -> Histor
         if card is not None and card.summary is not None:
             cards[_benchmark(card)] = (one, card)
     report = read_object(entry.path / "report.json")
+    try:
+        stored = msgspec.convert(report.get("evidence", {}), dict[str, StoredMetric])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{entry.path / 'report.json'}: is damaged ({error}); run agent2 eval again") from error
     metrics = {}
-    for name, told in report.items():
-        if isinstance(told, str) and (value := _NEW_VALUE.search(told)) is not None:
-            is_rate = value[2] == "%"
-            metrics[clean(name, 80)] = (float(value[1]) / (100 if is_rate else 1), is_rate)
+    for name, told in stored.items():
+        if told.new is not None:
+            # a report of an earlier version names no unit, and shows a rate as `8.0% -> 12.3% (+4.3)`
+            shown, _, _ = str(report.get(name, "")).partition(" (")
+            is_rate = told.unit is Unit.RATE if told.unit is not None else shown.endswith("%")
+            metrics[clean(name, 80)] = (told.new, is_rate)
     at = min((card.header.created_at for _, card in cards.values()), default=entry.changed)
     words = clean(f"release decision: {report.get('release_decision', 'not stated')}")
     return HistoryRun(entry, clean(catalog.summary(entry).title, 160), words, at, cards, metrics)
@@ -139,7 +155,7 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
             if card is None or score is None:
                 values.append(PlotValue(number, None))
                 continue
-            shown.add((number, f"{score.value:.3f}"))
+            shown.add((number, f"{score.value:.6f}"))
             is_other = card.protocol_digest != newest.protocol_digest
             words = f"{number}: {run.title}: {PERCENT.estimate(score)}" + (", another protocol" if is_other else "")
             values.append(PlotValue(number, score.value, _ends(score), words, is_other))
@@ -147,7 +163,7 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
     others = []
     for name in dict.fromkeys(key for run in runs for key in run.metrics):
         if all(
-            (number, f"{run.metrics[name][0]:.3f}") in shown
+            (number, f"{run.metrics[name][0]:.6f}") in shown
             for number, run in enumerate(runs, 1)
             if name in run.metrics
         ):

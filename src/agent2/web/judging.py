@@ -22,6 +22,8 @@ MOST_JUDGED = 100_000
 MOST_SHOWN = 30
 DEFAULT_N, MOST_N = 30, 200
 """Rollouts of a spot check, unless somebody began one with another number."""
+MAX_NOTE, MAX_RATER = 1_000, 80
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +137,16 @@ def record_ratings(folder: Path, given: Mapping[str, str]) -> Path:
 
     verdicts = {name[1:]: value for name, value in given.items() if name[:1] == "v" and name[1:].isdigit() and value}
     notes = {
-        name[4:]: clean_lines(value, 1_000)
+        name[4:]: clean_lines(value, len(value))
         for name, value in given.items()
         if name.startswith("note") and name[4:].isdigit() and value.strip()
     }
+    if long := [f"{number} ({len(text):,})" for number, text in notes.items() if len(text) > MAX_NOTE]:
+        raise ConfigError(f"notes have at most {MAX_NOTE:,} characters; shorten that of rollout {', '.join(long)}")
     n, seed = _number(given, "n", DEFAULT_N), _number(given, "seed", 0)
-    rater = clean(given.get("rater", ""), 80)
+    rater = clean(given.get("rater", ""), MAX_NOTE)
+    if len(rater) > MAX_RATER:
+        raise ConfigError(f"your name has {len(rater)} characters, at most {MAX_RATER} are kept; shorten it")
     return record_verdicts(folder, RecordedForm(given.get("sample", ""), n, seed, rater, verdicts, notes))
 
 

@@ -111,10 +111,10 @@ class NoteBook:
             raise ConfigError("the card is not finished, so it has no digest that a note could name; wait for its end")
         turn = given.get("turn", "")
         _require_turn(turn, record)
-        words = {name: clean_lines(given.get(name, ""), limit + 1).strip() for name, limit in _LIMITS.items()}
+        words = {name: clean_lines(given.get(name, ""), len(given.get(name, ""))).strip() for name in _LIMITS}
         for name, limit in _LIMITS.items():
-            if len(words[name]) > limit:
-                raise ConfigError(f"the {name} is too long; at most {limit:,} characters are kept")
+            if (n := len(words[name])) > limit:
+                raise ConfigError(f"the {name} has {n:,} characters, at most {limit:,} are kept; shorten it")
         if not words["label"] and not words["comment"]:
             raise ConfigError("the note is empty; give a label or a comment")
         rollout = record.rollout

@@ -10,7 +10,7 @@ reasons, and neither can be searched.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from agent2.cards import folder as card_folder
 from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile
-from agent2.cards.reader import CardPages, read_page
+from agent2.cards.reader import TOLERANCE, CardPages, read_page, regrade
 from agent2.contract.compare import PASSES_AT
 from agent2.environments.tools.calls import read_message
+from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines
+from agent2.stats.estimates import wilson
 
 PAGE_ROWS = 50
 OPEN_CARDS = 4
@@ -41,6 +43,8 @@ MAX_SAVED_TEXT = 2_000_000
 MAX_STATE = 4_000
 MAX_QUERY = 200
 LABELS_SHOWN = 30
+MOST_REGRADED = 10_000
+"""Rollouts of a card up to which every stored number is computed again for its page."""
 
 SHOWN = {
     "all": "",
@@ -171,6 +175,7 @@ class CardTables:
         self._pages: OrderedDict[Key, CardPages] = OrderedDict()
         self._lines: OrderedDict[Key, NDArray[np.int64]] = OrderedDict()
         self._counts: OrderedDict[Key, tuple[tuple[Any, ...], ...]] = OrderedDict()
+        self._problems: OrderedDict[Key, tuple[str, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
     def _keep(
@@ -212,6 +217,50 @@ class CardTables:
     def counts(self, path: Path, sql: str, parameters: Sequence[str] = ()) -> tuple[tuple[Any, ...], ...]:
         """As `rows`, for what is asked again and again while the card does not change."""
         return self._keep(self._counts, 256, lambda: self.rows(path, sql, parameters), path, sql, *parameters)
+
+    def problems(self, path: Path, card: CardFile) -> tuple[str, ...]:
+        """What is stored about a closed card and is not what its rollouts give, a sentence each."""
+        return self._keep(self._problems, 256, lambda: tuple(self._find_problems(path, card)), path)
+
+    def _find_problems(self, path: Path, card: CardFile) -> Iterator[str]:
+        try:
+            if card_folder.header_digests(path) != (card.header_digest, card.protocol_digest):
+                yield "The checkpoint, the protocol or the reporting rule was changed after the card was written."
+                return
+            differing = self._differing(path, card)
+        except CardError as error:
+            yield f"The numbers cannot be checked: {clean(error, 400)}."
+            return
+        if differing:
+            yield f"Stored numbers are not what the rollouts give: {', '.join(differing)}."
+
+    def _differing(self, path: Path, card: CardFile) -> Sequence[str]:
+        """Names of the stored numbers that the rollouts do not give.
+
+        Of a large card those that its page shows; the interval only where every item passed or failed.
+        """
+        told = card.summary
+        if told is None:
+            return ["all (the card has none)"]
+        if _n_rollouts(card) <= MOST_REGRADED:
+            return regrade(path).differs_from_stored
+        sums = "count(*), count(counted), avg(counted), sum(counted), bool_and(counted in (0, 1)), max(attempt)"
+        ((n, n_scored, mean, n_passed, is_binary, last),) = self.rows(path, f"select {sums} from rollouts")
+        found = {"n_rollouts": n, "n_missing": n - n_scored}
+        rule = card.header.reporting
+        if last == 0 and n_scored:
+            found |= {"n_items": n_scored, "value": mean}
+            if is_binary:
+                interval = wilson(int(n_passed), n_scored, rule.confidence).interval
+                found |= {"low": interval[0], "high": interval[1]}
+        elif rule.over_attempts == "mean":
+            by_item = "select avg(counted) one from rollouts group by item_id"
+            ((n_items, mean),) = self.rows(path, f"select count(one), avg(one) from ({by_item})")
+            found |= {"n_items": n_items, "value": mean}
+        return [
+            name for name, value in found.items()
+            if (stored := getattr(told, name)) is None or abs(stored - value) > TOLERANCE
+        ]  # fmt: skip
 
     def _queries(self, path: Path) -> Any:
         from agent2.cards.query import CardQueries  # loads duckdb

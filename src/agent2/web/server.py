@@ -221,7 +221,7 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     return GuardedApp(app, guard)
 
 
-MAX_NOTE, MAX_RATINGS = 50_000, 1_000_000
+MAX_NOTE, MAX_RATINGS = 50_000, 4_000_000
 """Bytes of a form."""
 
 
@@ -242,7 +242,7 @@ async def _saved(request: Request, site: Site, most: int, save: Callable[[dict[s
     except NoSuchPageError as error:
         return HTMLResponse(site.problem("Not found", str(error), links), 404)
     except (Agent2Error, OSError) as error:
-        return HTMLResponse(site.problem("Not saved", str(error), links), 422)
+        return HTMLResponse(site.problem("Not saved", str(error), links, given.get("comment", "")), 422)
 
 
 async def _small_body(request: Request, most: int) -> str | None:

@@ -22,7 +22,7 @@ from agent2.cards.card import CardFile
 from agent2.cards.judgement import JUDGEMENT, read_judgement
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.records import ScoredRollout
-from agent2.reports.text import clean, clean_lines, template_engine
+from agent2.reports.text import clean, clean_lines, counted, template_engine
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_page
 from agent2.web.catalog import (
     Catalog,
@@ -206,7 +206,7 @@ class Site:
         self._board = BoardKeeper(catalog)
         self.notes = NoteBook(catalog.root)
         self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters["clean"] = clean
+        self._engine.filters |= {"clean": clean, "counted": counted}
         self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
         self._card_files: dict[str, tuple[float, CardFile | None]] = {}
@@ -246,9 +246,9 @@ class Site:
             logger.exception("%s %s cannot be shown", route.kind, route.id)
             raise Unreadable(reason_of(error)) from error
 
-    def problem(self, title: str, words: str, links: Links) -> str:
-        """A page that says why there is no other."""
-        return self._render("problem.html.j2", links, heading=title, words=words)
+    def problem(self, title: str, words: str, links: Links, written: str = "") -> str:
+        """A page that says why there is no other. written: what a reader wrote and would lose."""
+        return self._render("problem.html.j2", links, heading=title, words=words, written=written)
 
     def _render(self, template: str, links: Links, **fields: Any) -> str:
         return self._engine.get_template(template).render(
@@ -642,6 +642,7 @@ class Site:
             title=clean(card.header.checkpoint_name, 160),
             words=card_words(card),
             listing=listing,
+            problems=self.tables.problems(entry.path, card) if card.state == "closed" else (),
             wanted=wanted,
             query=query,
             filtered=filtered,

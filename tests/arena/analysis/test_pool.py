@@ -115,6 +115,22 @@ def copy_without_its_final_card(folder):
     shutil.rmtree(folder / "cards" / "final-test_private")
 
 
+def without_event(name):
+    """Takes the events of that name out of the log."""
+
+    def lie(folder):
+        log = folder / "events" / "trial.jsonl"
+        log.write_text("".join(line for line in log.read_text().splitlines(True) if f'"{name}"' not in line))
+
+    return lie
+
+
+def cleared(folder):
+    """What the audit found gets another weight; the number of findings stays."""
+    path = folder / "integrity.json"
+    path.write_text(path.read_text().replace("nothing", "no thing"))
+
+
 def base_kept_by_a_raised_score(folder):
     """The base model is made the best in public, so that nothing seems to beat it."""
     event("base_scored", "score.value", lambda value: 2.0, at=0)(folder)
@@ -163,6 +179,10 @@ def base_kept_without_the_final_card(folder):
         (field("submissions.json", "score.value", 0.9), "the submission-1 score that the trial reports"),
         (lambda folder: shutil.rmtree(folder / "submissions"), "the submission-1 score has no card"),
         (lambda folder: shutil.rmtree(folder / "cards" / "base-test_public"), "the public base score has no card"),
+        (cleared, "integrity.json: was changed since the audit wrote it"),
+        (field("integrity.json", "checks", []), "integrity.json: was changed since the audit wrote it"),
+        (lambda folder: (folder / "integrity.json").unlink(), "integrity.json: is missing"),
+        (without_event("audited"), "integrity.json: is of an audit that the log does not tell of"),
     ],
 )
 def test_a_trial_that_says_something_else_than_its_cards_is_unverified(simulated, tmp_path, lie, why):
@@ -198,12 +218,25 @@ def test_copies_under_other_names_are_one_run(simulated, tmp_path):
     assert len({one.identity for one in read_pool([tmp_path]).trials}) == 3
 
 
+def test_counts_tell_an_edited_audit_of_a_trial_whose_log_has_no_digest(simulated, tmp_path):
+    shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
+    event("audited", "digest", lambda digest: None)(tmp_path / "trial")
+    without_digest = tmp_path / "trial" / "events" / "trial.jsonl"
+    without_digest.write_text(without_digest.read_text().replace(', "digest": null', ""))
+    (honest,) = read_pool([tmp_path]).trials
+    assert honest.trial.is_verified and honest.trial.row.integrity == "clean"
+    field("integrity.json", "checks", [])(tmp_path / "trial")
+    (found,) = read_pool([tmp_path]).trials
+    assert not found.trial.is_verified and found.trial.row.integrity == "not_audited"
+
+
 def test_an_edited_report_moves_nothing_and_a_missing_audit_is_marked(simulated, tmp_path):
     shutil.copytree(simulated[2] / "static-1-stack-00-0", tmp_path / "trial")
     (honest,) = read_pool([tmp_path]).trials
     (tmp_path / "trial" / "report").mkdir()
     (tmp_path / "trial" / "report" / "report.json").write_text('{"gain": {"value": 0.99}}')
     (tmp_path / "trial" / "integrity.json").unlink()
+    without_event("audited")(tmp_path / "trial")
     (found,) = read_pool([tmp_path]).trials
     assert found.trial.row.gain == honest.trial.row.gain
     assert found.trial.marks == ("not audited",) and found.trial.is_counted

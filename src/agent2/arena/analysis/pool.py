@@ -140,6 +140,7 @@ def read_trial(folder: Path) -> PooledTrial:
     checked = _check_cards(paths, read_evidence(folder))
     evidence = checked.evidence
     problems = [*checked.problems, *_public_problems(paths, evidence)]
+    problems += [evidence.integrity_problem] if evidence.integrity_problem else []
     analysis = analyse(evidence)
     kind = analysis.result.kind
     result: Mapping[str, float | None] = {}

@@ -7,6 +7,7 @@ counted, and named among the warnings. Keys that are not known are ignored: newe
 What the gateway, the agent's own record, the GPUs and people left in a trial's folder, as evidence.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -125,6 +126,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     clock = ActiveTime(pauses)
     moments = [*stops, *(s.received_at for s in submissions), *(r.t for r in revisions)]
     moments += [*(p.last_seen for p in processes), *(i.t for i in interventions)]  # all only while the agent works
+    integrity, problem = _integrity(paths, events.last("audited"))
+    warnings += [problem] if problem else []
     found = TrialEvidence(
         trial_id=str(config["trial_id"]),
         task=_task(config, paths),
@@ -160,7 +163,8 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
         design=_design(revisions),
         lock=lock,
         agent_files=_agent_files(paths.agent, lock, warnings),
-        integrity=_integrity(paths, warnings),
+        integrity=integrity,
+        integrity_problem=problem,
         by_type=read_by_type(paths),
         warnings=tuple(warnings),
         interruptions=pauses,
@@ -334,15 +338,29 @@ def _design(revisions: tuple[Revision, ...]) -> Mapping[str, JsonValue] | None:
     return value if isinstance(value, dict) else None
 
 
-def _integrity(paths: TrialPaths, warnings: list[str]) -> IntegrityRecord | None:
-    """None without an audit; a damaged record is reported and counts as none."""
+def _integrity(paths: TrialPaths, told: Mapping[str, JsonValue] | None) -> tuple[IntegrityRecord | None, str]:
+    """The audit's record, and what is wrong with it: one that is damaged or was changed counts as none.
+
+    told: the log's last word of an audit. It has a digest; of trials of earlier versions, counts alone.
+    """
     if not paths.integrity.exists():
-        return None
+        return None, "" if told is None else "integrity.json: is missing, and the log tells of an audit."
+    data = paths.integrity.read_bytes()
     try:
-        return msgspec.json.decode(paths.integrity.read_bytes(), type=IntegrityRecord)
+        record = msgspec.json.decode(data, type=IntegrityRecord)
     except msgspec.MsgspecError as error:
-        warnings.append(f"integrity.json: is damaged ({error}); judged without an audit.")
-        return None
+        return None, f"integrity.json: is damaged ({error}); judged without an audit."
+    if told is None:
+        return None, "integrity.json: is of an audit that the log does not tell of; judged without it."
+    found = {
+        "digest": hashlib.sha256(data).hexdigest(),
+        "checks": len(record.checks),
+        "findings": sum(len(check.findings) for check in record.checks),
+        "seconds": record.seconds,
+    }
+    if any(told.get(name, value) != value for name, value in found.items()):
+        return None, "integrity.json: was changed since the audit wrote it; judged without an audit."
+    return record, ""
 
 
 def _tail(path: Path) -> str:

@@ -360,7 +360,8 @@ def integrity_verdict(evidence: TrialEvidence) -> IntegrityVerdict:
     """The verdict, with all findings, the gravest effect first."""
     record = evidence.integrity
     if record is None:
-        return IntegrityVerdict(IntegrityState.NOT_AUDITED, "no integrity audit was made of this trial")
+        reason = evidence.integrity_problem or "no integrity audit was made of this trial"
+        return IntegrityVerdict(IntegrityState.NOT_AUDITED, reason)
     probes = probing_check(evidence)
     checks = (*record.checks, probes)
     findings = sorted([*_applied(evidence), *probes.findings], key=lambda finding: _ORDER[finding.effect])
