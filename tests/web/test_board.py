@@ -113,9 +113,9 @@ def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
         data, times = file.read_bytes(), file.stat()
         file.write_bytes(data[:-40] + bytes(40))
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert sorted(one.is_verified for one in keeper.board(600.0).board.trials) == [False, True], name
+        assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 1, name
         file.write_bytes(data)
-        assert all(one.is_verified for one in keeper.board(600.0).board.trials), name
+        assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 2, name
 
 
 def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):

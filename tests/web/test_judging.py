@@ -76,7 +76,7 @@ def test_two_people_rate_a_sample_blind_and_their_records_are_those_of_the_comma
     ("change", "words"),
     [({"v1": ""}, "1 of 6 rollouts have no verdict"), ({"v1": "great"}, "great"),
      ({"rater": "?!"}, "no rater is named"), ({"sample": "0" * 64}, "have changed"), ({"n": "x"}, "is not a number"),
-     ({"rater": HOSTILE, "v1": ""}, "no verdict")],
+     ({"rater": HOSTILE[:80], "v1": ""}, "no verdict")],
 )  # fmt: skip
 def test_ratings_that_are_not_kept_come_back_with_the_reason(tmp_path, change, words):
     write_card(tmp_path / "one", n=12)

@@ -113,7 +113,7 @@ def edited(folder, change):
 
 @pytest.mark.parametrize("most", [0, 10_000])
 @pytest.mark.parametrize(
-    ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", None), ("n_items", 60), ("n_missing", 1)]
+    ("name", "value"), [("value", 1.0), ("low", 0.6), ("high", 0.97), ("n_items", 60), ("n_missing", 1)]
 )
 def test_a_card_with_an_edited_summary_says_so(tmp_path, monkeypatch, name, value, most):
     monkeypatch.setattr(rollouts, "MOST_REGRADED", most)  # as for a small and for a large card

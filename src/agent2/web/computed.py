@@ -59,14 +59,6 @@ def stored_sweep_fields(report: Path) -> dict[str, Any]:
     return sweep_fields(found)
 
 
-def read_monitor_report(path: Path) -> dict[str, Any]:
-    """The report of a training log. Raises ConfigError for anything else."""
-    found = msgspec.json.decode((path / "monitor.json").read_bytes())
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path / 'monitor.json'}: is not a report of a training log")
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class ChangedPlaces:
     """Where the items that an evaluation lost and won can be looked at."""

@@ -13,17 +13,9 @@ from pathlib import Path
 
 from agent2.errors import ConfigError
 from agent2.files import write_text
+from agent2.web.page import Links, NoSuchPageError, PageAddress, Unreadable, without_dead_links
 from agent2.web.rollouts import PAGE_ROWS
-from agent2.web.site import (
-    ASSETS,
-    Links,
-    NoSuchPageError,
-    PageAddress,
-    Site,
-    Unreadable,
-    read_asset,
-    without_dead_links,
-)
+from agent2.web.site import ASSETS, Site, read_asset
 
 MOST_ROLLOUTS = 1_000
 """Of one card, that are exported by their number; an evaluation's lost and won items and bad cases always are."""

@@ -18,7 +18,8 @@ from agent2.contract.metrics import Unit
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, read_object
+from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, ago, read_object
+from agent2.web.page import Links, NoSuchPageError, PageAddress, PageContext
 from agent2.web.plots import PlotPanel, PlotValue, panel
 
 MOST_RUNS = 60
@@ -256,3 +257,50 @@ def training_panels(report: Mapping[str, Any], scores: Mapping[str, Sequence[Plo
         ]
         panels.append(panel(clean(name, 60), series[name], x_range=span, marks=marks))
     return panels
+
+
+def history_page(context: PageContext, route: PageAddress, links: Links) -> str:
+    """The history that an evaluation or a card is part of."""
+    entry = context.catalog.get(route.id, EntryKind.EVALUATION) or context.entry(route, EntryKind.CARD)
+    every = find_runs(context.catalog, entry, context.card_file)
+    runs = every[-MOST_RUNS:]
+    if not runs:
+        raise NoSuchPageError("this result is part of another one, or not finished, so it has no history of its own")
+    changes = []
+    if len(runs) > 1:
+        old, new = runs[-2:]
+        key = ("latest", old.entry.id, new.entry.id, old.entry.changed, new.entry.changed)
+        changes = context.keep(key, lambda: latest_changes(old, new))
+
+    def rollout(benchmark: str, item: str) -> str:
+        new, old = runs[-1].cards[benchmark][0], runs[-2].cards[benchmark][0]
+        return links.to("rollout", new.id, "item", id=item, beside=old.id)
+
+    panels, others = history_panels(runs)
+    name = context.catalog.summary(entry).detail if entry.kind is EntryKind.EVALUATION else ", ".join(runs[0].cards)
+    return context.render(
+        "history.html.j2", links, entry=entry, trail=context.trail(entry, links), name=name, runs=runs,
+        n_older=len(every) - len(runs), panels=panels, others=others,
+        changes=changes, rollout=rollout, scores=run_scores, ago=ago,
+    )  # fmt: skip
+
+
+def history_of(context: PageContext, entry: CatalogEntry, links: Links) -> tuple[str, int]:
+    """Address of the page with an entry's history, the same for all entries of it, and how many runs it has."""
+    found = same_history(context.catalog, entry, context.card_file)
+    return (links.to("history", min(one.id for one in found)), len(found)) if len(found) > 1 else ("", len(found))
+
+
+def training_page(context: PageContext, route: PageAddress, links: Links) -> str:
+    """What `agent2 monitor` found in a training log, and the scores of the checkpoints that were saved meanwhile."""
+    entry = context.entry(route, EntryKind.TRAINING)
+    report = read_object(entry.path / "monitor.json")
+    return context.render(
+        "training.html.j2",
+        links,
+        entry=entry,
+        trail=context.trail(entry, links),
+        summary=context.catalog.summary(entry),
+        report=report,
+        panels=training_panels(report, checkpoint_scores(context.catalog, entry, context.card_file)),
+    )

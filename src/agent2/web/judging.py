@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from agent2.cards.card import CardFile
-from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement
+from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_judgement
 from agent2.contract.compare import PASSES_AT
-from agent2.errors import ConfigError, NotEnoughData
+from agent2.errors import Agent2Error, ConfigError, NotEnoughData
 from agent2.reports.text import clean, clean_lines
 from agent2.stats.estimates import RAW
+from agent2.web.catalog import CatalogEntry, EntryKind
+from agent2.web.page import Links, LiveLinks, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import CardTables
 
 MOST_JUDGED = 100_000
@@ -99,6 +101,22 @@ def position_words(judged: PairwiseJudgement) -> str:
     return f"Position bias: the answer shown first got {share} of the points (50% without bias){flips}"
 
 
+def judges_of(
+    context: PageContext, entry: CatalogEntry, card: CardFile, links: Links
+) -> tuple[str, list[tuple[OtherJudge, str, Any]]]:
+    """What is known of a judge, and (other judge of the same answers, its card's address, links to items)."""
+    words = position_words(read_judgement(entry.path)) if JUDGEMENT in card.header.lock else ""
+    found = []
+    for one in context.catalog.findings().entries.values():
+        other = context.card_file(one) if one.kind is EntryKind.CARD and one.id != entry.id else None
+        if other is None or other.state == "open" or answers_of(other) != answers_of(card):
+            continue
+        if judge_name(other) != judge_name(card):
+            told = other_judge(context.tables, (entry.path, card), (one.path, other))
+            found.append((told, links.to("card", one.id), one))
+    return words, found
+
+
 def form_of(folder: Path, asked: Mapping[str, str]) -> tuple[Any, list[str]]:
     """The sample that people are asked about, and the names of those who have judged it.
 
@@ -172,3 +190,56 @@ def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]
     rows.append(row("the first two raters with each other", found.between))
     rows.append(("all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "–"), "", ""))
     return raters, found, [*rows, row("all raters together with the scorer", found.people)]
+
+
+def spot_check_page(
+    context: PageContext, route: PageAddress, links: Links, given: Mapping[str, str] | None = None, problem: str = ""
+) -> str:
+    """The form of a spot check, or what it showed. given, problem: what a rater sent, and why it was not kept."""
+    entry = _rated(context, route)
+    if links.is_static:
+        raise NoSuchPageError("people rate with the server, or with the file of `agent2 spotcheck draw`")
+    summary = context.catalog.summary(entry)
+    trail = [*context.trail(entry, links), (summary.title, links.to(entry.kind.value, entry.id))]
+    fields: dict[str, Any] = {"entry": entry, "trail": trail, "summary": summary}
+    if route.part == "agreement":
+        raters, found, rows = agreement_fields(entry.path)
+        cards = {card.path.name: card for card in context.catalog.children(entry, EntryKind.CARD)}
+
+        def rollout(row: Mapping[str, Any]) -> str:
+            card = entry if entry.kind is EntryKind.CARD else cards.get(row["card"])
+            return links.to("rollout", card.id, "item", id=row["item"], attempt=row["attempt"]) if card else ""
+
+        return context.render(
+            "agreement.html.j2", links, raters=raters, found=found, rows=rows, rollout=rollout, **fields
+        )
+    if route.part:
+        raise NoSuchPageError(f"a spot check has no page {clean(route.part, 40)}")
+    sample, raters = form_of(entry.path, given or route.query)
+    hides = sample.is_hidden and not context.shows_hidden
+    shown = [] if hides else form_rows_shown(sample)
+    return context.render(
+        "spotcheck.html.j2", links, sample=sample, raters=raters, rows=shown, hides=hides, given=given or {},
+        problem=problem, **fields,
+    )  # fmt: skip
+
+
+def _rated(context: PageContext, route: PageAddress) -> CatalogEntry:
+    return context.catalog.get(route.id, EntryKind.EVALUATION) or context.entry(route, EntryKind.CARD)
+
+
+def rate(context: PageContext, route: PageAddress, given: Mapping[str, str]) -> str | None:
+    """Keep the verdicts of a rater; None, or the form again with the reason why they were not kept.
+
+    Raises as `html`.
+    """
+    entry = _rated(context, route)
+    try:
+        sample, _ = form_of(entry.path, given)
+        if sample.is_hidden and not context.shows_hidden:
+            raise ConfigError("rating hidden items needs `agent2 view --show-hidden`")
+        record_ratings(entry.path, given)
+    except (Agent2Error, OSError) as error:
+        words = clean(error, 600)
+        return context.guarded(route, lambda: spot_check_page(context, route, LiveLinks(), given, words))
+    return None

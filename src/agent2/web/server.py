@@ -31,7 +31,9 @@ from agent2.arena.recording import read_submissions_of
 from agent2.errors import Agent2Error, ConfigError
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind
 from agent2.web.computed import load_libraries
-from agent2.web.site import ASSETS, LiveLinks, NoSuchPageError, PageAddress, Site, Unreadable, read_asset
+from agent2.web.judging import rate
+from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, Unreadable
+from agent2.web.site import ASSETS, Site, read_asset
 from agent2.web.trials import event_words, submission_words
 
 COOKIE = "agent2-view-token"
@@ -178,9 +180,9 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
         return await _saved(request, site, MAX_NOTE, add)
 
     @app.post("/spotcheck/{entry}")
-    async def rate(request: Request, entry: str) -> Response:
+    async def spotcheck(request: Request, entry: str) -> Response:
         def keep(given: dict[str, str]) -> Response:
-            again = site.rate(PageAddress("spotcheck", entry), given)
+            again = rate(site, PageAddress("spotcheck", entry), given)
             return _see(links.to("spotcheck", entry, "agreement")) if again is None else HTMLResponse(again, 422)
 
         return await _saved(request, site, MAX_RATINGS, keep)

@@ -4,25 +4,20 @@ A page is made from what the folder contains at that moment. What is costly (the
 evaluation) is kept until the files behind it change.
 """
 
-import logging
-import re
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import quote, urlencode
+from typing import Any
 
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recording import read_submissions_of
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
-from agent2.cards.judgement import JUDGEMENT, read_judgement
-from agent2.errors import Agent2Error, CardError, ConfigError
+from agent2.cards.judgement import JUDGEMENT
+from agent2.errors import CardError, ConfigError
 from agent2.records import ScoredRollout
-from agent2.reports.text import clean, clean_lines, counted, template_engine
+from agent2.reports.text import clean, clean_lines
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_page
 from agent2.web.catalog import (
     Catalog,
@@ -39,39 +34,28 @@ from agent2.web.computed import (
     EvaluationFields,
     change_figure,
     evaluation_fields,
-    read_monitor_report,
     stored_sweep_fields,
     trial_fields,
 )
-from agent2.web.history import (
-    MOST_RUNS,
-    checkpoint_scores,
-    find_runs,
-    history_panels,
-    latest_changes,
-    run_scores,
-    same_history,
-    training_panels,
+from agent2.web.history import history_of, history_page, training_page
+from agent2.web.judging import judges_of, spot_check_page
+from agent2.web.notes import FoundNotes, RolloutNote
+from agent2.web.page import (
+    Links,
+    LiveLinks,
+    NoSuchPageError,
+    PageAddress,
+    PageContext,
+    SingleLinks,
+    size_of,
+    without_dead_links,
 )
-from agent2.web.judging import (
-    OtherJudge,
-    agreement_fields,
-    answers_of,
-    form_of,
-    form_rows_shown,
-    judge_name,
-    other_judge,
-    position_words,
-    record_ratings,
-)
-from agent2.web.notes import FoundNotes, NoteBook, RolloutNote
 from agent2.web.plots import histogram
 from agent2.web.rollouts import (
     ANY_NOTE,
     MAX_SAVED_TEXT,
     MAX_TEXT,
     CardFilter,
-    CardTables,
     Noted,
     is_hidden_card,
     list_card,
@@ -88,8 +72,6 @@ from agent2.web.trials import (
     transcript_of,
 )
 
-logger = logging.getLogger(__name__)
-
 ASSETS = {
     "style.css": ("agent2.reports", "text/css"),
     "app.css": ("agent2.web", "text/css"),
@@ -100,20 +82,9 @@ BOARD_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0
 """For a leaderboard that is being made, before the page says how far it is; of an exported site to the end."""
 LISTED = 40
 """Results on one page of a list."""
-KEPT_PAGES = 64
 MOST_ROLLOUTS = 100_000
 """Of an evaluation whose report is computed here; a larger one is shown as its stored report tells."""
 TRIAL_PARTS = {"": "Overview", "timeline": "Timeline", "transcript": "Transcript", "code": "Code"}
-
-
-@dataclass(frozen=True)
-class PageAddress:
-    """Which page is asked for."""
-
-    kind: str
-    id: str = ""
-    part: str = ""
-    query: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_asset(name: str) -> str:
@@ -121,107 +92,24 @@ def read_asset(name: str) -> str:
     return (resources.files(ASSETS[name][0]) / "templates" / name).read_text(encoding="utf-8")
 
 
-class Links(Protocol):
-    """Addresses for the links of one page."""
-
-    @property
-    def is_static(self) -> bool:
-        """Nothing that needs a server works: forms, filters, live updates."""
-
-    @property
-    def is_single(self) -> bool:
-        """The page is one file that links nothing and brings its style with it."""
-
-    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
-        """The address of a page; empty where there is none."""
-
-    def save(self) -> str:
-        """Where the page itself comes as one file; empty where there is no server."""
-
-
-class LiveLinks:
-    """Addresses on the server."""
-
-    is_static = False
-    is_single = False
-
-    def __init__(self, here: PageAddress | None = None) -> None:
-        """here: the page that the links are for; None: one that cannot be downloaded."""
-        self._here = here
-
-    def save(self) -> str:
-        """As one file."""
-        here = self._here
-        if here is None or here.kind == "spotcheck":
-            return ""
-        return self.to("download", here.kind, here.id, **{**here.query, "part": here.part})
-
-    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
-        """Absolute within the host."""
-        pieces = [str(piece) for piece in ("" if kind == "home" else kind, entry, part)]
-        path = "/".join(quote(piece, safe="") for piece in pieces if piece)
-        asked = {name: str(value) for name, value in query.items() if value not in (None, "")}
-        return f"/{path}" + (f"?{urlencode(asked)}" if asked else "")
-
-
-class SingleLinks:
-    """For a page that is one file."""
-
-    is_static = True
-    is_single = True
-
-    def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
-        """Nowhere."""
-        return ""
-
-    def save(self) -> str:
-        """It is one file already."""
-        return ""
-
-
-_NO_LINK = re.compile(r'<a\b[^>]*?\bhref=""[^>]*>(.*?)</a>', re.DOTALL)
-
-
-def without_dead_links(page: str) -> str:
-    """Links that lead nowhere as plain text; what is not from a template is escaped and never looks like a link."""
-    return _NO_LINK.sub(r"<span>\1</span>", page)
-
-
-class NoSuchPageError(Agent2Error):
-    """There is no such result, or it is gone."""
-
-
-class Unreadable(Agent2Error):
-    """A result is there and cannot be shown."""
-
-
-class Site:
+class Site(PageContext):
     """The pages over one folder; safe to use from several threads."""
 
     def __init__(self, catalog: Catalog, *, shows_hidden: bool = False) -> None:
         """shows_hidden: texts of hidden items are shown too."""
-        self.catalog = catalog
-        self.tables = CardTables()
-        self.shows_hidden = shows_hidden
+        super().__init__(catalog, shows_hidden=shows_hidden)
         self._board = BoardKeeper(catalog)
-        self.notes = NoteBook(catalog.root)
-        self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters |= {"clean": clean, "counted": counted}
-        self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
-        self._making: dict[tuple[object, ...], threading.Lock] = {}
-        self._card_files: dict[str, tuple[float, CardFile | None]] = {}
-        self._lock = threading.Lock()
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
             "leaderboard": self._leaderboard,
             "trial": self._trial,
             "evaluation": self._evaluation,
             "sweep": self._sweep,
-            "training": self._training,
+            "training": partial(training_page, self),
             "card": self._card,
             "rollout": self._rollout,
-            "history": self._history,
-            "spotcheck": self._spot_check,
+            "history": partial(history_page, self),
+            "spotcheck": partial(spot_check_page, self),
         }
 
     def html(self, route: PageAddress, links: Links) -> str:
@@ -229,69 +117,7 @@ class Site:
         page = self._pages.get(route.kind)
         if page is None:
             raise NoSuchPageError(f"there are no pages of the kind {clean(route.kind, 40)}")
-        return self._guarded(route, lambda: page(route, links))
-
-    def _guarded(self, route: PageAddress, make: Callable[[], str]) -> str:
-        try:
-            return make()
-        except (NoSuchPageError, Unreadable):
-            raise
-        except FileNotFoundError as error:
-            raise NoSuchPageError(
-                f"{clean(error.filename or 'the file', 200)} is gone since the folder was looked at"
-            ) from error
-        except Agent2Error as error:
-            raise Unreadable(clean(error, 600)) from error
-        except Exception as error:  # boundary: a broken result is shown as such, and never breaks the server
-            logger.exception("%s %s cannot be shown", route.kind, route.id)
-            raise Unreadable(reason_of(error)) from error
-
-    def problem(self, title: str, words: str, links: Links, written: str = "") -> str:
-        """A page that says why there is no other. written: what a reader wrote and would lose."""
-        return self._render("problem.html.j2", links, heading=title, words=words, written=written)
-
-    def _render(self, template: str, links: Links, **fields: Any) -> str:
-        return self._engine.get_template(template).render(
-            links=links, root_name=clean(self.catalog.root.resolve().name or "/", 60), **fields
-        )
-
-    def _entry(self, route: PageAddress, kind: EntryKind) -> CatalogEntry:
-        entry = self.catalog.get(route.id, kind)
-        if entry is None:
-            raise NoSuchPageError(
-                f"there is no {kind.value} {clean(route.id, 80)} in this folder; it may have been moved"
-            )
-        return entry
-
-    def _keep(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """The value of `make`, made once for a key: who asks meanwhile waits for it."""
-        with self._lock:
-            waited = self._making.setdefault(key, threading.Lock())
-        try:
-            with waited:
-                with self._lock:
-                    if key in self._kept:
-                        self._kept.move_to_end(key)
-                        return self._kept[key]
-                value = make()
-                with self._lock:
-                    self._kept[key] = value
-                    while len(self._kept) > KEPT_PAGES:
-                        self._kept.popitem(last=False)
-                return value
-        finally:
-            with self._lock:
-                self._making.pop(key, None)
-
-    def _trail(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str]]:
-        """(words, address) of the results that an entry is part of, the outermost first."""
-        found: list[tuple[str, str]] = []
-        entries = self.catalog.findings().entries
-        parent = entries.get(entry.parent or "")
-        while parent is not None:
-            found.append((self.catalog.summary(parent).title, links.to(parent.kind.value, parent.id)))
-            parent = entries.get(parent.parent or "")
-        return found[::-1]
+        return self.guarded(route, lambda: page(route, links))
 
     # Home
 
@@ -320,7 +146,7 @@ class Site:
         pages = max(1, -(-len(shown) // LISTED))
         page = min(page, pages)
         lines = [self.catalog.summary(one) for one in shown[(page - 1) * LISTED : page * LISTED]]
-        return self._render(
+        return self.render(
             "home.html.j2",
             links,
             counts={kind.value: n for kind, n in counts.items() if n},
@@ -345,8 +171,8 @@ class Site:
         wanted = BoardFilter.of(route.query)
         made = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
         if isinstance(made, BoardProgress):
-            return self._render("leaderboard_page.html.j2", links, progress=made)
-        return self._render(
+            return self.render("leaderboard_page.html.j2", links, progress=made)
+        return self.render(
             "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted,
             is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
         )  # fmt: skip
@@ -354,37 +180,37 @@ class Site:
     # Trials and sweeps
 
     def _trial(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.TRIAL)
+        entry = self.entry(route, EntryKind.TRIAL)
         paths = TrialPaths(entry.path)
         summary = self.catalog.summary(entry)
         fields = {
             "entry": entry,
             "summary": summary,
-            "trail": self._trail(entry, links),
+            "trail": self.trail(entry, links),
             "tabs": [
                 (name, links.to("trial", entry.id, part), part == route.part) for part, name in TRIAL_PARTS.items()
             ],
         }
         if route.part == "timeline":
-            return self._render("timeline.html.j2", links, timeline=timeline_of(paths), **fields)
+            return self.render("timeline.html.j2", links, timeline=timeline_of(paths), **fields)
         if route.part == "transcript":
-            transcript = self._keep(
-                ("transcript", entry.id, _size(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)
+            transcript = self.keep(
+                ("transcript", entry.id, size_of(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)
             )
-            return self._render(
+            return self.render(
                 "transcript.html.j2", links, transcript=transcript, log=log_tail(paths.agent_log), **fields
             )
         if route.part == "code":
-            diffs, problems = self._keep(("code", entry.id, _size(paths.revisions_log)), lambda: revision_diffs(paths))
-            return self._render("code.html.j2", links, diffs=diffs, problems=problems, **fields)
+            diffs, problems = self.keep(("code", entry.id, size_of(paths.revisions_log)), lambda: revision_diffs(paths))
+            return self.render("code.html.j2", links, diffs=diffs, problems=problems, **fields)
         if route.part:
             raise NoSuchPageError(f"a trial has no page {clean(route.part, 40)}")
         fields |= {"cards": self._cards_of(entry, links)}
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
             return self._unfinished_trial(paths, links, fields)
-        stamp = (_size(paths.trial_log), _size(paths.integrity), _size(paths.report / "report.json"))
-        view, figures = self._keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
-        return self._render("trial_page.html.j2", links, view=view, figures=figures, **fields)
+        stamp = (size_of(paths.trial_log), size_of(paths.integrity), size_of(paths.report / "report.json"))
+        view, figures = self.keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
+        return self.render("trial_page.html.j2", links, view=view, figures=figures, **fields)
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
@@ -393,7 +219,7 @@ class Site:
         except Exception as error:  # boundary: the grader may be about to make its file
             submissions = [f"cannot be read now: {reason_of(error)}"]
         started = next((row for row in events if row.get("event") == "agent_started"), None)
-        return self._render(
+        return self.render(
             "trial_live.html.j2",
             links,
             events=[(row.get("t", 0.0), event_words(row)) for row in events],
@@ -401,7 +227,7 @@ class Site:
             started_at=started.get("t") if started else None,
             deadline=started.get("deadline") if started else None,
             log=log_tail(paths.agent_log),
-            log_size=_size(paths.trial_log),
+            log_size=size_of(paths.trial_log),
             ago=ago,
             **fields,
         )
@@ -416,41 +242,28 @@ class Site:
         return found
 
     def _sweep(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.SWEEP)
+        entry = self.entry(route, EntryKind.SWEEP)
         trials = [self.catalog.summary(one) for one in self.catalog.children(entry, EntryKind.TRIAL)]
-        fields: dict[str, Any] = {"entry": entry, "trail": self._trail(entry, links), "trials": trials, "ago": ago}
+        fields: dict[str, Any] = {"entry": entry, "trail": self.trail(entry, links), "trials": trials, "ago": ago}
         report = entry.path / "report" / "sweep.json"
         if not report.is_file():
-            return self._render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
-        known = self._keep(("sweep", entry.id, _size(report)), lambda: stored_sweep_fields(report))
-        return self._render("sweep_page.html.j2", links, **known, **fields)
-
-    def _training(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.TRAINING)
-        report = read_monitor_report(entry.path)
-        return self._render(
-            "training.html.j2",
-            links,
-            entry=entry,
-            trail=self._trail(entry, links),
-            summary=self.catalog.summary(entry),
-            report=report,
-            panels=training_panels(report, checkpoint_scores(self.catalog, entry, self._card_file)),
-        )
+            return self.render("sweep_live.html.j2", links, summary=self.catalog.summary(entry), **fields)
+        known = self.keep(("sweep", entry.id, size_of(report)), lambda: stored_sweep_fields(report))
+        return self.render("sweep_page.html.j2", links, **known, **fields)
 
     # Evaluations
 
     def _evaluation(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.EVALUATION)
+        entry = self.entry(route, EntryKind.EVALUATION)
         summary = self.catalog.summary(entry)
-        fields: dict[str, Any] = {"entry": entry, "summary": summary, "trail": self._trail(entry, links)}
+        fields: dict[str, Any] = {"entry": entry, "summary": summary, "trail": self.trail(entry, links)}
         cards = self._cards_of(entry, links)
         if summary.state in (EntryState.RUNNING, EntryState.STOPPED):
-            return self._render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
+            return self.render("evaluation_live.html.j2", links, cards=cards, reason="", **fields)
         n_rollouts = sum(self._n_rollouts(one) for one in self.catalog.children(entry, EntryKind.CARD))
         if n_rollouts > MOST_ROLLOUTS:
             reason = f"{n_rollouts:,} rollouts are too many to compute a report from here; its folder has report.html."
-            return self._render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
+            return self.render("evaluation_live.html.j2", links, cards=cards, reason=reason, **fields)
         known = self._evaluated(entry)
         view, changed = known.view, known.changed
         figure: str | bool | None = self._figure(entry) if links.is_static else known.has_figure
@@ -467,19 +280,19 @@ class Site:
             found = places.get((benchmark, side))
             return links.to("card", found.id, **query) if found is not None else ""
 
-        return self._render(
+        return self.render(
             "evaluation_page.html.j2", links, view=view, figure=figure, changed=changed, rollout=rollout, card_of=card,
-            cards=cards, history=self.history_of(entry, links), **fields,
+            cards=cards, history=history_of(self, entry, links), **fields,
         )  # fmt: skip
 
     def _evaluated(self, entry: CatalogEntry) -> EvaluationFields:
-        key = ("evaluation", entry.id, _size(entry.path / "report.json"))
-        found: EvaluationFields = self._keep(key, lambda: evaluation_fields(entry.path))
+        key = ("evaluation", entry.id, size_of(entry.path / "report.json"))
+        found: EvaluationFields = self.keep(key, lambda: evaluation_fields(entry.path))
         return found
 
     def _figure(self, entry: CatalogEntry) -> str | None:
-        key = ("figure", entry.id, _size(entry.path / "report.json"))
-        found: str | None = self._keep(key, lambda: change_figure(self._evaluated(entry)))
+        key = ("figure", entry.id, size_of(entry.path / "report.json"))
+        found: str | None = self.keep(key, lambda: change_figure(self._evaluated(entry)))
         return found
 
     def figure(self, route: PageAddress) -> str:
@@ -487,7 +300,7 @@ class Site:
 
         By itself, as drawing it takes longer than the page: raises as `html`.
         """
-        svg = self._guarded(route, lambda: self._figure(self._entry(route, EntryKind.EVALUATION)) or "")
+        svg = self.guarded(route, lambda: self._figure(self.entry(route, EntryKind.EVALUATION)) or "")
         if not svg:
             raise NoSuchPageError("no metric of this evaluation has a number on both sides")
         colours, _, _ = read_asset("style.css").partition("* {")
@@ -500,123 +313,14 @@ class Site:
             return 0
         return summary.n_rollouts if summary is not None else 0
 
-    def _history(self, route: PageAddress, links: Links) -> str:
-        entry = self.catalog.get(route.id, EntryKind.EVALUATION) or self._entry(route, EntryKind.CARD)
-        every = find_runs(self.catalog, entry, self._card_file)
-        runs = every[-MOST_RUNS:]
-        if not runs:
-            raise NoSuchPageError(
-                "this result is part of another one, or not finished, so it has no history of its own"
-            )
-        changes = []
-        if len(runs) > 1:
-            old, new = runs[-2:]
-            key = ("latest", old.entry.id, new.entry.id, old.entry.changed, new.entry.changed)
-            changes = self._keep(key, lambda: latest_changes(old, new))
-
-        def rollout(benchmark: str, item: str) -> str:
-            new, old = runs[-1].cards[benchmark][0], runs[-2].cards[benchmark][0]
-            return links.to("rollout", new.id, "item", id=item, beside=old.id)
-
-        panels, others = history_panels(runs)
-        name = self.catalog.summary(entry).detail if entry.kind is EntryKind.EVALUATION else ", ".join(runs[0].cards)
-        return self._render(
-            "history.html.j2", links, entry=entry, trail=self._trail(entry, links), name=name, runs=runs,
-            n_older=len(every) - len(runs), panels=panels, others=others,
-            changes=changes, rollout=rollout, scores=run_scores, ago=ago,
-        )  # fmt: skip
-
-    def history_of(self, entry: CatalogEntry, links: Links) -> tuple[str, int]:
-        """Address of the page with an entry's history, the same for all entries of it, and how many runs it has."""
-        found = same_history(self.catalog, entry, self._card_file)
-        return (links.to("history", min(one.id for one in found)), len(found)) if len(found) > 1 else ("", len(found))
-
-    # People
-
-    def _spot_check(
-        self, route: PageAddress, links: Links, given: Mapping[str, str] | None = None, problem: str = ""
-    ) -> str:
-        """The form of a spot check, or what it showed. given, problem: what a rater sent, and why it was not kept."""
-        entry = self._rated(route)
-        if links.is_static:
-            raise NoSuchPageError("people rate with the server, or with the file of `agent2 spotcheck draw`")
-        summary = self.catalog.summary(entry)
-        trail = [*self._trail(entry, links), (summary.title, links.to(entry.kind.value, entry.id))]
-        fields: dict[str, Any] = {"entry": entry, "trail": trail, "summary": summary}
-        if route.part == "agreement":
-            raters, found, rows = agreement_fields(entry.path)
-            cards = {card.path.name: card for card in self.catalog.children(entry, EntryKind.CARD)}
-
-            def rollout(row: Mapping[str, Any]) -> str:
-                card = entry if entry.kind is EntryKind.CARD else cards.get(row["card"])
-                return links.to("rollout", card.id, "item", id=row["item"], attempt=row["attempt"]) if card else ""
-
-            return self._render(
-                "agreement.html.j2", links, raters=raters, found=found, rows=rows, rollout=rollout, **fields
-            )
-        if route.part:
-            raise NoSuchPageError(f"a spot check has no page {clean(route.part, 40)}")
-        sample, raters = form_of(entry.path, given or route.query)
-        hides = sample.is_hidden and not self.shows_hidden
-        shown = [] if hides else form_rows_shown(sample)
-        return self._render(
-            "spotcheck.html.j2", links, sample=sample, raters=raters, rows=shown, hides=hides, given=given or {},
-            problem=problem, **fields,
-        )  # fmt: skip
-
-    def _rated(self, route: PageAddress) -> CatalogEntry:
-        return self.catalog.get(route.id, EntryKind.EVALUATION) or self._entry(route, EntryKind.CARD)
-
-    def rate(self, route: PageAddress, given: Mapping[str, str]) -> str | None:
-        """Keep the verdicts of a rater; None, or the form again with the reason why they were not kept.
-
-        Raises as `html`.
-        """
-        entry = self._rated(route)
-        try:
-            sample, _ = form_of(entry.path, given)
-            if sample.is_hidden and not self.shows_hidden:
-                raise ConfigError("rating hidden items needs `agent2 view --show-hidden`")
-            record_ratings(entry.path, given)
-        except (Agent2Error, OSError) as error:
-            words = clean(error, 600)
-            return self._guarded(route, lambda: self._spot_check(route, LiveLinks(), given, words))
-        return None
-
     # Cards and rollouts
-
-    def _card_file(self, entry: CatalogEntry) -> CardFile | None:
-        """`card.json` of a card, kept until it changes; None if it cannot be read."""
-        known = self._card_files.get(entry.id)
-        if known is None or known[0] != entry.changed:
-            try:
-                known = (entry.changed, card_folder.load_card(entry.path))
-            except CardError:
-                known = (entry.changed, None)
-            self._card_files[entry.id] = known
-        return known[1]
-
-    def _judges(
-        self, entry: CatalogEntry, card: CardFile, links: Links
-    ) -> tuple[str, list[tuple[OtherJudge, str, Any]]]:
-        """What is known of a judge, and (other judge of the same answers, its card's address, links to items)."""
-        words = position_words(read_judgement(entry.path)) if JUDGEMENT in card.header.lock else ""
-        found = []
-        for one in self.catalog.findings().entries.values():
-            other = self._card_file(one) if one.kind is EntryKind.CARD and one.id != entry.id else None
-            if other is None or other.state == "open" or answers_of(other) != answers_of(card):
-                continue
-            if judge_name(other) != judge_name(card):
-                told = other_judge(self.tables, (entry.path, card), (one.path, other))
-                found.append((told, links.to("card", one.id), one))
-        return words, found
 
     def hides(self, card: CardFile, links: Links) -> bool:
         """Whether the texts of a card's items are left out of a page."""
         return is_hidden_card(card) and not (self.shows_hidden and (links.is_single or not links.is_static))
 
     def _card(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.CARD)
+        entry = self.entry(route, EntryKind.CARD)
         card = self.tables.pages(entry.path).card
         wanted = CardFilter.of(route.query)
         hides = self.hides(card, links)
@@ -625,7 +329,7 @@ class Site:
         noted = _noted(by_rollout, wanted)
         listing = list_card(self.tables, entry.path, card, wanted, hides=hides, noted=noted)
         known = card.state == "closed" and not links.is_single
-        judge, others = self._judges(entry, card, links) if known and wanted == CardFilter() else ("", [])
+        judge, others = judges_of(self, entry, card, links) if known and wanted == CardFilter() else ("", [])
         query = wanted.query()
 
         def filtered(**changes: str) -> str:
@@ -633,11 +337,11 @@ class Site:
             asked = {name: value for name, value in (query | changes).items() if name != "page" or "page" in changes}
             return links.to("card", entry.id, **asked)
 
-        return self._render(
+        return self.render(
             "card.html.j2",
             links,
             entry=entry,
-            trail=self._trail(entry, links),
+            trail=self.trail(entry, links),
             card=card,
             title=clean(card.header.checkpoint_name, 160),
             words=card_words(card),
@@ -652,7 +356,7 @@ class Site:
             note_labels=sorted((clean(label, 80), n) for label, n in labels.items() if label),
             judge=judge,
             others=others,
-            history=self.history_of(entry, links) if known else ("", 0),
+            history=history_of(self, entry, links) if known else ("", 0),
             is_judgement=JUDGEMENT in card.header.lock,
         )
 
@@ -674,7 +378,7 @@ class Site:
         return same[0] if same else found[0][0] if found else None
 
     def _rollout(self, route: PageAddress, links: Links) -> str:
-        entry = self._entry(route, EntryKind.CARD)
+        entry = self.entry(route, EntryKind.CARD)
         card = self.tables.pages(entry.path).card
         line = self._line(route, entry)
         record = self.record(entry, line)
@@ -700,12 +404,12 @@ class Site:
             for number, one in self.tables.pages(entry.path).find(record.rollout.item_id)
         ]
         found = FoundNotes((), 0) if hides else self.notes.of(entry.path, record)
-        return self._render(
+        return self.render(
             "rollout.html.j2",
             links,
             entry=entry,
             trail=[
-                *self._trail(entry, links),
+                *self.trail(entry, links),
                 (clean(card.header.checkpoint_name, 80), links.to("card", entry.id, **query)),
             ],
             card=card,
@@ -733,7 +437,7 @@ class Site:
 
         Raises NoSuchPageError, and ConfigError for a note that cannot be saved or is on a hidden item.
         """
-        entry = self._entry(route, EntryKind.CARD)
+        entry = self.entry(route, EntryKind.CARD)
         card = self.tables.pages(entry.path).card
         if self.hides(card, LiveLinks()):
             raise ConfigError("notes on hidden items need `agent2 view --show-hidden`: they may quote the item")
@@ -772,7 +476,7 @@ class Site:
         for one in self.catalog.findings().entries.values():
             if one.kind is not EntryKind.CARD or one.id == entry.id:
                 continue
-            told = self._card_file(one)
+            told = self.card_file(one)
             if told is not None and _asked(told) == _asked(card):
                 name = f"{told.header.checkpoint_name} ({one.path.parent.name}/{one.path.name})"
                 found.append((one.parent != entry.parent, one.place, one.id, clean(name, 120)))
@@ -804,15 +508,6 @@ def _note_words(note: RolloutNote) -> dict[str, str]:
         "author": clean(note.author, 80) or "somebody",
         "when": ago(note.at),
     }
-
-
-def _size(path: Path) -> tuple[int, int] | None:
-    """Changes when the file does."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
 
 
 def _number(text: str) -> int | None:
