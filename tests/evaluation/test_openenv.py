@@ -234,6 +234,26 @@ def test_a_server_that_dies_or_talks_nonsense_is_an_environment_fault_and_never_
     assert problem in rollout.reason and url in rollout.reason
 
 
+def test_an_answer_that_no_action_asked_for_is_a_fault_and_its_reward_is_nobodys():
+    def generous(session):
+        session.recv()
+        session.send(json.dumps(observed()))
+        session.recv()
+        session.send(json.dumps(observed(reward=0)))
+        session.send(json.dumps(observed(reward=1)))
+        session.recv(timeout=20)
+
+    with serve(generous, "127.0.0.1", 0) as scripted:
+        threading.Thread(target=scripted.serve_forever, daemon=True).start()
+        world = OpenEnvWorld(f"http://127.0.0.1:{scripted.socket.getsockname()[1]}", observation="text")
+        world.reset(GUESS, 0)
+        world.act("{}")
+        threading.Event().wait(1)  # for the second answer to arrive
+        with pytest.raises(EnvironmentFailed, match="an answer before it was given an action"):
+            world.act("{}")
+        assert world.state()["rewards"] == [0.0]
+
+
 def test_metadata_without_end_is_given_up_and_no_message_holds_a_password():
     with socket.create_server(("127.0.0.1", 0)) as endless:
 

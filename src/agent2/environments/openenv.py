@@ -122,6 +122,7 @@ class OpenEnvWorld:
                 f"{self._shown}: acted without a session; call reset first, and nothing after the end"
             )
         self._refused = None
+        self._require_quiet()
         if self._action is not None:
             self._send({"type": "step", "data": {self._action: action}})
             return
@@ -178,6 +179,17 @@ class OpenEnvWorld:
             return self._held.enter_context(opened)
         except (OSError, TimeoutError, WebSocketException) as error:
             raise self._failed(f"no session ({error}); start the server, or change the url") from error
+
+    def _require_quiet(self) -> None:
+        """Raises EnvironmentFailed for an answer before the action: from there on rewards would belong to others."""
+        from websockets.exceptions import WebSocketException
+
+        assert self._session is not None
+        try:
+            raw = self._session.recv(timeout=0)
+        except (TimeoutError, WebSocketException, OSError):
+            return  # what broke is told by what follows
+        raise self._failed(f"it sent an answer before it was given an action: {shown(str(raw))}")
 
     def _send(self, message: JsonValue) -> None:
         from websockets.exceptions import ConnectionClosed, WebSocketException
