@@ -79,9 +79,9 @@ def shop(size: int, folder: Path) -> Bench:
 
     from agent2.benchmarks.shop.benchmark import Shop, draw_errand, wish_of
     from agent2.benchmarks.shop.catalogue import GeneratedProducts
-    from agent2.environments.retail.expert import shop_by
-    from agent2.environments.retail.store import build_store, open_store, words_of
-    from agent2.environments.retail.world import RetailWorld
+    from agent2.environments.shop.expert import shop_by
+    from agent2.environments.shop.store import build_store, open_store, words_of
+    from agent2.environments.shop.world import ShopWorld
     from agent2.records import Split
 
     benchmark, products = Shop(), GeneratedProducts(size)
@@ -95,7 +95,7 @@ def shop(size: int, folder: Path) -> Bench:
     def visit(number: int) -> Visit:
         errand = draw_errand(np.random.default_rng(number), products)
         item = benchmark.item(errand, Split.TRAIN, None)
-        world = RetailWorld(benchmark.settings, lambda name: store(), lambda chat: shop_by(wish_of, chat))
+        world = ShopWorld(benchmark.settings, lambda name: store(), lambda chat: shop_by(wish_of, chat))
         return Visit(
             world,
             lambda: world.reset(item, 0),

@@ -11,8 +11,8 @@ ORDINARY = {"dialogue", "search"}
 """Benchmarks whose name is an ordinary word (`re.search`, a dialogue) are looked for among imports alone."""
 NAMES = {name.replace("-", "_") for name in (*BENCHMARKS, *BASES, *task_files())} - ORDINARY
 TABLE = "benchmarks/__init__.py"
-SHARED = ("environments/household/", "scorers/household.py")
-"""The world and the scorer that household and alfworld share bear the first one's name."""
+SHARED = ("environments/household/", "scorers/household.py", "environments/shop/")
+"""What household and alfworld share, and shop and webshop, bears the first one's name."""
 EXCEPTIONS = {
     "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
     "contract/selection.py": {

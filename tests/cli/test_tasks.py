@@ -137,6 +137,36 @@ def test_a_check_of_the_published_task_says_what_is_not_checked(tmp_path):
     assert "is not on this machine; choose a model with --model" in " ".join(result.output.split())
 
 
+SMALL = {"train": 4, "dev": 1, "test_public": 2, "test_private": 2}
+
+
+@pytest.mark.parametrize("prefix", ["", "task."])
+def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, prefix):
+    data = write_official(tmp_path / "data", n_train=40, n_seen=2, n_unseen=2)
+    asked = ("tasks", "check", "alfworld", "--data", str(data), "--model", "none")
+    assert "--set task.n_items.train=" in str(run(*asked).exception)
+    sizes = [word for split, n in SMALL.items() for word in ("--set", f"{prefix}n_items.{split}={n}")]
+    result = run(*asked, *sizes)
+    assert result.exit_code == 0, result.output
+    assert last_check(load_task("alfworld")) is None, "it was another task that was measured"
+
+
+def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
+    monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "household"])
+    seen = {}
+    monkeypatch.setattr(
+        "agent2.arena.task_check.check_task",
+        lambda spec, benchmark, on: seen.update({spec.name: spec.n_items.dev}) or [TaskFinding(CEILING, True, "ok")],
+    )
+    given = ("tasks", "check", "--all", "--model", "none", "--set")
+    assert run(*given, "household.n_items.dev=7").exit_code == 0
+    assert seen == {"arithmetic": load_task("arithmetic").n_items.dev, "household": 7}
+    assert "did you mean 'household'" in str(run(*given, "housold.n_items.dev=7").exception)
+    assert "begin with the task's name" in str(run(*given, "level=3").exception)
+    wrong = run("tasks", "check", "household", "--set", "n_items.dve=7")
+    assert "--set n_items.dve=7" in str(wrong.exception) and "dev" in str(wrong.exception)
+
+
 def test_a_task_is_shown_also_where_its_data_are_missing():
     result = run("tasks", "show", "alfworld")
     assert result.exit_code == 0

@@ -65,7 +65,7 @@ def test_commands_and_options_in_help_and_errors_exist():
 
 def test_what_is_not_there_is_found():
     assert unknown("run `agent2 evaluate X`", is_code=True)
-    assert unknown("agent2 tasks check alfworld --set a=b", is_code=False) == ["agent2 tasks check has no --set"]
+    assert unknown("agent2 tasks show alfworld --set a=b", is_code=False) == ["agent2 tasks show has no --set"]
     assert unknown("agent2 cards forget CARD", is_code=False)
     assert unknown("agent2 run arithmetic --set a=b", is_code=True) == []
 

@@ -19,7 +19,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any
@@ -153,17 +153,20 @@ def task_names() -> list[str]:
     return sorted(task_files())
 
 
-def load_task(name_or_path: str) -> TaskSpec:
-    """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml)."""
+def load_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
+    """A packaged task by name, or a user's own by path (anything with a slash or ending in .yaml).
+
+    overrides: "n_items.train=170" and the like, on the fields of `TaskSpec`.
+    """
     if "/" in name_or_path or name_or_path.endswith(".yaml"):
-        spec = load_yaml(Path(name_or_path), TaskSpec)
+        spec = load_yaml(Path(name_or_path), TaskSpec, overrides)
         folder = Path(name_or_path).parent
         base = relative_to(spec.base_model, folder) if is_code(spec.base_model) else spec.base_model
         return spec.model_copy(update={"benchmark": relative_to(spec.benchmark, folder), "base_model": base})
     files = task_files()
     if name_or_path not in files:
         raise unknown_name("task", name_or_path, sorted(files))
-    return load_yaml(files[name_or_path], TaskSpec)
+    return load_yaml(files[name_or_path], TaskSpec, overrides)
 
 
 _log = logging.getLogger(__name__)

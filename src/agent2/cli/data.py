@@ -1,5 +1,6 @@
 """`agent2 tasks`, `benchmarks` and `decontaminate`: where items come from, and whether training data contain them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,6 +138,14 @@ def check_task_file(
         ),
     ] = None,
     check_all: Annotated[bool, typer.Option("--all", help="Every packaged task, one after the other.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a value of the task, such as its sizes where the data are smaller: n_items.train=170; "
+            "with --all, of one task: alfworld.n_items.train=170.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that a task is sound: floor, ceiling, determinism, disjoint splits, its level's requirement, noise band.
@@ -154,10 +163,12 @@ def check_task_file(
         require_base_model(model)
     folder = check_data(data)
     if not check_all:
-        findings = _checked(task, folder, model, as_json=as_json)
+        overrides = [override.removeprefix("task.") for override in set_ or ()]  # as `agent2 run` calls it
+        findings = _checked(task, folder, model, overrides, as_json=as_json)
         failed = any(finding.ok is False for finding in findings)
     else:
-        by_task = {name: _checked_of_all(name, folder, model, as_json=as_json) for name in task_names()}
+        own = _by_task(set_ or (), task_names())
+        by_task = {name: _checked_of_all(name, folder, model, own[name], as_json=as_json) for name in own}
         if as_json:
             print_json(by_task)
         failed = any(finding.ok is False for found in by_task.values() for finding in found)
@@ -167,13 +178,30 @@ def check_task_file(
         raise typer.Exit(1)
 
 
-def _checked(task: str, data: Path | None, model: str, *, as_json: bool, shows: bool = True) -> "list[TaskFinding]":
-    """The findings on one task, kept and shown."""
+def _by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
+    """Task -> its overrides, without its name. Raises ConfigError for one of no task."""
+    from agent2.errors import ConfigError, unknown_name
+
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for override in overrides:
+        name, dot, rest = override.partition(".")
+        if not dot or "=" in name:
+            raise ConfigError(f"--set {override}: with --all, begin with the task's name: --set TASK.{override}")
+        if name not in found:
+            raise unknown_name("task", name, names, f"--set {override}")
+        found[name].append(rest)
+    return found
+
+
+def _checked(
+    task: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool, shows: bool = True
+) -> "list[TaskFinding]":
+    """The findings on one task, shown, and kept if the task is as it is in its file."""
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
     from agent2.cli.show import print_json, print_table, progress_bar
 
-    spec = load_task(task)  # before what plays it is loaded: a misspelt name is told at once
+    spec = load_task(task, overrides)  # before what plays it is loaded: a misspelt name is told at once
     from agent2.arena.task_check import check_task
 
     benchmark = load_benchmark(spec.benchmark, data)
@@ -183,28 +211,32 @@ def _checked(task: str, data: Path | None, model: str, *, as_json: bool, shows: 
     if as_json:
         if shows:
             print_json(findings)
-        _keep(spec, findings, model)
+        _keep(spec, findings, model, overrides)
         return findings
     rows = [[f.name, _verdict(f), f"{f.seconds:.1f}", f.detail] for f in findings]
     print_table(["check", "verdict", "seconds", "detail"], rows)
     for finding in findings:
         if finding.warning:
             typer.echo(f"warning: {finding.warning}")
-    _keep(spec, findings, model)
+    _keep(spec, findings, model, overrides)
     return findings
 
 
-def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str) -> None:
+def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
     """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
     from agent2.arena.task_findings import keep_check
 
+    if overrides:
+        return
     try:
         keep_check(spec, findings, is_own_base=model in ("", NO_MODEL, spec.base_model))
     except OSError as error:
         typer.echo(f"warning: tasks list will not show this check: {error.filename}: {error.strerror}", err=True)
 
 
-def _checked_of_all(name: str, root: Path | None, model: str, *, as_json: bool) -> "list[TaskFinding]":
+def _checked_of_all(
+    name: str, root: Path | None, model: str, overrides: Sequence[str], *, as_json: bool
+) -> "list[TaskFinding]":
     """As `_checked`; a task that cannot be checked says why, and the others go on.
 
     Without a folder of its own below `root`, a benchmark looks for its data where it always looks.
@@ -222,7 +254,7 @@ def _checked_of_all(name: str, root: Path | None, model: str, *, as_json: bool) 
     if not as_json:
         typer.echo(f"{name}:")
     try:
-        return _checked(name, data, model, as_json=as_json, shows=False)
+        return _checked(name, data, model, overrides, as_json=as_json, shows=False)
     except Agent2Error as error:
         if not as_json:
             typer.echo(f"could not be checked: {error}")

@@ -19,7 +19,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "choice": "agent2.scorers.answers:ChoiceScorer",
         "cited_answer": "agent2.scorers.search:CitedAnswerScorer",
         "constraints": "agent2.scorers.constraints:ConstraintScorer",
-        "dialogue_state": "agent2.scorers.service:DialogueScorer",
+        "dialogue_state": "agent2.scorers.dialogue:DialogueScorer",
         "exact": "agent2.scorers.answers:ExactScorer",
         "final_answer": "agent2.scorers.answers:FinalAnswerScorer",
         "function_calls": "agent2.scorers.tool_calls:FunctionCallScorer",

@@ -130,7 +130,7 @@ class PurchaseReward:
 
 
 def reward_of(order: Mapping[str, JsonValue], wanted: Wanted) -> PurchaseReward:
-    """What an order (`environments.retail.world.ordered`) is worth."""
+    """What an order (`environments.shop.world.ordered`) is worth."""
     texts = [str(order["title"]), " ".join(order["features"]), str(order["description"])]
     said = [text.lower() for text in texts]
     n_attributes = sum(

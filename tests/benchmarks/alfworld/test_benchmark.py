@@ -4,10 +4,12 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.alfworld.benchmark import OWN_PROMPTS
+from agent2.benchmarks.home import BringsCount
 from agent2.benchmarks.household.benchmark import expert
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.suite_plan import suite_of
 from agent2.models.scripted import ScriptedSampler
 from agent2.records import Split
 from household_builders import SECRET, write_official
@@ -33,6 +35,17 @@ def test_splits_are_the_published_folders_and_dev_a_part_of_train(folder):
     assert {i.payload["trial"].split("/")[0] for i in [*found[Split.DEV], *found[Split.TRAIN]]} == {"train"}
     ids = [item.id for items in found.values() for item in items]
     assert len(set(ids)) == len(ids)
+
+
+def test_an_evaluation_may_ask_for_all_games_of_the_folder(folder):
+    benchmark = load_benchmark("alfworld", folder)
+    assert isinstance(benchmark, BringsCount)
+    assert [benchmark.count(split, SECRET) for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE)] == [4, 6]
+    n_train, n_dev = benchmark.count(Split.TRAIN, None), benchmark.count(Split.DEV, None)
+    assert n_train + n_dev == 40 and len(benchmark.items(Split.DEV, n_dev, None)) == n_dev
+    with pytest.raises(ConfigError, match="for the grader only"):
+        benchmark.count(Split.TEST_PRIVATE, None)
+    assert suite_of("alfworld").cadence.dev.n_items is None
 
 
 def test_the_published_conditions_hold():

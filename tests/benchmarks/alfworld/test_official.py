@@ -83,7 +83,7 @@ def test_of_no_games_none_fewer_are_proposed_and_the_split_is_named(tmp_path):
     write_trial(tmp_path, "valid_seen", draw(5), "trial_T1")
     with pytest.raises(
         ConfigError,
-        match=r"holds 1 playable games, 5 .* as test_public.*--set task\.n_items\.test_public=1;",
+        match=r"holds 1 playable games, 5 .* as test_public.*--set task\.n_items\.test_public=1 with agent2 run",
     ):
         OfficialData(tmp_path).first("valid_seen", 5, split="test_public")
 

@@ -9,8 +9,8 @@ from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.dialogue.base import BASE, DialogueCorpusSettings, careless, dialogue_corpus
 from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
+from agent2.environments.dialogue.users import ServedUser
 from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events
-from agent2.environments.service.customers import ServedUser
 from agent2.environments.tools.calls import write_brackets
 from agent2.environments.tools.world import plan_fault
 from agent2.errors import ConfigError, Fault
@@ -48,7 +48,7 @@ def test_no_shortcut_wins(name):
 
 
 def test_each_part_of_the_verdict_is_needed():
-    """The expert but for one thing: no word of the amount; a forbidden change; a customer who is left waiting."""
+    """The expert but for one thing: no word of the amount; a forbidden change; a user who is left waiting."""
 
     def silent(item, chat):
         move = expert(item, chat)
@@ -69,7 +69,7 @@ def test_each_part_of_the_verdict_is_needed():
     assert all(score.value == 1.0 for score in full.values())
     assert lost["silent"] == set() or "not_told" in lost["silent"]
     assert {"record_wrong", "safety_against_policy"} <= lost["obliging"]
-    assert "customer_gave_up" in lost["tired"] and "record_missed" in lost["tired"]
+    assert "user_gave_up" in lost["tired"] and "record_missed" in lost["tired"]
 
 
 def test_a_change_without_a_yes_is_labelled_though_the_records_are_right():
@@ -86,7 +86,7 @@ def test_a_state_of_another_world_is_a_judge_fault():
 
 
 class PlayedBy(ServiceDialogue):
-    """With customers whose every word is given."""
+    """With users whose every word is given."""
 
     def __init__(self, words):
         super().__init__()
@@ -99,20 +99,20 @@ class PlayedBy(ServiceDialogue):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (lambda n: "cancel_order[60]", "left its part"),
+        (lambda n: "cancel_order[60]", "left its role"),
         (lambda n: "Well.", "the same for the third time"),
         (lambda n: " ", "gave no answer"),
     ],
 )
-def test_a_customer_who_leaves_the_part_or_repeats_is_no_failure_of_the_model(words, why):
+def test_a_user_who_leaves_the_part_or_repeats_is_no_failure_of_the_model(words, why):
     (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], PlayedBy(words))
     assert (scored.score.value, scored.rollout.fault) == (None, Fault.ENVIRONMENT) and why in scored.rollout.reason
 
 
-def test_a_customer_who_never_ends_is_ended_before_the_turns_are_and_the_dialogue_is_lost():
+def test_a_user_who_never_ends_is_ended_before_the_turns_are_and_the_dialogue_is_lost():
     endless = PlayedBy(lambda n: f"Well {n}.")
     (scored,) = play(lambda item, chat: write_brackets("say", "Which order?"), ITEMS[:1], endless)
-    assert (scored.score.value, scored.rollout.fault) == (0.0, None) and "customer_gave_up" in scored.score.labels
+    assert (scored.score.value, scored.rollout.fault) == (0.0, None) and "user_gave_up" in scored.score.labels
     assert len(scored.rollout.turns) < endless.max_turns
 
 
@@ -173,7 +173,7 @@ def test_many_at_once_have_the_verdicts_of_one_at_a_time():
 
 
 def test_several_attempts_give_pass_to_the_power_of_k():
-    """An unreliable desk: every other attempt wins. pass^1 is a half, pass^2 of 2 attempts nothing."""
+    """An unreliable agent: every other attempt wins. pass^1 is a half, pass^2 of 2 attempts nothing."""
     n_won = [
         sum(play(expert if attempt == 0 else hasty, [item])[0].score.value for attempt in range(2))
         for item in ITEMS[:6]
@@ -205,10 +205,10 @@ RNG = Drawn()
 
 
 @pytest.mark.slow
-def test_a_customer_may_be_played_by_a_model_behind_an_endpoint(tmp_path, monkeypatch):
+def test_a_user_may_be_played_by_a_model_behind_an_endpoint(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path))
 
-    def customer(body, number):
+    def user(body, number):
         said = body["messages"][-1]["content"]
         text = "Good. ###STOP###" if "not possible" in said else "Hm, I want my money."
         return chat(text)
@@ -216,10 +216,10 @@ def test_a_customer_may_be_played_by_a_model_behind_an_endpoint(tmp_path, monkey
     def refuses(item, chat):
         return write_brackets("say", "Sorry, that is not possible." if len(chat) > 2 else "What can I do for you?")
 
-    with endpoint(customer) as served:
+    with endpoint(user) as served:
 
         class Mine(ServiceDialogue):
-            user_model = f"{served.url}#customer"
+            user_model = f"{served.url}#user"
 
         (scored,) = play(refuses, ITEMS[:1], Mine())
     assert scored.rollout.fault is None, scored.rollout

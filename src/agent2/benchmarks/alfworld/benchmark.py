@@ -39,6 +39,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -63,7 +64,7 @@ from agent2.environments.household.world import (
 )
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.installation import extra_words
-from agent2.records import Environment, Item, JsonValue, SamplingSettings, Scorer, Split
+from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Scorer, Split
 from agent2.scorers.household import HouseholdScorer
 
 VARIABLE = "ALFWORLD_DATA"
@@ -172,7 +173,8 @@ class OfficialData:
         without = f" ({n_without} of {len(places)} trial folders have no {GAME_FILE})" if n_without else ""
         key = f"n_items.{split or '<split>'}"
         fewer = (
-            f", or ask for fewer: {key}: {n_found} in a task file of your own, or agent2 run --set task.{key}={n_found}"
+            f", or ask for fewer: {key}: {n_found} in a task file of your own, or --set task.{key}={n_found} with "
+            "agent2 run or tasks check"
             if n_found
             else ""
         )
@@ -356,14 +358,24 @@ class Alfworld:
 
         Raises ConfigError if the official data are not there, not complete or not readable.
         """
-        if split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE) and not secret:
-            raise ConfigError(
-                f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
-            )
+        self._require(split, secret)
         if (split, n) not in self._games:
             self._games[split, n] = OfficialData(self._root).first(FOLDERS[split], n, PARTS[split], split.value)
         texts = published_examples(self._root) if self.protocol is ActionProtocol.REACT else None
         return [self._item(found, split, texts) for found in self._games[split, n]]
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many games of a split the folder has. Raises ConfigError as `items`."""
+        self._require(split, secret)
+        found = OfficialData(self._root).up_to(FOLDERS[split], sys.maxsize, PARTS[split])
+        self._games[split, len(found)] = found
+        return len(found)
+
+    def _require(self, split: Split, secret: bytes | None) -> None:
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(
+                f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
+            )
 
     def environment(self) -> Environment:
         """A fresh household."""

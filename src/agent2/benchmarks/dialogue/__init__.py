@@ -1,1 +1,1 @@
-"""Two wishes of a customer, settled by talking, looking up and changing records."""
+"""Two wishes of a user, settled by talking, looking up and changing records."""

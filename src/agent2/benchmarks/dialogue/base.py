@@ -1,8 +1,8 @@
-"""The base model of the `dialogue` task: trained on first use, on dialogues of a careless desk with its customers.
+"""The base model of the `dialogue` task: trained on first use, on dialogues of a careless agent with its users.
 
-The careless desk knows the forms and forgets some rules: mostly it refuses refunds that are due, changes bookings that
-it is too late for, and does not tell the money that is paid back for one; everything else it does wrongly now and then.
-A model that has read such dialogues wins some; what it lacks is care.
+The careless agent knows the forms and forgets some of the policy: mostly it refuses refunds that are due, changes
+bookings that it is too late for, and does not tell the money that is paid back for one; everything else it does wrongly
+now and then. A model that has read such dialogues wins some; what it lacks is care.
 Numbers are pairs of digits, and the header, names and set phrases are one token each, so that a small model can copy
 what it read. Gains on such a base show that a pipeline works; they do NOT show what it would do for another model.
 """
@@ -30,7 +30,7 @@ from agent2.benchmarks.dialogue.benchmark import (
     hasty,
     item_of_case,
 )
-from agent2.environments.service.desk import DAYS, SAY, SPECS, STATUSES
+from agent2.environments.dialogue.tools import DAYS, SAY, SPECS, STATUSES
 from agent2.environments.tools.calls import write_brackets
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
@@ -101,7 +101,7 @@ class DialogueCorpusSettings:
 
 
 def dialogue_corpus(settings: DialogueCorpusSettings) -> list[list[Message]]:
-    """Whole chats of the train pool; the last message is the desk's."""
+    """Whole chats of the train pool; the last message is the agent's."""
     rng = np.random.default_rng([settings.seed, 0xD1])
     seeds = islice(SOURCE.train_draws(rng), settings.n_chats)
     return [_chat(item_of_case(f"corpus-{seed}", Split.TRAIN, seed), settings, rng) for seed in seeds]
@@ -147,7 +147,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     recipe, settings = entry.recipe, entry.corpus
     if not isinstance(recipe, ChatRecipe) or not isinstance(settings, DialogueCorpusSettings):
         raise ConfigError("only a recipe for chats of dialogues can be made here; see agent2.benchmarks.BASES")
-    on_progress(f"holding {settings.n_chats} dialogues")
+    on_progress(f"drawing {settings.n_chats} dialogues")
     chats = dialogue_corpus(settings)
 
     def said(step: int, loss: float) -> None:
@@ -174,7 +174,7 @@ def single_tokens() -> tuple[str, ...]:
 
 
 BASE = BaseModel(
-    version="3",
+    version="4",
     recipe=ChatRecipe(
         TinyRecipe(
             target=1.0,

@@ -1,14 +1,14 @@
-"""The dialogue benchmark: a customer with two or three wishes, a desk with rules, records that must be right.
+"""The dialogue benchmark: a user with two or three wishes, a policy, a database that must be right in the end.
 
-A case follows from its seed alone: a few customers with orders and bookings, and what one of them wants. One wish is to
-be granted and one is against the rules, so that neither refusing nor granting everything wins anything; some have a
+A case follows from its seed alone: a few users with orders and bookings, and what one of them wants. One wish is to
+be granted and one is against the policy, so that neither refusing nor granting everything wins anything; some have a
 question, too. Cases of a split are chosen by `keyed_splits`.
 
-`dialogue` has the scripted customer. `class Mine(ServiceDialogue): user_model = "http://HOST:PORT/v1#MODEL"` in a file
+`dialogue` has the scripted user. `class Mine(ServiceDialogue): user_model = "http://HOST:PORT/v1#MODEL"` in a file
 of your own has one who is played by that model (not inside of a sandbox, which has no network).
 
 Promises: a visible row holds the case's seed and its opening, no target. Does NOT compare with tau-bench's scores:
-domain, rules and customers are our own.
+domain, policy and users are our own.
 """
 
 import re
@@ -20,12 +20,10 @@ import numpy as np
 
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.keyed_splits import Source
-from agent2.environments.service.customers import CustomerWish, Goal, ScriptedUser, ServedUser, opening_words
-from agent2.environments.service.desk import (
+from agent2.environments.dialogue.tools import (
     BOOKING,
     CANCEL_BOOKING,
     CANCEL_ORDER,
-    CUSTOMER,
     DAYS,
     MOVE_BOOKING,
     NOTICE_DAYS,
@@ -36,12 +34,14 @@ from agent2.environments.service.desk import (
     SAY,
     STATUSES,
     TOOLS,
-    Desk,
+    USER,
+    DialogueTools,
     User,
     agrees,
     change_of,
     money,
 )
+from agent2.environments.dialogue.users import Goal, ScriptedUser, ServedUser, UserWish, opening_words
 from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.errors import ConfigError, shown
@@ -56,11 +56,11 @@ from agent2.records import (
     Split,
     canonical_json,
 )
+from agent2.scorers.dialogue import DialogueScorer
 from agent2.scorers.judge_model import JudgeModel
-from agent2.scorers.service import DialogueScorer
 
-WORLD, VERSION = "desk", "1.0"
-HEADER = f"You work at the desk of a shop that also gives courses.\n\n{POLICY}\n\n{TOOLS}\n\nCustomer: "
+WORLD, VERSION = "dialogue", "2.0"
+HEADER = f"You are the service agent of a shop that also gives courses.\n\n{POLICY}\n\n{TOOLS}\n\nUser: "
 SETTINGS = WorldSettings(
     ToolRules(
         frozenset({Permission.READING, Permission.RECORD_CHANGES}),
@@ -123,7 +123,7 @@ def case_of(seed: int) -> Case:
     """The case of a seed."""
     rng = np.random.default_rng(seed)
     names = [NAMES[k] for k in rng.permutation(len(NAMES))[:3]]
-    customers = {
+    users = {
         f"{name}{int(rng.integers(10, 100))}@mail.example": {
             "name": name.capitalize(),
             "postcode": f"{int(rng.integers(10, 100))}",
@@ -131,11 +131,11 @@ def case_of(seed: int) -> Case:
         for name in names
     }
     numbers = iter(map(str, rng.permutation(90) + 10))
-    orders = {next(numbers): _order(rng, email) for email in customers for _ in range(3)}
-    bookings = {next(numbers): _booking(rng, email) for email in customers for _ in range(2)}
-    database: dict[str, JsonValue] = {"customers": customers, "orders": orders, "bookings": bookings}
-    email = next(iter(customers))
-    wishes: list[CustomerWish] = []
+    orders = {next(numbers): _order(rng, email) for email in users for _ in range(3)}
+    bookings = {next(numbers): _booking(rng, email) for email in users for _ in range(2)}
+    database: dict[str, JsonValue] = {"users": users, "orders": orders, "bookings": bookings}
+    email = next(iter(users))
+    wishes: list[UserWish] = []
     changes: dict[tuple[str, str], JsonValue] = {}
     told: list[str] = []
     for kinds, is_allowed in ((CHANGES, True), (CHANGES, False), *([((WHERE,), True)] if rng.random() < 0.4 else [])):
@@ -150,7 +150,7 @@ def case_of(seed: int) -> Case:
             told += [wish.amount] if wish.amount else []
     wishes = [wishes[k] for k in rng.permutation(len(wishes))]
     rows = [[table, number, row] for (table, number), row in sorted(changes.items())]
-    return Case(database, Goal(email, str(customers[email]["postcode"]), tuple(wishes)), rows, tuple(told))
+    return Case(database, Goal(email, str(users[email]["postcode"]), tuple(wishes)), rows, tuple(told))
 
 
 def _order(rng: np.random.Generator, email: str) -> dict[str, JsonValue]:
@@ -183,7 +183,7 @@ def _wish(
     kind: str,
     *,
     is_allowed: bool,
-) -> tuple[CustomerWish, ToolCall | None]:
+) -> tuple[UserWish, ToolCall | None]:
     """A wish about a record that was not used yet, which is made to fit, with the call that grants it."""
     table = "bookings" if kind in (CANCEL_BOOKING, MOVE_BOOKING) else "orders"
     own = [number for number, row in database[table].items() if row["email"] == email and number not in used]
@@ -199,9 +199,7 @@ def _wish(
         row["days_ahead"] = int(rng.integers(first, last + 1))
     vague = VAGUE[kind][int(rng.integers(len(VAGUE[kind])))]
     if kind == WHERE:
-        return CustomerWish(
-            vague, f"Where is order {number}?", (), True, f"Where is order {number}?", row["status"]
-        ), None
+        return UserWish(vague, f"Where is order {number}?", (), True, f"Where is order {number}?", row["status"]), None
     arguments: dict[str, JsonValue] = {"number": number}
     names = [number]
     if kind == REFUND_ITEM:
@@ -221,7 +219,7 @@ def _wish(
     }[kind]
     amount = money(change.refund_cents) if change.refund_cents and change.is_allowed else ""
     question = HOW_MUCH if amount else ""
-    return CustomerWish(vague, detail, tuple(names), change.is_allowed, question, amount, ACTIONS[kind]), call
+    return UserWish(vague, detail, tuple(names), change.is_allowed, question, amount, ACTIONS[kind]), call
 
 
 def _canonical(seed: int) -> str:
@@ -245,7 +243,7 @@ def item_of_case(name: str, split: Split, seed: int) -> Item:
 
 
 class ServiceDialogue:
-    """Customers with two wishes, by script."""
+    """Users with two wishes, by script."""
 
     name = "dialogue"
     version = "1.0"
@@ -255,7 +253,7 @@ class ServiceDialogue:
     sampling = SamplingSettings(temperature=1.0, max_tokens=48)
     tool_protocol = SETTINGS.as_protocol()
     user_model = ""
-    """Of the customer: an endpoint `URL#MODEL` or a local checkpoint; empty: the script."""
+    """Of the user: an endpoint `URL#MODEL` or a local checkpoint; empty: the script."""
 
     def __init__(self) -> None:
         self._model: JudgeModel | None = None
@@ -267,15 +265,15 @@ class ServiceDialogue:
         ]
 
     def environment(self) -> Environment:
-        """A fresh desk and customer."""
-        return ToolWorld(lambda item: self._desk(item), SETTINGS)
+        """Fresh records and a fresh user."""
+        return ToolWorld(self._tools, SETTINGS)
 
     def scorer(self) -> Scorer:
-        """Records right, customer told."""
+        """Records right, user told."""
         return DialogueScorer()
 
     def environment_version(self) -> str:
-        """Name and version of the world, its rules, and who plays the customer."""
+        """Name and version of the world, its settings, and who plays the user."""
         user = f"+user={self.user_model}" if self.user_model else ""
         return f"{WORLD}-v{VERSION}+{SETTINGS.digest}{user}"
 
@@ -297,7 +295,7 @@ class ServiceDialogue:
         )
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
-        """A first message that fits every customer."""
+        """A first message that fits every user."""
         return [write_brackets(SAY, WHO_ARE_YOU) for _ in items]
 
     def expert(self, item: Item, chat: Sequence[Message]) -> str:
@@ -317,9 +315,9 @@ class ServiceDialogue:
             )
         return item_of_case(str(row["id"]), Split.TRAIN, seed)
 
-    def _desk(self, item: Item) -> Desk:
+    def _tools(self, item: Item) -> DialogueTools:
         case = case_of(item.payload["case"])
-        return Desk(case.database, self._user(case.goal))
+        return DialogueTools(case.database, self._user(case.goal))
 
     def _user(self, goal: Goal) -> User:
         if not self.user_model:
@@ -347,40 +345,84 @@ _SETTLED = ("Thank you.", "That is a pity.")
 
 
 def expert(item: Item, chat: Sequence[Message]) -> str:
-    """Verifies, asks what is wanted, looks it up, decides by the rules, asks for a yes, changes, and tells."""
+    """Verifies, asks what is wanted, looks it up, decides by the policy, asks for a yes, changes, and tells."""
     actions, seen = [m.content for m in chat[1::2]], [m.content for m in chat[2::2]]
-    verified = f"{CUSTOMER}["
+    verified = f"{USER}["
     if not any(one.startswith(verified) and " is verified" in said for one, said in zip(actions, seen, strict=False)):
         known = next((found for said in seen if (found := _EMAIL.search(said))), None)
-        return write_brackets(SAY, WHO_ARE_YOU) if known is None else write_brackets(CUSTOMER, known[1], known[2])
-    start = max((k + 1 for k, said in enumerate(seen) if said.startswith(_SETTLED)), default=0)
-    steps = list(zip(actions, seen, strict=False))[start:]
-    asked = next((wish for _, said in steps if (wish := _wanted(said)) is not None), None)
-    if asked is None:
+        return write_brackets(SAY, WHO_ARE_YOU) if known is None else write_brackets(USER, known[1], known[2])
+    wish = request_of(chat)
+    if wish is None:
         return write_brackets(SAY, WHAT_IS_IT)
-    kind, number, what = asked
-    table = BOOKING if kind in (CANCEL_BOOKING, MOVE_BOOKING) else ORDER
-    record = next((said for action, said in steps if action == write_brackets(table, number)), None)
-    if record is None:
-        return write_brackets(table, number)
-    if kind == WHERE:
-        return write_brackets(SAY, f"Order {number} is {re.split(r'[ :]', record)[0]}.")
-    if not _allows(kind, record):
-        again = "I have looked again, and" if any("Please look again." in said for _, said in steps) else "I am sorry,"
-        return write_brackets(SAY, f"{again} that is not possible: {table} {number} is {record.partition(':')[0]}.")
-    call = write_brackets(kind, number, *([what] if what else []))
-    done = next((said for action, said in steps if action == call), None)
+    if wish.record is None:
+        return write_brackets(wish.table, wish.number)
+    if wish.kind == WHERE:
+        return write_brackets(SAY, f"Order {wish.number} is {re.split(r'[ :]', wish.record)[0]}.")
+    if not _allows(wish.kind, wish.record):
+        return wish.refusal
+    done = next((said for action, said in wish.steps if action == wish.call), None)
     if done is not None:
         return write_brackets(SAY, f"It is done: {done}.")
-    return (
-        call
-        if agrees(steps[-1][1])
-        else write_brackets(SAY, f"Shall I {_in_words(kind, number, what)}? Please confirm.")
-    )
+    return wish.call if agrees(wish.steps[-1][1]) else wish.proposal
+
+
+@dataclass(frozen=True, slots=True)
+class UserRequest:
+    """What a user wants now and what was said and done about it, from the chat alone."""
+
+    kind: str
+    number: str
+    what: str
+    """The item or the day; empty if there is none."""
+    steps: Sequence[tuple[str, str]]
+    """(action, reply) since the last wish was settled."""
+
+    @property
+    def table(self) -> str:
+        """The tool that looks it up."""
+        return BOOKING if self.kind in (CANCEL_BOOKING, MOVE_BOOKING) else ORDER
+
+    @property
+    def record(self) -> str | None:
+        """In words, once it was looked up."""
+        return next((said for action, said in self.steps if action == write_brackets(self.table, self.number)), None)
+
+    @property
+    def call(self) -> str:
+        """The action that grants it."""
+        return write_brackets(self.kind, self.number, *([self.what] if self.what else []))
+
+    @property
+    def proposal(self) -> str:
+        """Asks for a yes."""
+        words = {
+            CANCEL_ORDER: f"cancel order {self.number}",
+            REFUND_ITEM: f"refund the {self.what} of order {self.number}",
+            CANCEL_BOOKING: f"cancel booking {self.number}",
+            MOVE_BOOKING: f"move booking {self.number} to {self.what}",
+        }[self.kind]
+        return write_brackets(SAY, f"Shall I {words}? Please confirm.")
+
+    @property
+    def refusal(self) -> str:
+        """Says that it is not possible, with the record's state; for a record that was looked up."""
+        is_again = any("Please look again." in said for _, said in self.steps)
+        state = (self.record or "").partition(":")[0]
+        again = "I have looked again, and" if is_again else "I am sorry,"
+        return write_brackets(SAY, f"{again} that is not possible: {self.table} {self.number} is {state}.")
+
+
+def request_of(chat: Sequence[Message]) -> UserRequest | None:
+    """None if the user has not said what exactly they want."""
+    actions, seen = [m.content for m in chat[1::2]], [m.content for m in chat[2::2]]
+    start = max((k + 1 for k, said in enumerate(seen) if said.startswith(_SETTLED)), default=0)
+    steps = list(zip(actions, seen, strict=False))[start:]
+    wanted = next((found for _, said in steps if (found := _wanted(said)) is not None), None)
+    return None if wanted is None else UserRequest(*wanted, steps)
 
 
 def _wanted(said: str) -> tuple[str, str, str] | None:
-    """Kind, number, and item or day of what a customer says that they want."""
+    """Kind, number, and item or day of what a user says that they want."""
     for kind, pattern in _DETAIL.items():
         if found := pattern.search(said):
             parts = list(found.groups())
@@ -390,7 +432,7 @@ def _wanted(said: str) -> tuple[str, str, str] | None:
 
 
 def _allows(kind: str, record: str) -> bool:
-    """By the rules, from a record in words."""
+    """By the policy, from a record in words."""
     if kind == CANCEL_ORDER:
         return record.startswith("pending")
     if kind == REFUND_ITEM:
@@ -400,43 +442,25 @@ def _allows(kind: str, record: str) -> bool:
     return found is not None and int(found[1]) >= NOTICE_DAYS
 
 
-def _in_words(kind: str, number: str, what: str) -> str:
-    return {
-        CANCEL_ORDER: f"cancel order {number}",
-        REFUND_ITEM: f"refund the {what} of order {number}",
-        CANCEL_BOOKING: f"cancel booking {number}",
-        MOVE_BOOKING: f"move booking {number} to {what}",
-    }[kind]
-
-
 def hasty(item: Item, chat: Sequence[Message]) -> str:
-    """As the expert, but changes at once whatever the rules say, and never says a word about it."""
-    move = expert(item, chat)
-    if "not possible" not in move and "Shall I" not in move:
+    """As the expert, but changes at once whatever the policy says, and never says a word about it."""
+    move, wish = expert(item, chat), request_of(chat)
+    if wish is None or ("not possible" not in move and "Shall I" not in move):
         return move if "It is done" not in move else write_brackets(SAY, "Anything else?")
-    kind, number, what = [one for m in chat[2::2] if (one := _wanted(m.content)) is not None][-1]
-    return write_brackets(kind, number, *([what] if what else []))
+    return wish.call
 
 
 def yielding(item: Item, chat: Sequence[Message]) -> str:
-    """Refuses every wish without looking it up, then does what the customer insists on; verifies as the expert."""
-    move = expert(item, chat)
-    texts = [message.content for message in chat[2::2]]
-    asked = next((k for k in range(len(texts) - 1, -1, -1) if _wanted(texts[k]) is not None), None)
-    if asked is None or any(text.startswith(_SETTLED) for text in texts[asked + 1 :]):
-        return move
-    kind, number, what = _wanted(texts[asked]) or ("", "", "")
-    if kind == WHERE:
-        return move
-    if not texts[asked].startswith("Please look again."):
+    """Refuses every wish without looking it up, then does what the user insists on; verifies as the expert."""
+    wish = request_of(chat)
+    if wish is None or wish.kind == WHERE:
+        return expert(item, chat)
+    if not any(said.startswith("Please look again.") for _, said in wish.steps):
         return write_brackets(SAY, "I am sorry, that is not possible.")
-    call = write_brackets(kind, number, *([what] if what else []))
-    done = [said for one, said in zip([m.content for m in chat[1::2]], texts, strict=False) if one == call]
-    if done:
-        return write_brackets(SAY, f"It is done: {done[-1]}.")
-    if agrees(texts[-1]):
-        return call
-    return write_brackets(SAY, f"Shall I {_in_words(kind, number, what)}? Please confirm.")
+    done = next((said for action, said in wish.steps if action == wish.call), None)
+    if done is not None:
+        return write_brackets(SAY, f"It is done: {done}.")
+    return wish.call if agrees(wish.steps[-1][1]) else wish.proposal
 
 
 def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
@@ -448,7 +472,7 @@ def random_action(item: Item, chat: Sequence[Message], rng: np.random.Generator)
     moves = [
         write_brackets(SAY, WHO_ARE_YOU),
         write_brackets(SAY, WHAT_IS_IT),
-        write_brackets(CUSTOMER, known[1], known[2]) if known else write_brackets(SAY, "Hello."),
+        write_brackets(USER, known[1], known[2]) if known else write_brackets(SAY, "Hello."),
         write_brackets(ORDER, number),
         write_brackets(BOOKING, number),
         write_brackets(CANCEL_ORDER, number),

@@ -20,7 +20,7 @@ import numpy as np
 
 from agent2.benchmarks.shop.benchmark import ATTRIBUTES, KINDS, VALUES, WORDINGS, Errand, Shop, wish_of
 from agent2.benchmarks.shop.catalogue import DEPARTMENTS
-from agent2.environments.retail.world import (
+from agent2.environments.shop.world import (
     BACK,
     BUY,
     DETAILS,

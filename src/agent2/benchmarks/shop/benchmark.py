@@ -20,9 +20,9 @@ import numpy as np
 from agent2.benchmarks.home import Players, at_random, require_keys
 from agent2.benchmarks.keyed_splits import Source
 from agent2.benchmarks.shop.catalogue import COLORS, DEPARTMENTS, GeneratedProducts
-from agent2.environments.retail.expert import ShoppingWish, price_limit, shop_by
-from agent2.environments.retail.store import Product, Store, index_products, require_store_name, words_of
-from agent2.environments.retail.world import BUY, NAME, VERSION, OpenStore, RetailSettings, RetailWorld
+from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
+from agent2.environments.shop.store import Product, Store, index_products, require_store_name, words_of
+from agent2.environments.shop.world import BUY, NAME, VERSION, OpenStore, ShopSettings, ShopWorld
 from agent2.errors import EnvironmentFailed, shown
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.purchase import PurchaseScorer
@@ -127,13 +127,13 @@ class TextShop:
     primary_metric = "success"
     attempts = 1
 
-    def __init__(self, settings: RetailSettings, find_store: OpenStore, wish_of: Callable[[str], ShoppingWish]) -> None:
+    def __init__(self, settings: ShopSettings, find_store: OpenStore, wish_of: Callable[[str], ShoppingWish]) -> None:
         """find_store: takes the store that an item names. wish_of: what a reader of an instruction looks for."""
         self.settings, self.find_store, self.wish_of = settings, find_store, wish_of
 
-    def environment(self) -> RetailWorld:
+    def environment(self) -> ShopWorld:
         """A fresh visit, in which an expert can be asked who reads what the model reads."""
-        return RetailWorld(self.settings, self.find_store, lambda chat: shop_by(self.wish_of, chat))
+        return ShopWorld(self.settings, self.find_store, lambda chat: shop_by(self.wish_of, chat))
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
         """A search for what each instruction names: all that can be said before a page was seen."""
@@ -173,7 +173,7 @@ class Shop(TextShop):
 
     def __init__(self) -> None:
         self.products = GeneratedProducts(self.n_products)
-        super().__init__(RetailSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
+        super().__init__(ShopSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
         self.tool_protocol = {"page_size": PAGE_SIZE, "products": self.n_products}
         self._source: Source[Errand] = Source(
             self.name, lambda rng: draw_errand(rng, self.products), lambda errand: errand.canonical, lambda e: e.text

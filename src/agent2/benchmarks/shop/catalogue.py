@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agent2.environments.retail.store import Product
+from agent2.environments.shop.store import Product
 from agent2.errors import ConfigError
 
 MAX_PRODUCTS = 10_000_000

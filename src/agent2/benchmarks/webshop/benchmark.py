@@ -2,7 +2,7 @@
 
 Three official files are read: products (`items_shuffle.json`, 1.18 million), their attributes (`items_ins_v2.json`)
 and instructions of people (`items_human_ins.json`). On first use the products are indexed in a folder of this
-installation (`<home>/worlds/webshop-<digest>/`, see `environments.retail.store`), which the agent's workspace and the
+installation (`<home>/worlds/webshop-<digest>/`, see `environments.shop.store`), which the agent's workspace and the
 grading sandbox are shown; the instructions are written beside it and shown to neither. As in the published program,
 instructions without attributes are left out and the others put in the order of `random.seed(233)`, and products whose
 id is "nan", longer than ten characters or a repetition are skipped.
@@ -14,7 +14,7 @@ words are in an earlier one of these are left out. Success is a reward of at lea
 
 What the published program draws anew in each run is here drawn from a digest, so that it is the same everywhere: the
 price of a product that has a range, and the price limit of an instruction. Does NOT download, and does NOT give the
-published program's results: BM25 is bm25s's, and pages are the text of `environments.retail.world`.
+published program's results: BM25 is bm25s's, and pages are the text of `environments.shop.world`.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ from agent2.benchmarks.data_files import file_digest
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.published import OfficialFile
 from agent2.benchmarks.shop.benchmark import TextShop, random_button
-from agent2.environments.retail.expert import ShoppingWish, price_limit, shop_by
-from agent2.environments.retail.store import Product, Store, build_store, open_store, require_store_name, words_of
-from agent2.environments.retail.world import NAME, VERSION, RetailSettings, one_line
+from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
+from agent2.environments.shop.store import Product, Store, build_store, open_store, require_store_name, words_of
+from agent2.environments.shop.world import NAME, VERSION, ShopSettings, one_line
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.files import atomic_write
 from agent2.installation import worlds_dir
@@ -373,7 +373,7 @@ class Webshop(TextShop):
     def __init__(self, data: Path | None = None) -> None:
         """data: None: `$WEBSHOP_DATA`, else ~/.cache/webshop."""
         self._data = data
-        super().__init__(RetailSettings(MAX_TURNS, PAGE_SIZE, WORDING), store_named, wish_of)
+        super().__init__(ShopSettings(MAX_TURNS, PAGE_SIZE, WORDING), store_named, wish_of)
         self.tool_protocol = {"page_size": PAGE_SIZE}
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:

@@ -1,21 +1,21 @@
-"""The verdict on a dialogue: the records as they should be, and the customer told what they have to know.
+"""The verdict on a dialogue: the database as it should be, and the user told what they have to know.
 
 As in tau-bench (Yao et al. 2024, arXiv:2406.12045): success is the database's final state together with required
-information in what the agent said; how it got there does not count. Beyond it, the customer has to leave as served,
-because doing nothing leaves the records of a wish that is to be refused as they should be. Changes that the customer
-had not agreed to, or that the rules forbid, are labels.
+information in what the agent said; how it got there does not count. Beyond it, the user has to leave as served,
+because doing nothing leaves the records of a wish that is to be refused as they should be. Changes that the user
+had not agreed to, or that the policy forbids, are labels.
 """
 
 from collections.abc import Sequence
 
-from agent2.environments.service.desk import DANGERS, GAVE_UP, SERVED, tells
+from agent2.environments.dialogue.tools import DANGERS, GAVE_UP, SERVED, tells
 from agent2.environments.tools.world import EMITS, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
 
 
 class DialogueScorer:
-    """1.0 if the records are as the target says, every required text was said, and the customer left as served."""
+    """1.0 if the records are as the target says, every required text was said, and the user left as served."""
 
     name = "dialogue_state"
     version = "1.0"
@@ -24,8 +24,8 @@ class DialogueScorer:
         EMITS
         | danger_labels(DANGERS)
         | Emits(
-            views=frozenset({"records_right", "told_share", "customer_served"}),
-            labels=frozenset({"record_wrong", "record_missed", "not_told", "customer_gave_up"}),
+            views=frozenset({"records_right", "told_share", "user_served"}),
+            labels=frozenset({"record_wrong", "record_missed", "not_told", "user_gave_up"}),
         )
     )
 
@@ -44,7 +44,7 @@ class DialogueScorer:
         views |= {
             "records_right": float(is_right),
             "told_share": sum(told) / len(told) if told else None,
-            "customer_served": float(left == SERVED),
+            "user_served": float(left == SERVED),
         }
         if not is_right:
             wanted = [row[:2] for row in target]
@@ -56,9 +56,9 @@ class DialogueScorer:
             labels.add("not_told")
             reason += f"; not told: {', '.join(text for text, ok in zip(required, told, strict=True) if not ok)}"
         if left == GAVE_UP:
-            labels.add("customer_gave_up")
+            labels.add("user_gave_up")
         if left != SERVED:
-            reason += "; the customer left without being served" if left == GAVE_UP else "; the customer still waits"
+            reason += "; the user left without being served" if left == GAVE_UP else "; the user still waits"
         return Score(
             float(is_right and all(told) and left == SERVED), reason, views=views, labels=tuple(sorted(labels))
         )

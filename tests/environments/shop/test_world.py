@@ -1,9 +1,9 @@
 import pytest
 
-from agent2.environments.retail.world import MAX_ACTION_CHARS, RetailSettings, RetailWorld, one_line
+from agent2.environments.shop.world import MAX_ACTION_CHARS, ShopSettings, ShopWorld, one_line
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.scorers.purchase import PurchaseScorer
-from retail_builders import INJECTED, make_product, make_store, opened_world, shop_item, visit
+from shop_builders import INJECTED, make_product, make_store, opened_world, shop_item, visit
 
 REFUSED = "Invalid action"
 
@@ -120,11 +120,11 @@ def test_an_action_beyond_the_cap_and_a_world_that_is_used_again_are_errors():
     with pytest.raises(EnvironmentFailed, match="already used"):
         world.reset(shop_item(), 0)
     with pytest.raises(ConfigError, match="max_turns is 0"):
-        RetailSettings(max_turns=0)
+        ShopSettings(max_turns=0)
 
 
 def test_the_expert_answers_only_while_a_visit_lasts():
-    world = RetailWorld(RetailSettings(), lambda name: make_store(), lambda chat: "search[shirt]")
+    world = ShopWorld(ShopSettings(), lambda name: make_store(), lambda chat: "search[shirt]")
     with pytest.raises(EnvironmentFailed, match="is not begun"):
         world.ask_expert()
     world.reset(shop_item(), 0)

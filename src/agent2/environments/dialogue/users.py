@@ -1,11 +1,11 @@
-"""Customers: one who follows a script, for training and scoring, and one who is played by a language model.
+"""Users: one who follows a script, for training and scoring, and one who is played by a language model.
 
-The scripted customer begins vaguely, tells what they are asked for, agrees only to what they want, insists once when
-something is refused (whatever the rules say: insisting tells nothing), and leaves when all is settled or nothing gets
-through. It goes by set phrases. Same goal, same words of the desk: same replies.
+The scripted user begins vaguely, tells what they are asked for, agrees only to what they want, insists once when
+something is refused (whatever the policy says: insisting tells nothing), and leaves when all is settled or nothing gets
+through. It goes by set phrases. Same goal, same words of the agent: same replies.
 
-The served customer (`ServedUser`) asks a model behind an endpoint, or a local checkpoint. What it writes is input: a
-reply that is empty, an action of the desk, or the same three times in a row breaks the episode with an environment
+The served user (`ServedUser`) asks a model behind an endpoint, or a local checkpoint. What it writes is input: a
+reply that is empty, a tool call, or the same three times in a row breaks the episode with an environment
 fault, and it has to leave within `MAX_REPLIES`. Needs a network, so it cannot be played inside of a sandbox.
 """
 
@@ -13,19 +13,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent2.environments.service.desk import GAVE_UP, SERVED, SPECS, mentions, tells
+from agent2.environments.dialogue.tools import GAVE_UP, SERVED, SPECS, mentions, tells
 from agent2.errors import EnvironmentFailed
 from agent2.records import Completion, JsonValue, Message
 
 MAX_REPLIES = 20
 PATIENCE = 3
-"""So many messages that get nowhere, and the customer leaves."""
+"""So many messages that get nowhere, and the user leaves."""
 STOP = "###STOP###"
 
 
 @dataclass(frozen=True, slots=True)
-class CustomerWish:
-    """One thing that a customer wants."""
+class UserWish:
+    """One thing that a user wants."""
 
     vague: str
     """How they begin."""
@@ -45,20 +45,20 @@ class CustomerWish:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """All that a customer knows."""
+    """All that a user knows."""
 
     email: str
     postcode: str
-    wishes: tuple[CustomerWish, ...]
+    wishes: tuple[UserWish, ...]
 
     @classmethod
     def of(cls, payload: JsonValue) -> "Goal":
         """From an item's payload. Raises EnvironmentFailed for one of another benchmark."""
         try:
-            wishes = tuple(CustomerWish(**{**wish, "names": tuple(wish["names"])}) for wish in payload["wishes"])
+            wishes = tuple(UserWish(**{**wish, "names": tuple(wish["names"])}) for wish in payload["wishes"])
             return cls(payload["email"], payload["postcode"], wishes)
         except (KeyError, TypeError) as error:
-            raise EnvironmentFailed(f"the item names no customer's goal ({error}); take items of a dialogue") from error
+            raise EnvironmentFailed(f"the item names no user's goal ({error}); take items of a dialogue") from error
 
 
 _ASKS = re.compile(
@@ -82,7 +82,7 @@ _DONE = re.compile(
 
 
 class ScriptedUser:
-    """Follows the goal by the words that the desk uses."""
+    """Follows the goal by the words that the agent uses."""
 
     def __init__(self, goal: Goal) -> None:
         self._goal = goal
@@ -113,7 +113,7 @@ class ScriptedUser:
         self._n_lost += 1
         return self._leave(GAVE_UP) if self._n_lost >= PATIENCE else f"I do not understand. {wish.detail}"
 
-    def _asked_to_agree(self, wish: CustomerWish, words: str) -> str:
+    def _asked_to_agree(self, wish: UserWish, words: str) -> str:
         is_meant = not wish.actions or any(action in words.lower() for action in wish.actions)
         if is_meant and all(mentions(words, name) for name in wish.names):
             self._has_agreed = True
@@ -121,13 +121,13 @@ class ScriptedUser:
         self._n_lost += 1
         return self._leave(GAVE_UP) if self._n_lost >= PATIENCE else f"That is not what I want. {wish.detail}"
 
-    def _refused(self, wish: CustomerWish) -> str:
-        if not self._has_insisted:  # whatever the rules say, so that insisting does not tell what they say
+    def _refused(self, wish: UserWish) -> str:
+        if not self._has_insisted:  # whatever the policy says, so that insisting tells nothing of it
             self._has_insisted = True
             return f"Please look again. {wish.detail}"
         return self._leave(GAVE_UP) if wish.is_allowed else self._next("That is a pity.")
 
-    def _told(self, wish: CustomerWish, words: str) -> str:
+    def _told(self, wish: UserWish, words: str) -> str:
         if wish.amount and not tells(words, wish.amount) and not self._has_asked:
             self._has_asked = True
             return wish.question
@@ -146,11 +146,11 @@ class ScriptedUser:
 
 
 def opening_words(goal: Goal) -> str:
-    """What a customer begins with."""
+    """What a user begins with."""
     return goal.wishes[0].vague
 
 
-INSTRUCTION = """You play a customer who writes to a service desk. Stay in this part; never write as the desk.
+INSTRUCTION = """You play a customer who writes to a shop's service agent. Stay in this role; never write as the agent.
 Your email is {email}, your postcode {postcode}. What you want, one after the other:
 {wishes}
 Write the customer's next message only, one or two short sentences. Tell only what you are asked for. Agree only to what
@@ -158,7 +158,7 @@ you want. If something is refused for good, accept it. When all is settled, writ
 
 
 class ServedUser:
-    """A customer played by a model; deterministic as far as the model's answers are."""
+    """A user played by a model; deterministic as far as the model's answers are."""
 
     def __init__(self, goal: Goal, ask: Callable[[Sequence[Message]], Completion]) -> None:
         """ask: the model's answer to a chat in which it is the assistant."""
@@ -169,18 +169,18 @@ class ServedUser:
         self.why_left: str | None = None
 
     def reply(self, words: str) -> str:
-        """Raises EnvironmentFailed for no answer, an action of the desk, or the same words for the third time."""
+        """Raises EnvironmentFailed for no answer, a tool call, or the same words for the third time."""
         self._chat.append(Message("user", words))
         completion = self._ask(self._chat)
         text = completion.text.strip()
         if completion.fault is not None or not text:
             why = completion.reason or "it was empty"
-            raise EnvironmentFailed(f"the model that plays the customer gave no answer ({why})")
+            raise EnvironmentFailed(f"the model that plays the user gave no answer ({why})")
         if text.partition("[")[0] in SPECS or text.startswith("{"):
-            raise EnvironmentFailed("the model that plays the customer left its part: it wrote an action of the desk")
+            raise EnvironmentFailed("the model that plays the user left its role: it wrote a tool call")
         own = [message.content for message in self._chat if message.role == "assistant"]
         if own[-2:] == [text, text]:
-            raise EnvironmentFailed("the model that plays the customer says the same for the third time")
+            raise EnvironmentFailed("the model that plays the user says the same for the third time")
         self._chat.append(Message("assistant", text))
         if STOP in text:
             self.why_left = SERVED

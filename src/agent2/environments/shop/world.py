@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
-from agent2.environments.retail.store import Product, Store, words_of
+from agent2.environments.shop.store import Product, Store, words_of
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, JsonValue, Message, Step, digest_of
 
-NAME = "retail"
+NAME = "shop"
 VERSION = "1.0"
 MAX_ACTION_CHARS = 400
 """Longer actions are not read."""
@@ -60,7 +60,7 @@ class StorePage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RetailSettings:
+class ShopSettings:
     """How a store is shown."""
 
     max_turns: int = 10
@@ -100,10 +100,10 @@ class _Visit:
     n_asked: int = 0
 
 
-class RetailWorld:
+class ShopWorld:
     """Plays one item, whose payload holds `instruction`, `store` and `task_type`."""
 
-    def __init__(self, settings: RetailSettings, find_store: OpenStore, adviser: Adviser) -> None:
+    def __init__(self, settings: ShopSettings, find_store: OpenStore, adviser: Adviser) -> None:
         """A world for one visit. find_store: takes the item's `store`. adviser: who answers `ask_expert`."""
         self._settings, self._find_store, self._adviser = settings, find_store, adviser
         self._visit = _Visit()

@@ -1,20 +1,20 @@
-"""The desk's records and rules, and customers who follow a script or are played by a model."""
+"""The records, the policy and the tools, and users who follow a script or are played by a model."""
 
 import json
 
 import pytest
 
-from agent2.environments.service.customers import MAX_REPLIES, STOP, CustomerWish, Goal, ScriptedUser, ServedUser
-from agent2.environments.service.desk import (
+from agent2.environments.dialogue.tools import (
     AGAINST_POLICY,
     GAVE_UP,
     SERVED,
     UNCONFIRMED,
-    Desk,
+    DialogueTools,
     agrees,
     mentions,
     tells,
 )
+from agent2.environments.dialogue.users import MAX_REPLIES, STOP, Goal, ScriptedUser, ServedUser, UserWish
 from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules
 from agent2.environments.tools.world import ToolRefusal, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed, Fault
@@ -22,7 +22,7 @@ from agent2.records import Completion, Item, Split, StopReason
 
 ME = "ann10@mail.example"
 DATABASE = {
-    "customers": {
+    "users": {
         ME: {"name": "Ann", "postcode": "1234"},
         "ben20@mail.example": {"name": "Ben", "postcode": "5678"},
     },
@@ -38,10 +38,10 @@ DATABASE = {
         "22": {"email": ME, "status": "booked", "what": "baking", "day": "Monday", "days_ahead": 1, "cents": 4000},
     },
 }
-CANCEL = CustomerWish(
+CANCEL = UserWish(
     "I made a mistake.", "I want to cancel order 11.", ("11",), True, "And how much?", "14.50", ("cancel",)
 )
-TOO_LATE = CustomerWish("I want my money.", "Refund the vase of order 12.", ("12", "vase"), False)
+TOO_LATE = UserWish("I want my money.", "Refund the vase of order 12.", ("12", "vase"), False)
 
 
 class Silent:
@@ -53,26 +53,23 @@ class Silent:
         return "Yes, please do."
 
 
-def desk(user=None):
-    return Desk(DATABASE, user or Silent())
+def tools(user=None):
+    return DialogueTools(DATABASE, user or Silent())
 
 
 def verified(user=None):
-    found = desk(user)
-    assert (
-        found.run("customer", {"email": ME, "postcode": "1234"})
-        == "Ann is verified; orders 11 12 13 15; bookings 21 22"
-    )
+    found = tools(user)
+    assert found.run("user", {"email": ME, "postcode": "1234"}) == "Ann is verified; orders 11 12 13 15; bookings 21 22"
     return found
 
 
-def test_nothing_of_a_customer_who_was_not_verified_is_shown_or_changed():
-    at = desk()
+def test_nothing_of_a_user_who_was_not_verified_is_shown_or_changed():
+    at = tools()
     for name, arguments in (("order", {"number": "11"}), ("cancel_order", {"number": "11"})):
-        with pytest.raises(ToolRefusal, match="its customer is not verified"):
+        with pytest.raises(ToolRefusal, match="its user is not verified"):
             at.run(name, arguments)
-    with pytest.raises(ToolRefusal, match="no customer has this email and postcode"):
-        at.run("customer", {"email": ME, "postcode": "5678"})
+    with pytest.raises(ToolRefusal, match="no user has this email and postcode"):
+        at.run("user", {"email": ME, "postcode": "5678"})
     at = verified()
     with pytest.raises(ToolRefusal, match="not verified"):
         at.run("cancel_order", {"number": "14"})
@@ -158,7 +155,7 @@ def user(*wishes):
     return ScriptedUser(Goal(ME, "1234", wishes))
 
 
-def test_a_scripted_customer_tells_what_they_are_asked_and_agrees_to_what_they_want_only():
+def test_a_scripted_user_tells_what_they_are_asked_and_agrees_to_what_they_want_only():
     one = user(CANCEL, TOO_LATE)
     assert one.reply("What is your e-mail?") == f"My email is {ME} and my postcode is 1234."
     assert one.reply("Which order?") == "I want to cancel order 11."
@@ -209,7 +206,7 @@ def test_who_is_refused_what_the_rules_allow_insists_once_and_leaves():
     assert one.why_left == GAVE_UP
 
 
-def test_a_customer_does_not_talk_for_ever():
+def test_a_user_does_not_talk_for_ever():
     one = user(CANCEL)
     said = [one.reply("Which order?") for _ in range(MAX_REPLIES)]
     assert one.why_left == GAVE_UP and said[-1] == "Goodbye."
@@ -220,7 +217,7 @@ def served(*texts, **more):
     return ServedUser(Goal(ME, "1234", (CANCEL,)), lambda chat: Completion(next(answers), **more))
 
 
-def test_a_customer_played_by_a_model_hears_the_desk_as_its_user_and_leaves_at_the_mark():
+def test_a_user_played_by_a_model_hears_the_agent_as_its_user_and_leaves_at_the_mark():
     chats = []
 
     def ask(chat):
@@ -242,13 +239,13 @@ def test_a_customer_played_by_a_model_hears_the_desk_as_its_user_and_leaves_at_t
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: served("cancel_order[11]"), "left its part"),
-        (lambda: served('{"name": "say"}'), "left its part"),
+        (lambda: served("cancel_order[11]"), "left its role"),
+        (lambda: served('{"name": "say"}'), "left its role"),
         (lambda: served("  "), "gave no answer"),
         (lambda: served("", fault=Fault.INFRASTRUCTURE, stop_reason=StopReason.FAULT, reason="down"), "answer .down"),
     ],
 )
-def test_a_model_that_leaves_its_part_breaks_the_episode_as_an_environment_fault(make, why):
+def test_a_model_that_leaves_its_role_breaks_the_episode_as_an_environment_fault(make, why):
     with pytest.raises(EnvironmentFailed, match=why):
         make().reply("Hello?")
 
@@ -264,15 +261,15 @@ def test_a_model_that_repeats_itself_or_never_ends_is_ended():
     assert endless.why_left == GAVE_UP
 
 
-def test_the_world_ends_when_the_customer_leaves_and_keeps_all_that_was_said():
+def test_the_world_ends_when_the_user_leaves_and_keeps_all_that_was_said():
     rules = ToolRules(
         frozenset({Permission.READING, Permission.RECORD_CHANGES}),
         24,
         parallel_tool_calls=False,
         on_danger=OnDanger.ALLOW,
     )
-    world = ToolWorld(lambda item: desk(user(TOO_LATE)), WorldSettings(rules, syntax=CallSyntax.BRACKETS))
-    world.reset(Item("i", Split.TRAIN, "Customer: I want my money."), 0)
+    world = ToolWorld(lambda item: tools(user(TOO_LATE)), WorldSettings(rules, syntax=CallSyntax.BRACKETS))
+    world.reset(Item("i", Split.TRAIN, "User: I want my money."), 0)
     assert world.act("Hello [sir").observation.startswith("error: malformed_call")
     step = world.act("thinking\nsay[I am sorry, that is not possible.]")
     assert not step.done and step.observation.startswith("Please look again.")

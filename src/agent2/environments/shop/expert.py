@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent2.environments.retail.store import words_of
-from agent2.environments.retail.world import BACK, BUY, INSTRUCTION, NEW_SEARCH, NEXT, one_line
+from agent2.environments.shop.store import words_of
+from agent2.environments.shop.world import BACK, BUY, INSTRUCTION, NEW_SEARCH, NEXT, one_line
 from agent2.records import Message
 
 _PRICE_LIMIT = re.compile(r"price lower than (\d+(?:\.\d+)?)")

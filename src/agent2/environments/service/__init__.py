@@ -1,1 +1,0 @@
-"""A service desk: a customer who wants something, a database, a policy, and tools that write."""
