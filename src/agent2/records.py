@@ -102,6 +102,8 @@ class Completion:
     alternatives: Sequence[tuple[str, Mapping[str, float]]] | None = None
     """Each new token as text, with the log-probabilities of the likeliest ones in its place; None: not asked for, or
     not given."""
+    pieces: Sequence[str] | None = None
+    """The text of each new token by itself, where the sampler was told to give it: half a character is `\ufffd`."""
 
 
 Prompt = Sequence[Message] | Sequence[int]
@@ -170,6 +172,16 @@ class Environment(Protocol):
         """The facts that state-based scoring needs, `answer` among them where there is a final answer."""
 
 
+class DrawnToken(msgspec.Struct, frozen=True, array_like=True):
+    """One token of a model's message, where an evaluation keeps them."""
+
+    id: int
+    text: str
+    """By itself, as `Completion.pieces`."""
+    logprob: float
+    """As `Completion.logprobs`, to four decimals."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One model message and the environment's reply."""
@@ -179,6 +191,8 @@ class Turn:
     stop_reason: StopReason
     prompt_tokens: int
     completion_tokens: int
+    tokens: Sequence[DrawnToken] | msgspec.UnsetType = msgspec.UNSET
+    """Of the model's message, its end token included; unset, and not in the stored line, unless they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)

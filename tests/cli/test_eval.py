@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import UNSET
 from safetensors.torch import load_file, save_file
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.cards.reader import read_header, read_totals
+from agent2.cards.reader import iter_rollouts, read_header, read_totals
 from agent2.cli import main
 from agent2.installation import access_log
 from agent2.models.sources import PLAIN_DIGEST
@@ -271,6 +272,25 @@ def test_a_model_without_a_chat_template_is_refused_at_the_start_and_played_plai
     agent2("eval", SUITE, "--checkpoint", sides[3], "--baseline", sides[3], *SMALL, "--out", "chat")
     other = read_header(workplace / "chat" / "cards" / "checkpoint" / "mini_math-dev")
     assert other.protocol.digest != header.protocol.digest  # scores of the two formats are not compared
+
+
+@pytest.mark.slow
+def test_tokens_are_on_the_cards_if_asked_for_and_only_then(agent2, tiny, workplace):
+    one = tiny("one")
+    for name, asked in (("kept", ("--set", "run.tokens=true")), ("plain", ())):
+        agent2("eval", SUITE, "--checkpoint", one, "--baseline", one, *SMALL, *asked, "--out", name)
+    kept, plain = (
+        [record.rollout.turns for record in iter_rollouts(workplace / name / "cards" / "checkpoint" / "mini_math-dev")]
+        for name in ("kept", "plain")
+    )
+    turns = [turn for turns in kept for turn in turns]
+    assert turns and all(len(turn.tokens) == turn.completion_tokens for turn in turns)
+    assert all(turn.action.strip() in "".join(token.text for token in turn.tokens) for turn in turns)
+    assert all(token.logprob <= 0.0 for turn in turns for token in turn.tokens)
+    assert [[replace(turn, tokens=UNSET) for turn in turns] for turns in kept] == plain, "nothing else changes"
+    scripts = ("--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old")
+    code, _, err = agent2("eval", SUITE, *scripts, *SMALL, "--set", "run.tokens=true", "--out", "e")
+    assert code == 2 and "neither side is a model in this process" in err
 
 
 def served(reply):

@@ -37,6 +37,14 @@ def test_a_folder_is_a_model_in_this_process(tmp_path):
     assert answer_of(source).fault is None
 
 
+def test_a_model_gives_the_text_of_each_token_if_it_is_told_to(tmp_path):
+    folder = str(make_model(tmp_path / "tiny"))
+    told = answer_of(find_checkpoint(folder, LoadSettings(device="cpu", keeps_tokens=True)))
+    assert len(told.pieces) == len(told.token_ids) == len(told.logprobs) > 0
+    assert told.text in "".join(told.pieces)
+    assert answer_of(find_checkpoint(folder, LoadSettings(device="cpu"))).pieces is None
+
+
 def test_a_model_can_be_given_less_context_than_it_has(tmp_path):
     folder = make_model(tmp_path / "tiny")
     completion = answer_of(find_checkpoint(str(folder), LoadSettings(device="cpu", context_length=2)))

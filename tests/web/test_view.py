@@ -12,7 +12,7 @@ from agent2.cards.card import ReportingRule
 from agent2.cards.query import CardQueries
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
-from agent2.records import Split
+from agent2.records import DrawnToken, Split
 from agent2.web import rollouts
 from agent2.web.catalog import Catalog, EntryKind, EntryState
 from agent2.web.server import ReaderGuard, make_view_app, view_folder
@@ -209,6 +209,31 @@ def test_a_download_is_one_file_without_scripts(client, site):
     assert len(client.get(f"/download/rollout/{card}?part=2").text) > 300_000, "texts are there to their end"
     for link in ("/download/rollout/none?part=1", "/download/nothing", f"/download/rollout/{card}?part=x%0d%0ay"):
         assert client.get(link).status_code == 404, link
+
+
+def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_items(tmp_path):
+    tokens = [DrawnToken(7, "sure", -0.01), DrawnToken(8, HOSTILE, -1.0), DrawnToken(9, "\n", -9.0)]
+    for split in (Split.DEV, Split.TEST_PRIVATE):
+        header = make_header()
+        protocol = replace(header.protocol, split=split, attempts=1)
+        with CardWriter(tmp_path / split.value, replace(header, protocol=protocol)) as writer:
+            record = make_record("item-1")
+            turn = replace(record.rollout.turns[0], tokens=tokens)
+            writer.append(replace(record, rollout=replace(record.rollout, turns=[turn])))
+            writer.append(make_record("item-2"))
+            writer.close()
+    catalog = Catalog(tmp_path)
+    client = TestClient(make_view_app(Site(catalog), ReaderGuard("127.0.0.1", None)), base_url="http://127.0.0.1")
+    cards = {one.path.name: one.id for one in catalog.findings().entries.values()}
+    text = client.get(f"/rollout/{cards['dev']}/0").text
+    found = re.findall(r'class="token (p\d)" title="([^"]*)">([^<]*)<', text)
+    assert [one[:2] for one in found] == [
+        ("p0", "-0.010 (99%), id 7"), ("p2", "-1.000 (36.8%), id 8"), ("p4", "-9.000 (0.0123%), id 9")
+    ]  # fmt: skip
+    assert "mean log-probability -3.337, the least likely one 0.0123%" in text and found[2][2] == "↵"
+    assert "<img src=x" not in text and "\x1b" not in text
+    assert 'class="drawn"' not in client.get(f"/rollout/{cards['dev']}/1").text, "none were kept"
+    assert 'class="drawn"' not in client.get(f"/rollout/{cards['test_private']}/0").text
 
 
 def test_an_evaluation_leads_to_the_rollout_of_a_lost_item(client, site):

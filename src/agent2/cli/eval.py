@@ -53,7 +53,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
             "--set",
             help="Override a value of the suite: a.b=value. Settings of this run: "
             "run.split=dev|test_public|test_private, run.seed=0, run.dtype=float32|bfloat16|float16, "
-            "run.plain=true for models without a chat template.",
+            "run.plain=true for models without a chat template, run.tokens=true to keep the tokens that a local model "
+            "draws, with their log-probabilities.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -83,6 +84,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         dtype=run.dtype,
         context_length=contract.protocol.context_length,
         is_plain=run.plain,
+        keeps_tokens=run.tokens,
         endpoint=read_endpoint_options(endpoint or ()),
     )
     with progress_bar() as steps:
@@ -92,6 +94,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         )
         if endpoint and SourceKind.SERVED not in (control.kind, tested.kind):
             raise ConfigError("--endpoint: neither side is an endpoint (http://HOST/v1#MODEL); remove the option")
+        if run.tokens and SourceKind.HF not in (control.kind, tested.kind):
+            raise ConfigError("--set run.tokens=true: neither side is a model in this process; leave it out")
         if known is not None:
             require_about(known, tested.name)
         request = SuiteRequest(

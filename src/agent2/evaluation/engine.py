@@ -28,6 +28,8 @@ from functools import partial
 from itertools import islice
 from typing import Generic, Protocol, TypeVar, cast
 
+import msgspec
+
 from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import Played, score_played
@@ -35,6 +37,7 @@ from agent2.models.scripted import ScriptedSampler
 from agent2.records import (
     Benchmark,
     Completion,
+    DrawnToken,
     Environment,
     Item,
     JsonValue,
@@ -282,6 +285,14 @@ class _Episode:
     note: str = ""
 
 
+def _kept_tokens(completion: Completion) -> tuple[DrawnToken, ...] | msgspec.UnsetType:
+    """What a card keeps of a sampler that was told to give the text of its tokens."""
+    if completion.pieces is None or completion.logprobs is None:
+        return msgspec.UNSET
+    columns = (completion.token_ids, completion.pieces, (round(one, 4) for one in completion.logprobs))
+    return tuple(map(DrawnToken, *columns))
+
+
 class _Loop:
     """The moves of an episode; each returns the finished attempt when the episode is over, else None."""
 
@@ -362,8 +373,11 @@ class _Loop:
             return self._fault(episode, step.fault, str(step))
         observation = step.observation
         episode.turns.append(
-            Turn(completion.text, observation, completion.stop_reason, completion.prompt_tokens, n_tokens)
-        )
+            Turn(
+                completion.text, observation, completion.stop_reason, completion.prompt_tokens, n_tokens,
+                _kept_tokens(completion),
+            )
+        )  # fmt: skip
         is_late = self._is_late(episode)
         is_spent = self._tokens_left(episode) == 0
         is_capped = len(episode.turns) >= turn_cap(episode.environment, self._settings.max_turns)

@@ -423,6 +423,8 @@ class RunSettings(StrictModel):
     """Prompt as "User: ... Assistant:", for models without a chat template."""
     seed: int = 0
     """Of all sampling."""
+    tokens: bool = False
+    """Keep the tokens that models in this process draw, with their log-probabilities, on the cards."""
 
 
 class _Run(StrictModel):

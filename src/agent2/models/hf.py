@@ -65,6 +65,8 @@ class HfSampler:
     """None: the weights belong to another owner, so no step is recorded."""
     _weights: tuple[object, ...] | None
     """What the weights were when the parked slots were filled; None: this sampler alone has them."""
+    tells_pieces: bool = False
+    """Whether completions have the text of each token."""
     prefilled_tokens: int
     """Prompt tokens computed so far; those of `Completion.prompt_tokens` beyond them were found in the cache."""
 
@@ -296,6 +298,7 @@ class HfSampler:
             logprobs=tuple(generated.logprobs),
             stop_reason=StopReason.END if has_ended else StopReason.LENGTH,
             prompt_tokens=n_prompt,
+            pieces=self._tokenizer.batch_decode([[token] for token in tokens]) if self.tells_pieces else None,
         )
 
     def _tokens_of(self, prompt: Prompt) -> tuple[tuple[int, ...], str]:

@@ -70,6 +70,8 @@ class LoadSettings:
     """Most tokens of prompt and completion together; None: the model's own limit."""
     is_plain: bool = False
     """Render the messages for models in this process in the plain format of `PLAIN_TEMPLATE`, not their own."""
+    keeps_tokens: bool = False
+    """Whether a model in this process gives the text of each token that it draws, so that a card can keep them."""
     top_logprobs: int = 0
     """How many of the likeliest tokens an endpoint is asked for in each place."""
 
@@ -151,7 +153,9 @@ def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
     sampler = getattr(module, HF_SAMPLER[1])
     template = PLAIN_TEMPLATE if settings.is_plain else None
     asked = (folder, settings.max_in_flight or 64, settings.dtype, device, settings.context_length, template)
-    return cast(Sampler, sampler(*asked))
+    opened = sampler(*asked)
+    opened.tells_pieces = settings.keeps_tokens
+    return cast(Sampler, opened)
 
 
 def _served(spec: str, settings: LoadSettings) -> CheckpointSource:

@@ -101,6 +101,11 @@ def clean_lines(value: object, limit: int = MAX_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"
 
 
+def clean_piece(value: object) -> str:
+    """A token of a text, harmless, every blank of it kept and line ends and tabs shown."""
+    return _UNSEEN.sub(" ", str(value).replace("\n", "↵").replace("\t", "⇥"))
+
+
 def breakable(value: object) -> Markup:
     """HTML of a text in which a long word may be broken where a reader expects it: after `_`, `/`, `.`, `:`.
 

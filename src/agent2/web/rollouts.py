@@ -8,6 +8,7 @@ Of hidden items only ids, scores and counts are shown, unless the caller says th
 reasons, and neither can be searched.
 """
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,8 +27,8 @@ from agent2.cards.reader import TOLERANCE, CardPages, read_page, regrade
 from agent2.contract.compare import PASSES_AT
 from agent2.environments.tools.calls import read_message
 from agent2.errors import CardError
-from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, canonical_json
-from agent2.reports.text import DASH, clean, clean_lines
+from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json
+from agent2.reports.text import DASH, clean, clean_lines, clean_piece, counted
 from agent2.stats.estimates import wilson
 
 PAGE_ROWS = 50
@@ -359,6 +361,39 @@ def _line(row: Mapping[str, Any], *, hides: bool) -> RolloutLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenMark:
+    """One token that the model drew."""
+
+    text: str
+    level: int
+    """0: near certain, to 4: below 1%; decides its colour."""
+    words: str
+    """Its log-probability and its id."""
+
+
+TOKEN_LEVELS = (0.9, 0.5, 0.1, 0.01)
+"""Probabilities at which a token gets a stronger colour."""
+MAX_TOKENS = 4_000
+"""Of one message."""
+
+
+def token_marks(turn: Turn) -> tuple[tuple[TokenMark, ...], str]:
+    """The tokens of a message with what they are coloured by, and a summary; empty where the card keeps none."""
+    if isinstance(turn.tokens, msgspec.UnsetType) or not turn.tokens:
+        return (), ""
+    logprobs = [token.logprob for token in turn.tokens]
+    marks = []
+    for token in turn.tokens[:MAX_TOKENS]:
+        chance = math.exp(min(token.logprob, 0.0))
+        words = f"{token.logprob:.3f} ({100 * chance:.3g}%), id {token.id}"
+        marks.append(TokenMark(clean_piece(token.text), sum(chance < level for level in TOKEN_LEVELS), words))
+    least = math.exp(min(0.0, min(logprobs)))
+    told = f"{counted(len(logprobs), 'token')}, mean log-probability {sum(logprobs) / len(logprobs):.3f}"
+    more = f"; the first {MAX_TOKENS:,} are shown" if len(logprobs) > MAX_TOKENS else ""
+    return tuple(marks), f"{told}, the least likely one {100 * least:.3g}%{more}"
+
+
+@dataclass(frozen=True, slots=True)
 class RolloutStep:
     """One thing that was said."""
 
@@ -370,6 +405,10 @@ class RolloutStep:
     text: str
     detail: str = ""
     """Tokens, and how it ended."""
+    tokens: Sequence["TokenMark"] = ()
+    """Where the card keeps them."""
+    token_words: str = ""
+    """How sure the model was of them, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,16 +434,15 @@ class RolloutView:
 def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: int = MAX_TEXT) -> RolloutView:
     """A rollout in words. hides: its texts are left out. most: characters of each step."""
     rollout, score, usage = record.rollout, record.score, record.rollout.usage
-    counted = counted_value(record, card.header.reporting)
+    value = counted_value(record, card.header.reporting)
     facts = {
         "how it ended": rollout.status.value.replace("_", " ")
         + (f": {clean(rollout.reason)}" if rollout.reason else ""),
         "fault": (rollout.fault or score.fault or "") and str(rollout.fault or score.fault),
-        "score as given": "" if score.value == counted else DASH if score.value is None else f"{score.value:g}",
+        "score as given": "" if score.value == value else DASH if score.value is None else f"{score.value:g}",
         "final answer as read": clean(score.extracted or "", 300),
         "views": ", ".join(
-            f"{clean(name, 60)} {DASH if value is None else f'{value:g}'}"
-            for name, value in sorted(score.views.items())
+            f"{clean(name, 60)} {DASH if view is None else f'{view:g}'}" for name, view in sorted(score.views.items())
         ),
         "restarts": str(rollout.retries or ""),
         "cost": f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens, {usage.seconds:.2f} s",
@@ -422,7 +460,8 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
         detail = f"{turn.prompt_tokens:,} + {turn.completion_tokens:,} tokens{cut}"
         calls = [clean(call.name, 60) for call in read_message(turn.action[:MAX_TEXT]).calls]
         detail += f"; calls {', '.join(calls)}" if calls else ""
-        steps = [RolloutStep(f"t{number}", "model", f"turn {number}: model", clean_lines(turn.action, most), detail)]
+        said, title = clean_lines(turn.action, most), f"turn {number}: model"
+        steps = [RolloutStep(f"t{number}", "model", title, said, detail, *token_marks(turn))]
         if turn.observation is not None:
             said = clean_lines(turn.observation, most)
             steps.append(RolloutStep(f"t{number}-reply", "environment", f"turn {number}: environment", said))
@@ -431,8 +470,8 @@ def view_rollout(record: ScoredRollout, card: CardFile, *, hides: bool, most: in
     view = RolloutView(
         item_id=clean(rollout.item_id, 200),
         attempt=rollout.attempt,
-        verdict=verdict_of(counted),
-        score="missing" if counted is None else f"{counted:g}",
+        verdict=verdict_of(value),
+        score="missing" if value is None else f"{value:g}",
         reason=clean(score.reason, 1000),
         facts=tuple((name, words) for name, words in facts.items() if words),
         labels=tuple(clean(label, 80) for label in score.labels),
