@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from agent2.arena.analysis.leaderboard import ExamKey, Leaderboard, LeaderboardTrial, PooledTrial, make_leaderboard
 from agent2.arena.analysis.pool import read_pool
 from agent2.arena.assignment import TrialConfig, config_digest
-from agent2.arena.audit_child import IntegrityRecord
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
 from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import NOISE_REPLICATES, card_score, measure_noise, paired_gain
@@ -43,7 +42,7 @@ from agent2.arena.sweep_records import SweepRow
 from agent2.arena.tasks import Level, load_task
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.writer import CardWriter
-from agent2.integrity import IntegrityCheck
+from agent2.integrity import IntegrityCheck, IntegrityRecord
 from agent2.records import (
     EvaluationProtocol,
     Message,

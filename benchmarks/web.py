@@ -153,7 +153,7 @@ def measure(client: httpx.Client, server: psutil.Process, n_rollouts: int) -> tu
         return text
 
     def count(text: str) -> str:
-        found = re.search(r"([\d,]+) rollouts", text[text.index('role="status"') :])
+        found = re.search(r"([\d,]+) rollouts?", text[text.index('role="status"') :])
         return f"{found[1]} found" if found else ""
 
     timed("home", ["/"])

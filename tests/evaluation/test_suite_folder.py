@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.errors import ConfigError
-from agent2.evaluation.suite_plan import IDENTITY_FILE, Identity, Side, owned_folder, read_identity
+from agent2.evaluation.suite_folder import IDENTITY_FILE, Identity, Side, owned_folder, read_identity
 
 SIDES = {"baseline": Side("old", "1" * 64, "hf"), "checkpoint": Side("new", "2" * 64, "hf")}
 OURS = Identity("s-v1.0", "d" * 64, "dev", "dev", 0, SIDES, None)
@@ -67,7 +67,7 @@ def test_the_lock_ends_with_its_process(tmp_path):
     program = f"""
 import os, signal
 from pathlib import Path
-from agent2.evaluation.suite_plan import Identity, Side, owned_folder
+from agent2.evaluation.suite_folder import Identity, Side, owned_folder
 sides = {{"baseline": Side("old", "1" * 64, "hf"), "checkpoint": Side("new", "2" * 64, "hf")}}
 with owned_folder(Path({str(tmp_path / "e")!r}), Identity("s-v1.0", "d" * 64, "dev", "dev", 0, sides, None)):
     os.kill(os.getpid(), signal.SIGKILL)

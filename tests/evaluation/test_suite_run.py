@@ -11,7 +11,8 @@ from agent2.cards.reader import iter_rollouts, read_header, validate_card
 from agent2.contract.suite import EvaluationRole
 from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.outcome import read_outcome, run_suite
-from agent2.evaluation.suite_plan import SuiteRequest, card_path
+from agent2.evaluation.suite_folder import card_path
+from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.models.scripted import ScriptedSampler
 from agent2.models.sources import find_checkpoint
 from agent2.records import Completion, StopReason

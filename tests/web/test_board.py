@@ -151,5 +151,6 @@ def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a
 
 
 def test_the_server_starts_without_the_libraries_that_only_figures_need():
-    code = "import sys, agent2.web.server; print(*({'matplotlib', 'scipy.stats', 'torch'} & set(sys.modules)))"
+    code = "import sys, agent2.web.server; print(*"
+    code += "({'matplotlib', 'scipy', 'torch', 'fastapi', 'agent2.evaluation.runner'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from agent2.arena.audit_child import CHECKING_S, AuditedSubmission, AuditJob, IntegrityRecord, failed_check
+from agent2.arena.audit_child import CHECKING_S, AuditedSubmission, AuditJob, failed_check
 from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import evaluation_limits
@@ -33,7 +33,7 @@ from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import Agent2Error
 from agent2.files import write_json
 from agent2.installation import ARENA_ROLE, access_log
-from agent2.integrity import Effect, IntegrityCheck
+from agent2.integrity import Effect, IntegrityCheck, IntegrityRecord
 from agent2.integrity.exposure import Bait, access_check, bait_check, bait_for, is_bait, lay_bait, sightings
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split

@@ -3,7 +3,7 @@
 Reads an `AuditJob` (JSON) on standard input, prints each `IntegrityCheck` (JSON, one a line) as soon as it is made.
 Each check runs in a fork of its own with its own time limit, so that hostile data which break or hang one check do
 not discard what another found. Everything that is parsed (weights, tables, texts, rollouts) may be hostile, which is
-why this process has no network and no secret. `IntegrityRecord` is what the harness keeps: `integrity.json`.
+why this process has no network and no secret. What the harness keeps of it, `integrity.json`, is an `IntegrityRecord`.
 """
 
 import multiprocessing
@@ -62,13 +62,6 @@ class AuditJob(StrictModel):
     """Number of the final submission; None: the base model."""
     final_card: Path | None = None
     base_card: Path | None = None
-
-
-class IntegrityRecord(msgspec.Struct, frozen=True):
-    """What an audit found, as the trial keeps it."""
-
-    checks: tuple[IntegrityCheck, ...]
-    seconds: float = 0.0
 
 
 def failed_check(name: str, reason: str, subject: str = "") -> IntegrityCheck:

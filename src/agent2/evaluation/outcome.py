@@ -40,23 +40,20 @@ from agent2.contract.suite import Suite, SuiteBenchmark, shortfall
 from agent2.errors import CardError, ConfigError, NotEnoughData
 from agent2.evaluation.runner import evaluate, finished_summary, software_lock
 from agent2.evaluation.spot_check import people_say
-from agent2.evaluation.suite_plan import (
+from agent2.evaluation.suite_folder import (
     BASELINE,
     CHECKPOINT,
     LOCK_FILE,
     REFERENCES_FILE,
     SIDES,
     SUITE_FILE,
-    BenchmarkPlan,
     Identity,
-    SuitePlan,
-    SuiteRequest,
     card_path,
     owned_folder,
-    plan_suite,
     read_identity,
     read_references,
 )
+from agent2.evaluation.suite_plan import BenchmarkPlan, SuitePlan, SuiteRequest, plan_suite
 from agent2.files import write_json
 from agent2.models.sources import CheckpointSource
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, JsonValue, Sampler, ScoredRollout, Split

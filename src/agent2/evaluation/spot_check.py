@@ -34,7 +34,7 @@ from agent2.config import StrictModel, load_yaml, read_yaml
 from agent2.contract.metrics import SpotCheck
 from agent2.errors import ConfigError, NotEnoughData, unknown_name
 from agent2.evaluation.rescoring import finished_header
-from agent2.evaluation.suite_plan import CHECKPOINT, IDENTITY_FILE, read_identity, read_references
+from agent2.evaluation.suite_folder import CHECKPOINT, IDENTITY_FILE, read_identity, read_references
 from agent2.files import write_json
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, digest_of
 from agent2.scorers.judges import cut_middle

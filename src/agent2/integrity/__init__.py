@@ -9,6 +9,8 @@ Does NOT decide what a trial counts for; `agent2.arena.analysis.result` does, fr
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 MAX_PROOFS = 20
 MAX_TEXT = 300
 
@@ -78,3 +80,10 @@ def proof(where: str, what: str) -> Proof:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
+
+
+class IntegrityRecord(msgspec.Struct, frozen=True):
+    """What an audit found, as the trial keeps it."""
+
+    checks: tuple[IntegrityCheck, ...]
+    seconds: float = 0.0

@@ -6,7 +6,7 @@ Of hidden items only ids are shown: no question, reference or answer.
 from dataclasses import dataclass
 
 from agent2.evaluation.outcome import BenchmarkOutcome, SuiteOutcome
-from agent2.evaluation.suite_plan import BASELINE, SIDES
+from agent2.evaluation.suite_folder import BASELINE, SIDES
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.reports.text import clean, clean_lines
 

@@ -28,7 +28,7 @@ from agent2.evaluation.outcome import (
     SuiteOutcome,
     evaluation_section,
 )
-from agent2.evaluation.suite_plan import BASELINE, CHECKPOINT, SIDES
+from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import EvaluationProtocol, Split
 from agent2.reports.eval_items import (

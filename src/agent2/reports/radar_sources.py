@@ -24,7 +24,7 @@ from agent2.config import parse_yaml, read_yaml_text
 from agent2.contract.metrics import Direction, MetricSpec, Unit
 from agent2.errors import ConfigError, shown
 from agent2.evaluation.outcome import SuiteOutcome, read_outcome
-from agent2.evaluation.suite_plan import IDENTITY_FILE
+from agent2.evaluation.suite_folder import IDENTITY_FILE
 from agent2.records import EvaluationProtocol
 from agent2.reports.radar import MIN_AXES, Radar, made_radar
 

@@ -15,7 +15,6 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln, xlog1py, xlogy
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import COUNTS, UNIT, Estimate, Values, finite_vector, measure, same_length, with_gaps
@@ -371,6 +370,8 @@ def _chance_to_win(own: int, others: tuple[int, ...], silent: int, k: int) -> fl
 def _binomial(count: int, k: int, n: int) -> NDArray[np.float64]:
     """Chances of 0 ... min(count, k) successes in `count` draws of chance k/n."""
     s = np.arange(min(count, k) + 1, dtype=np.float64)
+    from scipy.special import gammaln, xlog1py, xlogy  # half a second to load, and every reader of a suite loads this
+
     ways = gammaln(count + 1) - gammaln(s + 1) - gammaln(count - s + 1)
     return np.asarray(np.exp(ways + xlogy(s, k / n) + xlog1py(count - s, -k / n)))
 

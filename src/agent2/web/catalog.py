@@ -25,7 +25,7 @@ from agent2.arena.paths import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, ConfigError
-from agent2.evaluation.suite_plan import IDENTITY_FILE, read_identity
+from agent2.evaluation.suite_folder import IDENTITY_FILE, read_identity
 from agent2.reports.text import clean, counted, duration
 from agent2.stats.estimates import PERCENT, POINTS, Estimate
 

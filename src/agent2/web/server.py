@@ -23,8 +23,10 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
 
 from agent2.arena.paths import TrialPaths
 from agent2.arena.recording import read_submissions_of
@@ -51,6 +53,8 @@ HEADERS = {
 POLL_S = 1.0
 """Between two looks at the files of a running trial."""
 MOST_STREAMS = 64
+LIBRARIES_AFTER_S = 1.5
+"""After the start, so that the first page does not wait for what only later ones use."""
 
 Scope = MutableMapping[str, Any]
 
@@ -132,94 +136,90 @@ class GuardedApp:
 
 def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
     """All pages of a site as an ASGI app."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     links = LiveLinks()
     streams = asyncio.Semaphore(MOST_STREAMS)
 
-    def page(route: PageAddress) -> Response:
+    def not_found(words: object) -> Response:
+        return HTMLResponse(site.problem("Not found", str(words), links), 404)
+
+    def page(request: Request) -> Response:
+        query = dict(request.query_params)
+        route = PageAddress(**{"kind": "home", **request.path_params}, query=query)
         try:
             return HTMLResponse(site.html(route, LiveLinks(route)))
         except NoSuchPageError as error:
-            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+            return not_found(error)
         except Unreadable as error:
             return HTMLResponse(site.problem("This cannot be shown", str(error), links), 422)
 
-    @app.get("/static/{name}")
-    def asset(name: str) -> Response:
+    def asset(request: Request) -> Response:
+        name = request.path_params["name"]
         if name not in ASSETS:
-            return HTMLResponse(site.problem("Not found", "there is no such file", links), 404)
+            return not_found("there is no such file")
         return Response(read_asset(name), media_type=ASSETS[name][1])
 
-    @app.get("/figure/{entry}")
-    def figure(entry: str) -> Response:
+    def figure(request: Request) -> Response:
         try:
-            return Response(site.figure(PageAddress("figure", entry)), media_type="image/svg+xml")
+            return Response(site.figure(PageAddress("figure", request.path_params["id"])), media_type="image/svg+xml")
         except Agent2Error as error:
-            return HTMLResponse(site.problem("Not found", str(error), links), 404)
+            return not_found(error)
 
-    @app.get("/download/{kind}")
-    @app.get("/download/{kind}/{entry}")
-    def download(request: Request, kind: str, entry: str = "") -> Response:
+    def download(request: Request) -> Response:
         query = dict(request.query_params)
-        route = PageAddress(kind, entry, query.pop("part", ""), query)
+        route = PageAddress(**request.path_params, part=query.pop("part", ""), query=query)
         try:
             text = site.standalone(route)
         except Agent2Error as error:
-            return HTMLResponse(site.problem("Not found", str(error), links), 404)
-        name = re.sub(r"[^\w-]+", "", "-".join(filter(None, (kind, entry, route.part))), flags=re.ASCII)
+            return not_found(error)
+        name = re.sub(r"[^\w-]+", "", "-".join(filter(None, (route.kind, route.id, route.part))), flags=re.ASCII)
         return HTMLResponse(text, headers={"content-disposition": f'attachment; filename="{name}.html"'})
 
-    @app.post("/note/{card}/{line}")
-    async def add_note(request: Request, card: str, line: str) -> Response:
-        route = PageAddress("rollout", card, line, dict(request.query_params))
+    async def add_note(request: Request) -> Response:
+        route = PageAddress("rollout", **request.path_params, query=dict(request.query_params))
 
         def add(given: dict[str, str]) -> Response:
             turn = site.add_note(route, given)
-            return _see(links.to("rollout", card, line, **route.query) + f"#{turn or 'notes'}")
+            return _see(links.to("rollout", route.id, route.part, **route.query) + f"#{turn or 'notes'}")
 
         return await _saved(request, site, MAX_NOTE, add)
 
-    @app.post("/spotcheck/{entry}")
-    async def spotcheck(request: Request, entry: str) -> Response:
+    async def keep_ratings(request: Request) -> Response:
+        route = PageAddress("spotcheck", **request.path_params)
+
         def keep(given: dict[str, str]) -> Response:
-            again = rate(site, PageAddress("spotcheck", entry), given)
-            return _see(links.to("spotcheck", entry, "agreement")) if again is None else HTMLResponse(again, 422)
+            again = rate(site, route, given)
+            return _see(links.to("spotcheck", route.id, "agreement")) if again is None else HTMLResponse(again, 422)
 
         return await _saved(request, site, MAX_RATINGS, keep)
 
-    @app.get("/live/home")
     async def live_home(request: Request) -> Response:
         return _stream(streams, lambda: _home_news(site, request))
 
-    @app.get("/live/trial/{entry}")
-    async def live_trial(request: Request, entry: str) -> Response:
-        found = site.catalog.get(entry, EntryKind.TRIAL)
+    async def live_trial(request: Request) -> Response:
+        found = site.catalog.get(request.path_params["id"], EntryKind.TRIAL)
         if found is None:
-            return HTMLResponse(site.problem("Not found", "there is no such trial", links), 404)
+            return not_found("there is no such trial")
         given = request.query_params.get("after", "")
         after = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0
         return _stream(streams, lambda: _trial_news(site, found, after, request))
 
-    @app.get("/")
-    def home(request: Request) -> Response:
-        return page(PageAddress("home", query=dict(request.query_params)))
-
-    @app.get("/leaderboard")
-    def leaderboard(request: Request) -> Response:
-        return page(PageAddress("leaderboard", query=dict(request.query_params)))
-
-    @app.get("/{kind}/{entry}")
-    def result(request: Request, kind: str, entry: str) -> Response:
-        return page(PageAddress(kind, entry, query=dict(request.query_params)))
-
-    @app.get("/{kind}/{entry}/{part}")
-    def part_of_result(request: Request, kind: str, entry: str, part: str) -> Response:
-        return page(PageAddress(kind, entry, part, dict(request.query_params)))
-
-    @app.exception_handler(404)
-    async def unknown(request: Request, error: Exception) -> Response:
-        return HTMLResponse(site.problem("Not found", "there is no such page", links), 404)
-
+    app = Starlette(
+        routes=[
+            Route("/static/{name}", asset),
+            Route("/figure/{id}", figure),
+            Route("/download/{kind}", download),
+            Route("/download/{kind}/{id}", download),
+            Route("/note/{id}/{part}", add_note, methods=["POST"]),
+            Route("/spotcheck/{id}", keep_ratings, methods=["POST"]),
+            Route("/live/home", live_home),
+            Route("/live/trial/{id}", live_trial),
+            Route("/", page),
+            Route("/{kind}", page),
+            Route("/{kind}/{id}", page),
+            Route("/{kind}/{id}/{part}", page),
+        ],
+        exception_handlers={404: lambda request, error: not_found("there is no such page")},
+    )
     return GuardedApp(app, guard)
 
 
@@ -381,6 +381,8 @@ def view_folder(
             timeout_graceful_shutdown=1,
         )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-        threading.Thread(target=load_libraries, name="libraries", daemon=True).start()
+        later = threading.Timer(LIBRARIES_AFTER_S, load_libraries)
+        later.daemon = True
+        later.start()
         ready(f"http://{shown}:{bound}/" + (f"?token={token}" if token is not None else ""))
         uvicorn.Server(config).run(sockets=[taken])

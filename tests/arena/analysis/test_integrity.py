@@ -2,9 +2,9 @@ import pytest
 
 from agent2.arena.analysis.result import analyse, integrity_verdict
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind, Verdict
-from agent2.arena.audit_child import IntegrityRecord, failed_check
+from agent2.arena.audit_child import failed_check
 from agent2.arena.sweep_records import row_of
-from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, Proof, Severity
+from agent2.integrity import Effect, IntegrityCheck, IntegrityFinding, IntegrityRecord, Proof, Severity
 from agent2.reports.headline import headline, headline_facts
 from agent2.reports.pages import report_record, write_report
 from agent2.reports.sweep_pages import trial_table

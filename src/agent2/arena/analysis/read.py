@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.assignment import Mode
-from agent2.arena.audit_child import IntegrityRecord
 from agent2.arena.eventlog import ActiveTime, Events, interruptions, read_events
 from agent2.arena.evidence import (
     AgentEnd,
@@ -42,6 +41,7 @@ from agent2.arena.recorder.revisions import RevisionReader
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.errors import ConfigError
+from agent2.integrity import IntegrityRecord
 from agent2.records import JsonValue, Split
 from agent2.stats.estimates import Estimate
 

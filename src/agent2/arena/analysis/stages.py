@@ -19,10 +19,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from scipy.special import ndtri
 
 from agent2.arena.analysis.code_signals import Algorithm, SourceFacts, algorithm_in
 from agent2.arena.analysis.process import scored_submissions
@@ -108,7 +108,7 @@ def _rates(metrics: Sequence[MetricPoint]) -> Iterator[OwnScore]:
 def _chance(own: float, n_own: int, public: float, n_public: int) -> float:
     """How far two rates of one model may be apart by chance; a rate of 0 or 1 has a variance too."""
     rate = (own * n_own + public * n_public + 2.0) / (n_own + n_public + 4.0)
-    z = float(ndtri(0.5 + CONFIDENCE / 2))
+    z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     return z * math.sqrt(rate * (1.0 - rate) * (1.0 / max(1, n_own) + 1.0 / max(1, n_public)))
 
 

@@ -1,0 +1,151 @@
+"""The folder of an evaluation: what it contains, whose it is, and that one process at a time writes there.
+
+    evaluation.json   what is evaluated; written first, never changed; also the lock
+    suite.json        the contract, fully spelled out
+    lock.json         what the last session ran on: versions, hardware, times
+    references.json   reference answers of the items, for the report; absent where the items are hidden
+    cards/<side>/<benchmark>-<split>/
+    report.yaml report.json report.md report.html change.svg
+
+Promises: a folder that holds anything else, or another evaluation, is left exactly as it was; of two processes
+one gets the folder and the other an error. The lock is the kernel's: it ends with its process, however that ends.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent2.errors import ConfigError
+
+IDENTITY_FILE = "evaluation.json"
+SUITE_FILE = "suite.json"
+LOCK_FILE = "lock.json"
+REFERENCES_FILE = "references.json"
+BASELINE, CHECKPOINT = "baseline", "checkpoint"
+SIDES = (BASELINE, CHECKPOINT)
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two checkpoints."""
+
+    name: str
+    digest: str
+    kind: str
+    caveats: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes two runs of the command the same evaluation."""
+
+    suite: str
+    suite_digest: str
+    role: str
+    split: str
+    seed: int
+    sides: Mapping[str, Side]
+    """`BASELINE` and `CHECKPOINT`."""
+    secret_digest: str | None
+    """Names the installation secret behind hidden items; None: the items are visible."""
+    format: int = FORMAT
+
+
+def card_path(out: Path, side: str, benchmark: str, split: str) -> Path:
+    """The card of one side on one benchmark."""
+    return out / "cards" / side / f"{benchmark}-{split}"
+
+
+def read_identity(out: Path) -> Identity:
+    """Whose folder it is. Raises ConfigError if it is not an evaluation's."""
+    file = out / IDENTITY_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Identity)
+    except OSError as error:
+        raise ConfigError(
+            f"{out}: contains no evaluation ({error.strerror}: {IDENTITY_FILE}); check the folder"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file}: is damaged ({error}); evaluate into another folder") from error
+
+
+def read_references(out: Path) -> Mapping[str, Mapping[str, str]]:
+    """Benchmark -> item -> reference answer; empty where none were kept. Raises ConfigError for a damaged file."""
+    file = out / REFERENCES_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error}); delete it and run the evaluation again") from error
+
+
+@contextmanager
+def owned_folder(out: Path, identity: Identity) -> Iterator[None]:
+    """Hold the folder of an evaluation, made if missing, while the block runs.
+
+    Raises ConfigError for a folder of something else and while another process holds it.
+    """
+    _require_own(out, identity)
+    out.mkdir(parents=True, exist_ok=True)
+    handle = os.open(out / IDENTITY_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"{out}: another process is writing this evaluation; wait for it, or give another --out"
+            ) from error
+        if os.fstat(handle).st_size == 0:
+            os.write(handle, msgspec.json.format(msgspec.json.encode(identity), indent=1) + b"\n")
+            os.fsync(handle)
+        _require_own(out, identity)  # another process may have been first between the look and the lock
+        yield
+    finally:
+        os.close(handle)
+
+
+def _require_own(out: Path, identity: Identity) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise ConfigError(f"{out}: is not a directory; give another --out")
+    names = {path.name for path in out.iterdir()}
+    if not names or (names == {IDENTITY_FILE} and (out / IDENTITY_FILE).stat().st_size == 0):
+        return  # empty, or left by a kill before the first byte
+    if IDENTITY_FILE not in names:
+        raise ConfigError(f"{out}: holds other files (such as {min(names)!r}); give another --out")
+    differing = _differences(_plain(read_identity(out)), _plain(identity))
+    if differing:
+        raise ConfigError(f"{out}: contains another evaluation ({'; '.join(differing)}); give another --out")
+
+
+def _plain(identity: Identity) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(identity))
+    return plain
+
+
+def _differences(there: dict[str, Any], asked: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in asked.items():
+        other = there.get(key)
+        if key == "caveats" or value == other:
+            continue
+        if isinstance(value, dict) and isinstance(other, dict):
+            found += _differences(other, value, f"{prefix}{key} ")
+        else:
+            found.append(f"{prefix}{key} {_short(other)}, not {_short(value)}")
+    return found
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[:12]}…"
