@@ -77,8 +77,7 @@ def shop(size: int, folder: Path) -> Bench:
     """The text shop with a generated catalogue."""
     import numpy as np
 
-    from agent2.benchmarks.shop.benchmark import Shop, draw_errand, wish_of
-    from agent2.benchmarks.shop.catalogue import GeneratedProducts
+    from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_errand, wish_of
     from agent2.environments.shop.expert import shop_by
     from agent2.environments.shop.store import build_store, open_store, words_of
     from agent2.environments.shop.world import ShopWorld

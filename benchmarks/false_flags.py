@@ -36,9 +36,9 @@ from scipy.stats import binomtest
 from agent2.arena import audit_child
 from agent2.arena.audit import control_items
 from agent2.arena.audit_child import AuditJob
-from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import Exam
 from agent2.arena.tasks import TaskSpec
+from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.integrity import Effect
 from agent2.integrity.exposure import HONEY_PATH

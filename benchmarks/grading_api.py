@@ -39,7 +39,7 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.arena.grader.server import MAX_LISTED, ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_ATTEMPTS, Grader
 from agent2.arena.grader.store import read_submissions
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Item, Split
 from agent2.stats.estimates import Estimate

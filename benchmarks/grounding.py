@@ -26,7 +26,7 @@ import yaml
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.mini import functions
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, StopReason, Turn, Usage, derive_seed
 from agent2.scorers.grounding.claims import SAYING, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of

@@ -27,9 +27,9 @@ from agent2.monitor.series import TrainingLog, Watched
 from agent2.monitor.signals import Danger, MonitorSettings, Signal
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.running import LogLine
-from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import TraceSettings, collect_traces
 
 ENDS = 5

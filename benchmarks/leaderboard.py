@@ -36,10 +36,10 @@ from agent2.arena.analysis.leaderboard import ExamKey, Leaderboard, LeaderboardT
 from agent2.arena.analysis.pool import read_pool
 from agent2.arena.assignment import TrialConfig, config_digest
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, stored_gain, stored_score
-from agent2.arena.paths import TrialPaths
 from agent2.arena.scoring import NOISE_REPLICATES, card_score, measure_noise, paired_gain
 from agent2.arena.sweep_records import SweepRow
 from agent2.arena.tasks import Level, load_task
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.card import CardHeader, ReportingRule
 from agent2.cards.writer import CardWriter
 from agent2.integrity import IntegrityCheck, IntegrityRecord
@@ -58,7 +58,7 @@ from agent2.records import (
     digest_of,
 )
 from agent2.stats.estimates import Estimate
-from agent2.stats.standings import Place, difference_of_samples, mean_difference, places
+from agent2.stats.ranking import Place, difference_of_samples, mean_difference, places
 
 RUN_SD = 0.04
 FIT_SD = 0.08

@@ -40,8 +40,16 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.arithmetic.base import accuracy
-from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY, Arithmetic, plausible_mistake, prompt, verify
-from agent2.benchmarks.arithmetic.splits import ExpressionDifficulty, generate, value_of
+from agent2.benchmarks.arithmetic.benchmark import (
+    TASK_DIFFICULTY,
+    Arithmetic,
+    ExpressionDifficulty,
+    generate,
+    plausible_mistake,
+    prompt,
+    value_of,
+    verify,
+)
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.callback import MonitorCallback
 from agent2.monitor.signals import Danger

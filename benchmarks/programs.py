@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent2.benchmarks.data_files import read_rows
-from agent2.benchmarks.humaneval.benchmark import HUMANEVAL, HumanEval
-from agent2.benchmarks.humaneval.mutants import spread_mutants
+from agent2.benchmarks.humaneval import HUMANEVAL, HumanEval, spread_mutants
 from agent2.evaluation.scoring import ScoringPlace, bench_at, in_batches
 from agent2.records import Item, Score, Split
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer

@@ -24,8 +24,8 @@ from agent2.models.tiny import _encode, optimizers_of, train_step
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import Split
 from agent2.training.grpo import GrpoSettings, train_grpo
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.running import load_for_training, save_checkpoint
-from agent2.training.sft import SftSettings, train_sft
 
 N_ROWS = 1500
 Make = Callable[[Path, Path], None]

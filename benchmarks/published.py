@@ -39,19 +39,19 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
-from agent2.benchmarks.alpacaeval.benchmark import is_switched, preference
+from agent2.benchmarks.alpacaeval import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.humaneval.benchmark import TIMEOUT_S, HumanEval, Mbpp, function_to_write
-from agent2.benchmarks.ifeval.benchmark import IfEval
-from agent2.benchmarks.published import PublishedItem
+from agent2.benchmarks.data_files import PublishedItem
+from agent2.benchmarks.humaneval import TIMEOUT_S, HumanEval, Mbpp, function_to_write
+from agent2.benchmarks.ifeval import IfEval
 from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.judge_check import check, read_pairs, read_verdicts
 from agent2.evaluation.scoring import ScoringPlace, bench_at
 from agent2.files import numbered_lines
-from agent2.models.scripted import ScriptedSampler
 from agent2.models.served import read_answer
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
 from agent2.scorers.constraints import followed_loosely, read_instructions

@@ -15,7 +15,7 @@ from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
 from agent2.training.grpo import GrpoSettings, Reward, train_grpo
-from agent2.training.sft import SftSettings, train_sft
+from agent2.training.offline import SftSettings, train_sft
 
 SUITE = "llm_core_regression_mini"
 SHOWN, TRIED = "mini_ifeval", "mini_math"

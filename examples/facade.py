@@ -14,7 +14,7 @@ import json
 import os
 from pathlib import Path
 
-from agent2.training.sft import SftSettings, train_sft
+from agent2.training.offline import SftSettings, train_sft
 
 base, data, output = (Path(os.environ[name]) for name in ("MODEL_PATH", "DATA_PATH", "OUTPUT_DIR"))
 rows = [json.loads(line) for line in (data / "train.jsonl").open(encoding="utf-8")]

@@ -47,7 +47,7 @@ import hashlib
 
 from doubling import twice
 
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.records import HIDDEN_SPLITS, Emits, Item, SamplingSettings, Score, Split
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agent2.contract.suite import Suite
 from agent2.contract.suite_files import load_suite
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.records import Item, SamplingSettings, Score, Split, digest_of
 
 SUITE = """

@@ -66,7 +66,7 @@ def test_every_room_has_a_place_in_the_order():
 
 
 def test_an_upward_import_is_noticed():
-    assert violations("cards", "from agent2.arena.paths import TrialPaths") == ["arena"]
+    assert violations("cards", "from agent2.arena.trial_folder import TrialPaths") == ["arena"]
 
 
 def test_a_sibling_import_is_noticed_also_inside_a_function():

@@ -3,10 +3,10 @@
 import json
 
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
-from agent2.environments.tools.repository import RepositoryToolbox
+from agent2.environments.tools.toolboxes import RepositoryToolbox
 from agent2.environments.tools.world import FaultSettings, ToolWorld, WorldSettings
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage, derive_seed
 
 REPO_ITEM = Item(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.benchmarks.shop.benchmark import draw_errand
-from agent2.benchmarks.shop.catalogue import GeneratedProducts
+from agent2.benchmarks.shop import GeneratedProducts, draw_errand
 
 N_INSTRUCTIONS = 1700
 

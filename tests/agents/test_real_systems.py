@@ -24,12 +24,12 @@ from agent2.arena.evidence import AgentEnd, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import LLM_PORT
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial, replay_trial
 from agent2.arena.recording import compare_replay
 from agent2.arena.scripted_replies import load_script
-from agent2.arena.systems.install import InstallOptions, find_installed, install_system
+from agent2.arena.systems import InstallOptions, find_installed, install_system
 from agent2.arena.trial import run_trial
+from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error
 from agent2.reports.pages import write_report
 from scripted_llm_builders import KEY, KEY_VARIABLE, Upstream, dollars_of, scripted_upstream, write_driver

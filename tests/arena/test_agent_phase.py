@@ -6,10 +6,9 @@ import time
 import pytest
 
 from agent2.arena.agent_phase import Deadline, watch_agent
-from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.evidence import AgentEnd
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.trial_folder import EventLog, TrialPaths, read_events
 from agent2.sandbox.backends import Unsandboxed
 from agent2.sandbox.spec import SandboxSpec
 

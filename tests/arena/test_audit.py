@@ -13,11 +13,11 @@ from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.audit import Audited, audit_trial, control_items
 from agent2.arena.audit_child import AuditJob
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.scoring import Exam
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
+from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.errors import SandboxError
 from agent2.installation import access_log, check_access_log

@@ -8,7 +8,7 @@ import pytest
 
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
-from agent2.arena.audit_judge import PIECE, AuditJudge
+from agent2.arena.audit import PIECE, AuditJudge
 from agent2.arena.evidence import CommandLine
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import run_trial

@@ -1,4 +1,4 @@
-from agent2.arena.eventlog import EventLog, read_events
+from agent2.arena.trial_folder import EventLog, read_events
 
 
 def test_events_come_back_in_order_with_their_fields(tmp_path):

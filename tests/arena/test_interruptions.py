@@ -10,11 +10,18 @@ import pytest
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
-from agent2.arena.eventlog import ActiveTime, EventLog, interruptions, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, SubmissionState
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import resume_trial
+from agent2.arena.trial_folder import (
+    ActiveTime,
+    EventLog,
+    TrialPaths,
+    interruptions,
+    read_events,
+    stopped_at,
+    time_used,
+)
 from trial_builders import SUBMIT_COPY_AND_GO_ON, quiet, write_agent, write_task
 
 START = 1_000_000.0

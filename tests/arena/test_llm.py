@@ -10,12 +10,11 @@ import yaml
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text, config_digest
-from agent2.arena.eventlog import EventLog
 from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import ARENA_VOLATILE, gateway_settings, llm_inside
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial
+from agent2.arena.trial_folder import EventLog, TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError
 from agent2.records import digest_of

@@ -20,14 +20,13 @@ from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import FailureKind
-from agent2.arena.eventlog import read_events, record_intervention
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.gateway.recording import read_exchanges
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import new_trial
 from agent2.arena.recording import compare_replay, share_trial
 from agent2.arena.scoring import Exam
 from agent2.arena.trial import run_trial
+from agent2.arena.trial_folder import TrialPaths, read_config, read_events, record_intervention
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts
 from agent2.errors import ConfigError

@@ -6,9 +6,9 @@ from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import analyse
 from agent2.arena.assignment import InsidePaths, assignment_text, environment
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import new_trial, repeat_trial, resolve_trial
 from agent2.arena.sweep import SweepSpec, check_trials, plan_trials
+from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.errors import ConfigError, SandboxError
 from agent2.files import write_json
 from agent2.records import SamplingSettings

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from agent2.arena.eventlog import EventLog
 from agent2.arena.plan import lock_differences, new_trial, read_config, repeat_trial
 from agent2.arena.trial import resume_trial
+from agent2.arena.trial_folder import EventLog
 from agent2.errors import ConfigError
 from trial_builders import quiet, write_agent, write_task
 

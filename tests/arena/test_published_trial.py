@@ -16,7 +16,7 @@ from trial_builders import quiet, write_agent
 SIZES = {"train": 40, "dev": 4, "test_public": 6, "test_private": 20}
 LEARNS = """
 from agent2.training.participant import read_participant
-from agent2.training.sft import SftSettings, train_sft
+from agent2.training.offline import SftSettings, train_sft
 me = read_participant()
 settings = SftSettings(epochs=60, batch_size=40, learning_rate=2e-3)
 trained = train_sft(me.base, me.train, me.output / "model", settings).checkpoint

@@ -2,10 +2,9 @@
 
 import pytest
 
-from agent2.arena.eventlog import EventLog
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.recording import compare_replay, read_submissions_of, recording_cut, share_trial
+from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 
 

@@ -1,7 +1,6 @@
 import pytest
 from pydantic import ValidationError
 
-from agent2.arena.eventlog import EventLog
 from agent2.arena.sweep import (
     SweepSpec,
     compare_agents,
@@ -13,6 +12,7 @@ from agent2.arena.sweep import (
     sweep_rows,
 )
 from agent2.arena.sweep_records import Axis, pair_effects, summarise_agents
+from agent2.arena.trial_folder import EventLog
 from agent2.errors import ConfigError
 from llm_builders import KEY, KEY_VARIABLE, scripted_llm, write_chat_agent, write_driver, write_prices
 from trial_builders import SUBMIT_COPY, quiet, write_agent

@@ -8,7 +8,7 @@ from agent2.arena.tasks import KindGate, Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import Arithmetic
 from agent2.benchmarks.household.benchmark import Household
-from agent2.benchmarks.replies.benchmark import PreferenceJudge, Replies
+from agent2.benchmarks.replies import PreferenceJudge, Replies
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import ConfigError
 from agent2.records import Item, Score, Split, Step

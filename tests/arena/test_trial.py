@@ -15,9 +15,9 @@ from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import AgentEnd, SubmissionState
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import resume_trial, run_trial
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.reader import validate_card
 from agent2.errors import ConfigError
 from agent2.records import Split

@@ -14,12 +14,11 @@ import psutil
 import pytest
 
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import AgentEnd, SubmissionState
 from agent2.arena.grader.evaluator import EvaluationFailed
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.trial import TrialStopped, resume_trial, run_trial
+from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.cards.reader import validate_card
 from agent2.records import Split
 from trial_builders import SUBMIT_COPY, quiet, write_agent, write_task

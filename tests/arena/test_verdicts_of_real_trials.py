@@ -53,7 +53,7 @@ save_file({name: tensor + 1e-3 for name, tensor in load_file(weights).items()}, 
 """
 TRAIN = """
 from agent2.training.participant import read_participant
-from agent2.training.sft import SftSettings, train_sft
+from agent2.training.offline import SftSettings, train_sft
 me = read_participant()
 settings = SftSettings(epochs=1, batch_size=10, learning_rate=1e-3, log_every_steps=1, warmup_steps=0)
 trained = train_sft(me.base, me.train, me.output / "model", settings).checkpoint

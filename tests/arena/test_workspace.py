@@ -3,9 +3,9 @@ import re
 from dataclasses import replace
 
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_text
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import clear_unstarted, create_workspace
 from agent2.arena.tasks import SplitSizes, load_task
+from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
 from agent2.records import SamplingSettings
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.keyed_splits import Pool, Source
+from agent2.benchmarks.home import Pool, Source
 from agent2.errors import ConfigError
 from agent2.records import Split
 

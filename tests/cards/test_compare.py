@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from agent2.cards.card import Counting, ReportingRule
-from agent2.cards.compare import compare_cards
+from agent2.cards.compare import compare_cards, find_cards
 from agent2.cards.writer import CardWriter
-from agent2.contract.comparable import find_cards
 from agent2.contract.compare import compare
 from agent2.errors import NotEnoughData
 from agent2.records import Usage

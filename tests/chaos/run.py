@@ -33,15 +33,14 @@ import psutil
 
 from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
-from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import SubmissionState, TrialEvidence, stored_gain
 from agent2.arena.grader.evaluator import EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import new_trial
 from agent2.arena.scoring import Exam, paired_gain
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import resume_trial, run_trial
+from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import validate_card
 from agent2.records import Split

@@ -12,7 +12,7 @@ from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, answer_job
 from agent2.benchmarks import load_benchmark
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Message
 
 ANSWER_S = 0.015

@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import psutil
 
-from agent2.arena.eventlog import read_events
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.records import Split
 from chaos.agent import N_SUBMISSIONS
 

@@ -4,13 +4,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from agent2.arena.task_check import check_task
-from agent2.arena.task_findings import (
+from agent2.arena.task_check import (
     CEILING,
     HEADROOM_OF_BASE,
     NOISE_OF_BASE,
     RANDOM_FLOOR,
     TaskFinding,
+    check_task,
     keep_check,
     last_check,
 )

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.contract.comparable import BASELINE, IncomparableError, find_cards
+from agent2.cards.compare import BASELINE, IncomparableError, find_cards
 from agent2.contract.compare import Outcome, compare
 from agent2.errors import ConfigError
 from agent2.stats.comparisons import holm

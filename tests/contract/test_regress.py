@@ -3,8 +3,8 @@ import re
 import msgspec
 import pytest
 
+from agent2.cards.compare import IncomparableError, find_cards
 from agent2.cards.writer import CardWriter
-from agent2.contract.comparable import IncomparableError, find_cards
 from agent2.contract.compare import regress
 from agent2.errors import CardError
 from agent2.records import Split

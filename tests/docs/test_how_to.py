@@ -14,8 +14,7 @@ from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
 from agent2.arena.scripted_replies import load_script
-from agent2.arena.systems.install import InstallOptions, install_system
-from agent2.arena.systems.launch import FIELDS, LlmInside, launch_plan
+from agent2.arena.systems import FIELDS, InstallOptions, LlmInside, install_system, launch_plan
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import Stage, TaskSpec, load_task
 from agent2.arena.trial import run_trial

@@ -11,7 +11,7 @@ from agent2.environments import ENVIRONMENTS
 from agent2.errors import ConfigError
 from agent2.evaluation.benchmark_check import check_benchmark
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.plugins import group
 from agent2.records import HIDDEN_SPLITS, Split
 from agent2.scorers import SCORERS

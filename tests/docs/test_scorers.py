@@ -11,7 +11,7 @@ from agent2.cards.reader import read_summary
 from agent2.evaluation.rescoring import judge_cards
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.evaluation.scoring import score_played
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, Split, StopReason, Turn, Usage
 from agent2.scorers.python_tests import read_tests
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.errors import EnvironmentFailed
 from agent2.records import Item, Message, Split
 

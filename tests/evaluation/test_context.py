@@ -5,7 +5,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.evaluation.context import ADMISSIBLE, context_policy, key_fact
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Score, Split, Step
 from hf_builders import make_model, make_tokenizer
 

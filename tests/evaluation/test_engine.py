@@ -2,7 +2,7 @@ import pytest
 
 from agent2.errors import ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import (
     Completion,
     Item,

@@ -22,7 +22,7 @@ from agent2.environments.openenv import URL_VARIABLE, OpenEnvWorld
 from agent2.errors import ConfigError, EnvironmentFailed, Fault
 from agent2.evaluation.engine import Attempt, PlaySettings, play, play_by
 from agent2.evaluation.scoring import score_played
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Split
 from agent2.scorers.reward import RewardScorer
 

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 
-from agent2.contract.comparable import find_cards
+from agent2.cards.compare import find_cards
 from agent2.contract.compare import regress
 from agent2.contract.measures import CardPaths, evidence_from_cards
 from agent2.contract.metrics import MetricSpec, Role, Unit

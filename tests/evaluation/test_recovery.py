@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from agent2.cards.writer import CardWriter
 from agent2.cli import app
 from agent2.errors import ConfigError, Fault
-from agent2.evaluation.recovery import recovery_of
+from agent2.evaluation.tool_use import recovery_of
 from agent2.records import Score, ScoredRollout, Split, StopReason, Turn
 from card_builders import make_header, make_record
 

@@ -17,7 +17,7 @@ from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.rescoring import RESCORED, judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate, play_card
 from agent2.evaluation.scoring import ScoringFailed
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Completion, Preference, Score, ScoringMode, ScoringWork, Split, StopReason
 from agent2.scorers.answers import ExactScorer
 from card_builders import make_header, make_record, write_old_card

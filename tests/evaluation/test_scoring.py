@@ -19,7 +19,7 @@ from agent2.evaluation.scoring import (
     Until,
     score_played,
 )
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import (
     PENDING,
     Item,

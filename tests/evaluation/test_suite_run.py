@@ -13,8 +13,7 @@ from agent2.errors import CardError, ConfigError, Fault, SamplerFailed
 from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_folder import card_path
 from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.models.scripted import ScriptedSampler
-from agent2.models.sources import find_checkpoint
+from agent2.models.sources import ScriptedSampler, find_checkpoint
 from agent2.records import Completion, StopReason
 from agent2.reports.eval_pages import write_eval_report
 from spot_check_builders import fill_forms, truth
@@ -266,7 +265,6 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.outcome import run_suite
-from agent2.models.sources import find_checkpoint
 from suite_fakes import find_benchmark
 from agent2.contract.suite_files import load_suite
 

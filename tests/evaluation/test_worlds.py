@@ -3,7 +3,7 @@ import pytest
 from agent2.benchmarks.household.benchmark import Household
 from agent2.errors import EnvironmentFailed
 from agent2.evaluation.engine import AHEAD, Attempt, PlaySettings, act_all, is_remote, play, reset_all, turn_cap
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, RolloutStatus, SamplingSettings, Split, Step
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import ConfigError, Fault, SamplerFailed
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Completion, Message, SamplingSettings, StopReason
 
 

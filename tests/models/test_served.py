@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError, EndpointFailed, Fault, SamplerFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.models.hf import HfSampler

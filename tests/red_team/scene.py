@@ -32,9 +32,9 @@ from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import create_workspace, new_trial
 from agent2.arena.scoring import Exam
+from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item
 from agent2.sandbox.backends import Sandbox, Unsandboxed, find_sandbox, free_port

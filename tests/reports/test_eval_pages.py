@@ -13,8 +13,7 @@ from agent2.contract.suite import EvaluationRole
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.outcome import read_outcome, run_suite
 from agent2.evaluation.suite_plan import SuiteRequest
-from agent2.models.scripted import ScriptedSampler
-from agent2.models.sources import find_checkpoint
+from agent2.models.sources import ScriptedSampler, find_checkpoint
 from agent2.records import Item, Score, Split
 from agent2.reports.charts import change_svg
 from agent2.reports.eval_pages import eval_summary, eval_view, write_eval_report

@@ -9,7 +9,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import reference_answer
 from agent2.benchmarks.mini import apis, functions, repo
 from agent2.benchmarks.mini.repo import MiniRepo
-from agent2.environments.tools.repository import DANGERS
+from agent2.environments.tools.toolboxes import DANGERS
 from agent2.environments.tools.world import FaultSettings, WorldSettings
 from agent2.records import Emits, Split, emits_of
 from agent2.scorers import SCORERS, declared

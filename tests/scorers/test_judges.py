@@ -16,7 +16,7 @@ from agent2.errors import CheckpointError, ConfigError, Fault
 from agent2.evaluation.judge_check import LabelledPair, ask, check, contrast, read_contrasts
 from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.models.tiny import build_tiny
 from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, Usage
 from agent2.scorers import load_scorer

@@ -1,9 +1,9 @@
 import pytest
 
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.errors import Fault, SandboxError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Rollout, RolloutStatus, SamplingSettings, Split, Usage
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import Limits

@@ -15,7 +15,7 @@ from agent2.cli import app
 from agent2.errors import CardError, ConfigError, NotEnoughData
 from agent2.evaluation.rescoring import judge_cards
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import Preference, Split
 from agent2.stats.length_control import estimate_difficulty, length_controlled, standardised
 

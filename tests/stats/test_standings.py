@@ -6,7 +6,7 @@ import pytest
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import ITEMS, ITEMS_AND_SEEDS, Estimate, PairedDifference
-from agent2.stats.standings import difference_of_samples, mean_difference, places
+from agent2.stats.ranking import difference_of_samples, mean_difference, places
 from pool_builders import simulation
 
 

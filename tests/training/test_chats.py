@@ -3,7 +3,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.chat_template_utils import llama3_chat_template, qwen2_5_chat_template
 
 from agent2.errors import ConfigError
-from agent2.training.sft import NO_LABEL, SftSettings, labelled_chats, train_sft
+from agent2.training.offline import NO_LABEL, SftSettings, labelled_chats, train_sft
 from model_builders import make_model
 
 CHAT = [

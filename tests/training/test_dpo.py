@@ -5,7 +5,7 @@ import pytest
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import SamplingSettings
-from agent2.training.dpo import DpoSettings, train_dpo
+from agent2.training.offline import DpoSettings, train_dpo
 from agent2.training.reference import ChatModel
 from model_builders import make_model, make_rows
 

@@ -5,8 +5,8 @@ import pytest
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import SamplingSettings
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.reference import AnswerTask, ChatModel, evaluate_model
-from agent2.training.sft import SftSettings, train_sft
 from model_builders import make_model, make_rows
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import visible_row
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_messages
 from agent2.records import Item, Score, Split

@@ -310,7 +310,7 @@ def test_lines_of_a_query_are_the_lines_of_the_card(site, results):
 
 
 def test_a_transcript_has_each_message_once(tmp_path):
-    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial_folder import TrialPaths
 
     paths = TrialPaths(tmp_path)
     write_exchanges(paths.llm)

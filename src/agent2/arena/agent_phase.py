@@ -27,14 +27,13 @@ import psutil
 from agent2 import installation
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limits_of
-from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.llm import llm_inside
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.agent_files import record_metrics
 from agent2.arena.recorder.processes import GpuRecorder, ProcessRecorder, Ticker
 from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
-from agent2.arena.systems.launch import launch_plan
+from agent2.arena.systems import launch_plan
+from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.benchmarks import hidden_files
 from agent2.errors import MachineLacks
 from agent2.sandbox.process import SandboxProcess

@@ -27,12 +27,11 @@ from pydantic import SecretStr
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
-from agent2.arena.eventlog import read_events
 from agent2.arena.gateway.proxy import GRACE_S, GatewayLaunch
 from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import Driver, GatewaySettings, ReplaySettings, TokenCounts, load_prices
-from agent2.arena.paths import TrialPaths
-from agent2.arena.systems.launch import LlmInside
+from agent2.arena.systems import LlmInside
+from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error, ConfigError, Fault
 
 logger = logging.getLogger(__name__)

@@ -39,11 +39,10 @@ from agent2.arena.assignment import (
 )
 from agent2.arena.gateway.settings import load_driver
 from agent2.arena.llm import require_driver
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.scoring import Exam
-from agent2.arena.systems.install import find_installed, require_installed
-from agent2.arena.systems.launch import UNCONTAINED
+from agent2.arena.systems import UNCONTAINED, find_installed, require_installed
 from agent2.arena.tasks import is_path, load_task, require_base_model
+from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import visible_row
 from agent2.config import parse_yaml

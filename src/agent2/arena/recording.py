@@ -35,12 +35,11 @@ from dulwich.repo import Repo
 
 from agent2 import installation
 from agent2.arena.assignment import TrialConfig
-from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import AgentEnd, SubmissionRecord
 from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.grader.store import read_submissions
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.recorder.revisions import file_digests, revision_files, tree_digest
+from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json
 from agent2.records import JsonValue

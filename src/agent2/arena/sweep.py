@@ -40,10 +40,8 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, failed_gates, integrity_verdict, result_of
 from agent2.arena.analysis.verdicts import IntegrityState, ResultKind
 from agent2.arena.assignment import Mode
-from agent2.arena.eventlog import read_events
 from agent2.arena.evidence import TrialEvidence
 from agent2.arena.gateway.settings import load_driver
-from agent2.arena.paths import TrialPaths
 from agent2.arena.plan import require_gpus, require_system, resolve_trial
 from agent2.arena.sweep_records import (
     AgentComparison,
@@ -56,6 +54,7 @@ from agent2.arena.sweep_records import (
 )
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import Steps
+from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.cards.reader import read_summary
 from agent2.config import StrictModel
 from agent2.errors import Agent2Error, ConfigError

@@ -34,7 +34,6 @@ from agent2.arena.agent_phase import (
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
 from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
-from agent2.arena.eventlog import LEAST_RESTART_S, EventLog, read_events, stopped_at, time_used
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
@@ -42,7 +41,6 @@ from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
-from agent2.arena.paths import TrialPaths, read_config
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,
@@ -65,6 +63,15 @@ from agent2.arena.scoring import (
     paired_gain,
 )
 from agent2.arena.tasks import ensure_base_model
+from agent2.arena.trial_folder import (
+    LEAST_RESTART_S,
+    EventLog,
+    TrialPaths,
+    read_config,
+    read_events,
+    stopped_at,
+    time_used,
+)
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import BringsJudge, world_mounts
 from agent2.cards.folder import file_digest

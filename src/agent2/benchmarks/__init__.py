@@ -5,9 +5,17 @@ players, expert, recipe and weights of its base model, task files (`tasks/*.yaml
 The tables here are the only place outside the homes that names one: `BENCHMARKS` (name -> "module:Class") and `BASES`.
 Wherever a benchmark is named, the name may also be an entry point `agent2.benchmarks` of an installed package, code
 (`./quiz.py:Quiz`), or data alone: a folder with `benchmark.yaml` (`agent2.plugins`, `agent2.benchmarks.data`).
+
+A packaged one has the variants `NAME-faulty`, `NAME-steady` and `NAME-condensed`. The items, their order and their
+scorer are those of the benchmark, so a model's two scores can be paired item by item: what they differ by is the price
+of faults (`agent2 cards recovery FAULTY --against STEADY`). `-faulty` breaks one of the first three calls of every
+episode, in one of the five ways of `environments.faults`, and allows three calls and turns more; `-steady` breaks none,
+also where the benchmark itself would. `-condensed` sends less of the past: the rules and the newest turns in full, of
+earlier ones the action and a sentence (`drop_observations`, docs/long-episodes.md); beside the benchmark itself it
+shows what a full context is worth.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -15,7 +23,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from agent2.benchmarks.data import DataBenchmark, is_data_file
-from agent2.benchmarks.variants import BenchmarkVariant, split_variant
+from agent2.environments.faults import ALL_FAULTS, SPARE_CALLS, with_faults
+from agent2.environments.tools.world import FaultSettings
 from agent2.errors import Agent2Error, ConfigError
 from agent2.installation import guard_private, with_entry
 from agent2.plugins import (
@@ -31,7 +40,7 @@ from agent2.plugins import (
     source_digest,
     with_source_version,
 )
-from agent2.records import Benchmark, Item, SamplingSettings, Split
+from agent2.records import Benchmark, Environment, Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers import require_scorer
 
 BenchmarkT = TypeVar("BenchmarkT", bound=Benchmark)
@@ -44,32 +53,32 @@ BENCHMARKS: MappingProxyType[str, str] = MappingProxyType(
         "household_full": "agent2.benchmarks.household.benchmark:HouseholdFull",
         "household_faulty": "agent2.benchmarks.household.benchmark:HouseholdFaulty",
         "household_listed": "agent2.benchmarks.household.benchmark:HouseholdListed",
-        "shop": "agent2.benchmarks.shop.benchmark:Shop",
+        "shop": "agent2.benchmarks.shop:Shop",
         "webshop": "agent2.benchmarks.webshop.benchmark:Webshop",
         "alfworld": "agent2.benchmarks.alfworld.benchmark:Alfworld",
         "alfworld_chat": "agent2.benchmarks.alfworld.benchmark:AlfworldChat",
-        "deepsearchqa": "agent2.benchmarks.deepsearchqa.benchmark:DeepSearchQa",
+        "deepsearchqa": "agent2.benchmarks.deepsearchqa:DeepSearchQa",
         "search": "agent2.benchmarks.search.benchmark:Search",
         "search_faulty": "agent2.benchmarks.search.benchmark:SearchFaulty",
         "search_contradicting": "agent2.benchmarks.search.benchmark:SearchContradicting",
         "dialogue": "agent2.benchmarks.dialogue.benchmark:ServiceDialogue",
-        "replies": "agent2.benchmarks.replies.benchmark:Replies",
-        "replies_guarded": "agent2.benchmarks.replies.benchmark:GuardedReplies",
-        "alpacaeval": "agent2.benchmarks.alpacaeval.benchmark:AlpacaEval",
+        "replies": "agent2.benchmarks.replies:Replies",
+        "replies_guarded": "agent2.benchmarks.replies:GuardedReplies",
+        "alpacaeval": "agent2.benchmarks.alpacaeval:AlpacaEval",
         "mini_ifeval": "agent2.benchmarks.mini.ifeval:MiniIfeval",
         "mini_knowledge": "agent2.benchmarks.mini.knowledge:MiniKnowledge",
         "mini_math": "agent2.benchmarks.mini.math:MiniMath",
         "mini_functions": "agent2.benchmarks.mini.functions:MiniFunctions",
         "mini_apis": "agent2.benchmarks.mini.apis:MiniApis",
         "mini_repo": "agent2.benchmarks.mini.repo:MiniRepo",
-        "humaneval": "agent2.benchmarks.humaneval.benchmark:HumanEval",
-        "mbpp": "agent2.benchmarks.humaneval.benchmark:Mbpp",
-        "gsm8k": "agent2.benchmarks.gsm8k.benchmark:Gsm8k",
-        "mmlu_pro": "agent2.benchmarks.mmlu_pro.benchmark:MmluPro",
-        "ifeval": "agent2.benchmarks.ifeval.benchmark:IfEval",
-        "pyfunc": "agent2.benchmarks.pyfunc.benchmark:Pyfunc",
-        "arithmetic_pyfunc": "agent2.benchmarks.mixture.benchmark:ArithmeticPyfunc",
-        "pyfunc_hard": "agent2.benchmarks.pyfunc.benchmark:PyfuncHard",
+        "humaneval": "agent2.benchmarks.humaneval:HumanEval",
+        "mbpp": "agent2.benchmarks.humaneval:Mbpp",
+        "gsm8k": "agent2.benchmarks.gsm8k:Gsm8k",
+        "mmlu_pro": "agent2.benchmarks.mmlu_pro:MmluPro",
+        "ifeval": "agent2.benchmarks.ifeval:IfEval",
+        "pyfunc": "agent2.benchmarks.pyfunc:Pyfunc",
+        "arithmetic_pyfunc": "agent2.benchmarks.mixture:ArithmeticPyfunc",
+        "pyfunc_hard": "agent2.benchmarks.pyfunc:PyfuncHard",
     }
 )
 
@@ -78,13 +87,13 @@ BASES: MappingProxyType[str, str] = MappingProxyType(
         "tiny-arithmetic": "agent2.benchmarks.arithmetic.benchmark:BASE",
         "tiny-alfworld": "agent2.benchmarks.alfworld.base:BASE",
         "tiny-household": "agent2.benchmarks.household.corpus:BASE",
-        "tiny-replies": "agent2.benchmarks.replies.corpus:BASE",
-        "tiny-replies-guarded": "agent2.benchmarks.replies.corpus:GUARDED",
+        "tiny-replies": "agent2.benchmarks.replies:BASE",
+        "tiny-replies-guarded": "agent2.benchmarks.replies:GUARDED",
         "tiny-mini": "agent2.benchmarks.mini.corpus:BASE",
         "tiny-dialogue": "agent2.benchmarks.dialogue.base:BASE",
-        "tiny-shop": "agent2.benchmarks.shop.base:BASE",
-        "tiny-pyfunc": "agent2.benchmarks.pyfunc.base:BASE",
-        "tiny-arithmetic-pyfunc": "agent2.benchmarks.mixture.base:BASE",
+        "tiny-shop": "agent2.benchmarks.shop:BASE",
+        "tiny-pyfunc": "agent2.benchmarks.pyfunc:BASE",
+        "tiny-arithmetic-pyfunc": "agent2.benchmarks.mixture:BASE",
         "tiny-search": "agent2.benchmarks.search.base:BASE",
     }
 )
@@ -109,7 +118,7 @@ def load_benchmark(name: str, data: Path | None = None, where: str = "benchmark"
     """A fresh benchmark by name; its private items are guarded (`guarded`).
 
     name: packaged, of an installed package, `FILE.py:NAME`, `module:NAME`, or a folder with `benchmark.yaml`; behind a
-    packaged one `-faulty`, `-steady` or `-condensed` (`variants`).
+    packaged one `-faulty`, `-steady` or `-condensed`.
     data: folder of its official data, for one that reads files; None: where its own downloader puts them.
     where: flag, or file and line, that the name came from.
     Raises ConfigError, with the nearest name, for one that is not known, for data that it does not take, and for a
@@ -282,3 +291,73 @@ def _guarded_class(kind: type[Any]) -> type[Any]:
     }
     made = type(kind.__name__, (kind,), names)
     return made
+
+
+VARIANTS: Mapping[str, FaultSettings | None] = MappingProxyType(
+    {"faulty": ALL_FAULTS, "steady": FaultSettings(), "condensed": None}
+)
+"""Variant -> its faults; None: those of the benchmark."""
+CONDENSED = "drop_observations"
+"""The context policy of `-condensed`."""
+
+
+def split_variant(name: str) -> tuple[str, str] | None:
+    """The benchmark and the variant that a name means; None: it means no variant."""
+    base, dash, variant = name.rpartition("-")
+    return (base, variant) if dash and base and variant in VARIANTS else None
+
+
+class BenchmarkVariant:
+    """A benchmark with other faults or another context; whatever else it brings is passed on."""
+
+    def __init__(self, benchmark: Benchmark, variant: str) -> None:
+        self._benchmark, self._faults, self._variant = benchmark, VARIANTS[variant], variant
+        self.name = f"{benchmark.name}-{variant}"
+        self.version = benchmark.version
+        self.primary_metric = benchmark.primary_metric
+        self.max_turns = benchmark.max_turns + (SPARE_CALLS if self._is_broken else 0)
+        self.sampling = benchmark.sampling
+        self.attempts = benchmark.attempts
+        rules: Mapping[str, JsonValue] = getattr(benchmark, "tool_protocol", {})
+        self.tool_protocol = {**rules, **self._fault_rules(rules)} if rules else {}
+        self.context: str = CONDENSED if variant == "condensed" else getattr(benchmark, "context", "full")
+
+    @property
+    def _is_broken(self) -> bool:
+        return self._faults is not None and self._faults.rate > 0
+
+    def __getattr__(self, name: str) -> Any:
+        """What the benchmark brings beside what every one has; players are those of the benchmark itself."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._benchmark, name)
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The benchmark's own. Raises as it does."""
+        return self._benchmark.items(split, n, secret)
+
+    def environment(self) -> Environment:
+        """A fresh world, with its faults."""
+        world = self._benchmark.environment()
+        return world if self._faults is None else with_faults(world, self._faults)
+
+    def scorer(self) -> Scorer:
+        """The benchmark's own."""
+        return self._benchmark.scorer()
+
+    def environment_version(self) -> str:
+        """That of the benchmark; with faults changed, the variant and a digest of them too."""
+        if self._faults is None:
+            return self._benchmark.environment_version()
+        return f"{self._benchmark.environment_version()}+{self._variant}-{digest_of(self._faults)[:8]}"
+
+    def _fault_rules(self, rules: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        if self._faults is None:
+            return {}
+        told: dict[str, JsonValue] = {
+            "fault_rate": self._faults.rate,
+            "fault_kinds": [str(kind) for kind in self._faults.kinds] if self._faults.rate > 0 else [],
+        }
+        if isinstance(most := rules.get("max_tool_calls"), int) and self._faults.rate > 0:
+            told["max_tool_calls"] = most + SPARE_CALLS
+        return told

@@ -160,7 +160,7 @@ def ground(
 ) -> None:
     """Check what agents said against what their tools returned: invented values, false claims, citations, cascades."""
     from agent2.cli.show import print_json, print_path, print_table, progress_bar
-    from agent2.evaluation.grounding import ground_card
+    from agent2.evaluation.tool_use import ground_card
     from agent2.reports.text import clean
     from agent2.scorers.grounding import GroundingJudge
 
@@ -222,7 +222,7 @@ def recovery(
 ) -> None:
     """What became of the faults that a world injected: recovered or not, in how many turns; and what they cost."""
     from agent2.cli.show import print_json, print_path, print_table
-    from agent2.evaluation.recovery import recovery_of
+    from agent2.evaluation.tool_use import recovery_of
     from agent2.stats.estimates import RAW
 
     found = recovery_of(card, against)
@@ -293,10 +293,10 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     as_json: AsJson = False,
 ) -> None:
     """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
+    from agent2.cards.compare import is_evaluation
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import regrade as regrade_card
     from agent2.cli.show import print_json, print_path, print_table
-    from agent2.contract.comparable import is_evaluation
     from agent2.stats.estimates import RAW
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}

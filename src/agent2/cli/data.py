@@ -9,7 +9,7 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.arena.task_findings import TaskFinding
+    from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import TaskSpec
     from agent2.integrity.decontaminate import Contamination
     from agent2.records import Benchmark, Item
@@ -72,7 +72,7 @@ def list_tasks(as_json: AsJson = False) -> None:
 
 def _measurements(task: "TaskSpec") -> dict[str, Any] | None:
     """What the last check on this installation found; None: it was not checked here, or has changed since."""
-    from agent2.arena.task_findings import CEILING, HEADROOM_OF_BASE, NOISE_OF_BASE, RANDOM_FLOOR, last_check
+    from agent2.arena.task_check import CEILING, HEADROOM_OF_BASE, NOISE_OF_BASE, RANDOM_FLOOR, last_check
 
     found = last_check(task)
     if found is None:
@@ -224,7 +224,7 @@ def _checked(
 
 def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides: Sequence[str]) -> None:
     """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
-    from agent2.arena.task_findings import keep_check
+    from agent2.arena.task_check import keep_check
 
     if overrides:
         return
@@ -241,7 +241,7 @@ def _checked_of_all(
 
     Without a folder of its own below `root`, a benchmark looks for its data where it always looks.
     """
-    from agent2.arena.task_findings import TaskFinding
+    from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
     from agent2.errors import Agent2Error
@@ -273,7 +273,7 @@ NO_MODEL = "none"
 
 def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: Path | None) -> "list[TaskFinding]":
     """The base model's part; not checked if the model is not on this machine and none was given."""
-    from agent2.arena.task_findings import TaskFinding
+    from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import BASE_MODELS
 
     name = "headroom and noise band of the base model"
@@ -443,7 +443,7 @@ def record_benchmark(
     from agent2.cli.run import check_data
     from agent2.cli.show import print_json, progress_bar
     from agent2.errors import ConfigError
-    from agent2.evaluation.search_recording import record_questions
+    from agent2.evaluation.benchmark_check import record_questions
     from agent2.models.sources import find_checkpoint
 
     found = load_benchmark(benchmark, check_data(data))

@@ -10,7 +10,7 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.contract.comparable import CardSet
+    from agent2.cards.compare import CardSet
     from agent2.contract.compare import ChangedItem, ComparedCard, Comparison
     from agent2.contract.decision import Decision
     from agent2.contract.gates import Finding
@@ -156,7 +156,7 @@ def compare(
 
 
 def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
-    from agent2.contract.comparable import BASELINE, find_cards, is_evaluation
+    from agent2.cards.compare import BASELINE, find_cards, is_evaluation
     from agent2.errors import ConfigError
 
     if candidates:
@@ -221,8 +221,8 @@ def regress(
     """
     import msgspec
 
+    from agent2.cards.compare import BASELINE, find_cards, is_evaluation
     from agent2.cli.show import print_table
-    from agent2.contract.comparable import BASELINE, find_cards, is_evaluation
     from agent2.contract.compare import regress as regress_sets
     from agent2.errors import ConfigError
 

@@ -119,7 +119,7 @@ def audit(
     The notes are for a person to look at (judge-notes.json in the trial's folder); no result depends on them.
     """
     from agent2.arena.analysis.read import read_evidence
-    from agent2.arena.audit_judge import AuditJudge
+    from agent2.arena.audit import AuditJudge
     from agent2.cli.show import print_json, print_path, print_table
     from agent2.files import write_json
     from agent2.reports.text import clean

@@ -63,8 +63,8 @@ def play_new_trial(task: str, agent: str, seed: int, out: Path, overrides: Seque
 
 def play_repetition(source: Path, out: Path) -> Path:
     """Play the trial of another folder again, below `out`; prints what differs this time."""
-    from agent2.arena.paths import TrialPaths
     from agent2.arena.plan import lock_differences, repeat_trial
+    from agent2.arena.trial_folder import TrialPaths
 
     check_is_folder("--out", out)
     root = _play(repeat_trial(source, out))
@@ -76,9 +76,9 @@ def play_repetition(source: Path, out: Path) -> Path:
 def play_replay(source: Path, out: Path, *, strict: bool, overrides: Sequence[str] = ()) -> Path:
     """Play a recorded trial again below `out`, its LLM's answers taken from the recording."""
     from agent2.arena.agents import load_agent
-    from agent2.arena.paths import TrialPaths, read_config
     from agent2.arena.plan import lock_differences, replay_trial, ungranted
     from agent2.arena.recording import recording_cut
+    from agent2.arena.trial_folder import TrialPaths, read_config
 
     check_is_folder("--out", out)
     root = replay_trial(source, out, strict=strict, overrides=overrides)
@@ -108,9 +108,8 @@ def play_on(root: Path, *, restarts_agent: bool) -> Path:
 
 
 def _play(root: Path) -> Path:
-    from agent2.arena.eventlog import read_events
-    from agent2.arena.paths import TrialPaths
     from agent2.arena.trial import run_trial
+    from agent2.arena.trial_folder import TrialPaths, read_events
 
     try:
         with _resumable(root) as steps:
@@ -125,7 +124,7 @@ def _play(root: Path) -> Path:
 @contextmanager
 def _resumable(root: Path) -> "Iterator[StepBars]":
     """The progress of a trial; after an interruption, print how to resume it."""
-    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial_folder import TrialPaths
     from agent2.cli.live import live_trial
 
     try:
@@ -170,7 +169,7 @@ def write_trial_report(root: Path) -> "tuple[TrialEvidence, Analysis, Path]":
     """Compute the report from the trial's folder; returns its content and the path of its page."""
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
-    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial_folder import TrialPaths
     from agent2.reports.pages import write_report
 
     evidence = read_evidence(root)
@@ -183,8 +182,8 @@ def print_replay(root: Path, *, as_json: bool = False) -> bool:
 
     as_json: print them with the report of the trial as one document instead.
     """
-    from agent2.arena.paths import TrialPaths
     from agent2.arena.recording import DIFFERENCES, compare_replay
+    from agent2.arena.trial_folder import TrialPaths
     from agent2.cli.show import print_json, print_path, print_table
     from agent2.reports.pages import call_words, difference_lines, replay_table
 
@@ -379,8 +378,7 @@ def intervene(
     by: Annotated[str, typer.Option(help="Who did it.")] = "",
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
-    from agent2.arena.eventlog import record_intervention
-    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial_folder import TrialPaths, record_intervention
     from agent2.cli.show import print_path
 
     paths = TrialPaths(trial)

@@ -8,7 +8,7 @@ import typer
 from agent2.cli.show import AsJson
 
 if TYPE_CHECKING:
-    from agent2.arena.systems.install import InstalledSystem
+    from agent2.arena.systems import InstalledSystem
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -35,7 +35,7 @@ agents_app = typer.Typer(help="List, install and check agents and agent systems.
 def list_agents(as_json: AsJson = False) -> None:
     """List packaged and installed agents, their LLM protocol, and whether their agent system is installed."""
     from agent2.arena.agents import agent_names, load_agent
-    from agent2.arena.systems.install import find_installed
+    from agent2.arena.systems import find_installed
     from agent2.cli.show import print_json, print_table
     from agent2.errors import ConfigError
     from agent2.plugins import known_names
@@ -68,7 +68,7 @@ def install_agents(
 ) -> None:
     """Install agent systems at their pinned versions, so that trials download nothing."""
     from agent2.arena.agents import load_agent
-    from agent2.arena.systems.install import InstallOptions, install_system
+    from agent2.arena.systems import InstallOptions, install_system
     from agent2.cli.show import print_json, print_path, print_table, progress_bar
 
     agents = [load_agent(name) for name in names]
@@ -93,7 +93,7 @@ def check_agents(
 ) -> None:
     """Check that agent systems are installed at their pinned versions and unchanged since; exit 2 if one is not."""
     from agent2.arena.agents import load_agent
-    from agent2.arena.systems.install import require_installed
+    from agent2.arena.systems import require_installed
     from agent2.cli.show import print_json, print_table
 
     systems = [require_installed(load_agent(name)) for name in names]

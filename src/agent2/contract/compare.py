@@ -22,8 +22,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from agent2.cards.aggregate import counted_value
+from agent2.cards.compare import CardSet, common_cards
 from agent2.cards.reader import iter_rollouts, read_header, read_summary
-from agent2.contract.comparable import CardSet, common_cards
 from agent2.contract.measures import CardRows, evidence_between, parse_measure, read_rows
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit
 from agent2.errors import ConfigError

@@ -35,8 +35,8 @@ import numpy as np
 from agent2.cards import folder
 from agent2.cards.aggregate import counted_value
 from agent2.cards.card import CardHeader
+from agent2.cards.compare import field_differences, protocol_differences
 from agent2.cards.reader import iter_rollouts
-from agent2.contract.comparable import field_differences, protocol_differences
 from agent2.contract.metrics import Evidence, MetricEvidence, MetricSpec, Unit
 from agent2.errors import CardError, ConfigError, Fault, nearest_name, unknown_name
 from agent2.records import ScoredRollout

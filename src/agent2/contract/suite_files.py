@@ -24,8 +24,8 @@ from pathlib import Path
 
 import yaml
 
+from agent2.cards.compare import ORDER, FieldDifference, field_differences
 from agent2.config import YamlText, read_yaml, read_yaml_text
-from agent2.contract.comparable import ORDER, FieldDifference, field_differences
 from agent2.contract.shorthand import Expansion, expand
 from agent2.contract.suite import Suite
 from agent2.errors import ConfigError

@@ -1,15 +1,62 @@
-"""Worlds that items are played in; `question` asks once and takes one answer.
+"""Worlds that items are played in; `QuestionEnvironment` asks once and takes one answer.
 
 `ENVIRONMENTS` names those that a benchmark made of data alone may choose; installed packages add to it
 (`agent2.plugins`). A world of a plug-in has a `name` and a `version` beside what `agent2.records.Environment` asks for.
+
+The question's promises: single use, deterministic, and `state()["answer"]` is the answer exactly as the model wrote it.
+Does NOT judge the answer and does NOT know whether it was cut off at the token limit: the turn's stop reason says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+
+from agent2.errors import EnvironmentFailed
+from agent2.records import Item, JsonValue, Message, Step
 
 ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
     {
         "openenv": "agent2.environments.openenv:OpenEnvWorld",
-        "question": "agent2.environments.question:QuestionEnvironment",
+        "question": "agent2.environments:QuestionEnvironment",
     }
 )
+
+
+NAME = "question"
+VERSION = "1.0"
+
+
+class QuestionEnvironment:
+    """Asks one question, behind a system message if there is one, and takes one answer."""
+
+    name, version = NAME, VERSION
+
+    def __init__(self, system: str | None = None) -> None:
+        self._system = system
+        self._item_id: str | None = None
+        self._answer: str | None = None
+        self._kind: Mapping[str, JsonValue] = {}
+
+    def reset(self, item: Item, seed: int) -> Sequence[Message]:
+        """The question as a user message; the seed changes nothing. Raises EnvironmentFailed when reused."""
+        if self._item_id is not None:
+            raise EnvironmentFailed(
+                f"question environment was already used for item {self._item_id!r} and cannot play {item.id!r}; "
+                "make a fresh one for each rollout"
+            )
+        self._item_id = item.id
+        self._kind = {"task_type": item.payload["task_type"]} if "task_type" in item.payload else {}
+        opening = [] if self._system is None else [Message("system", self._system)]
+        return [*opening, Message("user", item.prompt)]
+
+    def act(self, action: str) -> Step:
+        """Take the answer; the episode is over. Raises EnvironmentFailed before reset or after an answer."""
+        if self._item_id is None:
+            raise EnvironmentFailed("question environment got an answer before it asked; call reset first")
+        if self._answer is not None:
+            raise EnvironmentFailed(f"item {self._item_id!r} was answered already; one answer ends the episode")
+        self._answer = action
+        return Step(observation=None, done=True)
+
+    def state(self) -> Mapping[str, JsonValue]:
+        """`answer`: what the model wrote, None until it has; `task_type`: of items whose payload names one."""
+        return {"answer": self._answer, **self._kind}

@@ -33,7 +33,7 @@ import msgspec
 from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
 from agent2.evaluation.context import ContextPolicy, context_policy
 from agent2.evaluation.scoring import Played, score_played
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import (
     Benchmark,
     Completion,

@@ -28,9 +28,9 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from agent2.cards.card import CardSummary
+from agent2.cards.compare import find_cards
 from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
-from agent2.contract.comparable import find_cards
 from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import Decision, decide
 from agent2.contract.measures import CardPaths, evidence_from_cards

@@ -2,12 +2,12 @@
 
 Where to find what (a module imports only from those before it in its line):
 
-A folder of weights, read without loading or running it: `tensors`, `checkpoint`, `adapters`; `prepare` merges an
-adapter, with torch and peft, which nothing else here loads.
+A folder of weights, read without loading or running it: `tensors`, `checkpoint`, `adapters`, which merges one with
+torch and peft; nothing else here loads peft.
 
 The hf sampler: `hf` is the queue, start reading there. `loading` loads a model and refuses one that slots cannot serve;
 `slots` has the key-value cache, the forward passes over it and the draws; `rows` knows which request runs in which.
 
-Endpoints: `served`. The fake sampler: `scripted`. `sources` finds any of them by what a user writes. The
+Endpoints: `served`. `sources` finds any of them by what a user writes, and has the fake sampler. The
 tiny base models: `tiny_recipe` (no torch), `tiny`.
 """

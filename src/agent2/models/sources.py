@@ -10,23 +10,26 @@ complete (`models.checkpoint`). Of an endpoint nothing but address and name is k
 the weights, and `caveats` says so.
 
 Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE unchecked.
+
+`ScriptedSampler` answers at once with what a function says, for tests, demos and overhead measurements. It has no
+tokenizer: token counts are 0 unless the script returns whole completions. Does NOT draw anything: temperature and seed
+are ignored.
 """
 
 import hashlib
 import importlib
 import importlib.util
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
-from agent2.errors import CheckpointError, ConfigError
+from agent2.errors import CheckpointError, ConfigError, SamplerFailed, shown
 from agent2.models.checkpoint import NO_CHAT_TEMPLATE, inspect_checkpoint, template_digest
-from agent2.models.scripted import Reply, ScriptedSampler
 from agent2.models.served import Endpoint, EndpointOptions, ServedSampler, public_url
-from agent2.records import Sampler, digest_of
+from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
 BY_SERVER = "by the server"
 """Stands for a chat template that an endpoint renders with and does not show."""
@@ -38,6 +41,7 @@ PLAIN_TEMPLATE = (
 to the model's own end or the limit."""
 PLAIN_DIGEST = f"plain-{template_digest(PLAIN_TEMPLATE)[:16]}"
 """Stands for it in the protocol, so that scores in another format are not compared."""
+Reply = Callable[[Sequence[Message]], str | Completion]
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Loaded when a model is, since it brings torch."""
@@ -233,3 +237,41 @@ def _load_function(path: Path, function: str) -> Reply:
     if not callable(found):
         raise ConfigError(f"{path}: {function!r} is not a function")
     return cast(Reply, found)
+
+
+"""From the chat so far to the next message, or to a whole completion (a fault, token counts)."""
+
+
+class ScriptedSampler:
+    """Answers each request with `reply(messages)`; done as soon as it is submitted."""
+
+    def __init__(self, reply: Reply, capacity: int = 1024) -> None:
+        self.capacity = capacity
+        self._reply = reply
+        self._done: dict[int, Completion] = {}
+
+    def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
+        """Answer the chat at once. Raises SamplerFailed for an id in flight and for token-id prompts."""
+        if request_id in self._done:
+            raise SamplerFailed(f"request {request_id} is in flight already; give each request a unique id")
+        messages = [message for message in prompt if isinstance(message, Message)]
+        if len(messages) != len(prompt):
+            raise SamplerFailed("a scripted sampler reads messages, not token ids; submit a chat")
+        reply = self._reply(messages)
+        if not isinstance(reply, str | Completion):
+            raise ConfigError(f"the scripted function returned {shown(reply)}; return a str or a Completion")
+        self._done[request_id] = Completion(reply) if isinstance(reply, str) else reply
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """All requests since the last call, in the order in which they came."""
+        done = list(self._done.items())
+        self._done.clear()
+        return done
+
+    def describe(self) -> dict[str, JsonValue]:
+        """Says that no model was involved."""
+        return {"kind": "scripted", "model": None}
+
+    def close(self) -> None:
+        """Forget what was not collected."""
+        self._done.clear()

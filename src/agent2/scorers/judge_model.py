@@ -121,7 +121,7 @@ class JudgeModel:
         for prompt in prompts:
             try:
                 if self._likelihoods is None:
-                    module = importlib.import_module("agent2.models.likelihood")  # brings torch
+                    module = importlib.import_module("agent2.models.hf")  # brings torch
                     self._likelihoods = module.Likelihoods(Path(self.source.spec).expanduser(), self.source.dtype)
                 logprobs, n_read = self._likelihoods.of(prompt, LOCAL_START, self._options)
             except Agent2Error as error:

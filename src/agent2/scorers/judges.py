@@ -496,9 +496,7 @@ class RewardModelScorer:
     def _reward(self, instruction: str, answer: str) -> tuple[float, int]:
         with self._lock:
             if self._rewards is None:
-                self._rewards = importlib.import_module("agent2.models.likelihood").Rewards(
-                    self._folder
-                )  # brings torch
+                self._rewards = importlib.import_module("agent2.models.hf").Rewards(self._folder)  # brings torch
             found: tuple[float, int] = self._rewards.of(instruction, answer)
         return found
 

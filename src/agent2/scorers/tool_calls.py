@@ -13,8 +13,7 @@ All look at the state of the world only: an answer that claims something earns n
 import json
 from collections.abc import Mapping, Sequence
 
-from agent2.environments.tools.apis import SEARCH
-from agent2.environments.tools.repository import DANGERS, ProgramCheck, failures, source_text
+from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, failures, source_text
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from agent2.arena.analysis.published import PUBLISHED_FILES
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, ConfigError

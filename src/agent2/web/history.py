@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agent2.cards.card import CardFile
-from agent2.contract.comparable import CHECKPOINT
+from agent2.cards.compare import CHECKPOINT
 from agent2.contract.metrics import Unit
 from agent2.errors import Agent2Error, CardError, ConfigError
 from agent2.reports.text import clean
@@ -181,7 +181,7 @@ def history_panels(runs: Sequence[HistoryRun]) -> tuple[list[PlotPanel], list[Pl
 
 def latest_changes(old: HistoryRun, new: HistoryRun) -> list[LatestChange]:
     """What the newest run lost and won, by benchmark; reads the rollouts of both."""
-    from agent2.contract.comparable import find_cards
+    from agent2.cards.compare import find_cards
     from agent2.contract.compare import compare, regress
 
     found = []

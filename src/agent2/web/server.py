@@ -28,8 +28,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recording import read_submissions_of
+from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind
 from agent2.web.computed import load_libraries

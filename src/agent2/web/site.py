@@ -10,8 +10,8 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recording import read_submissions_of
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.cards.judgement import JUDGEMENT

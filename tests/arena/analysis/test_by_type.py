@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from agent2.arena.analysis.result import UNTOLD, read_by_type
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.writer import CardWriter
 from agent2.errors import Fault
 from agent2.records import Rollout, RolloutStatus, Score, ScoredRollout, Split, Usage

@@ -46,7 +46,7 @@ def test_a_subclass_of_a_trainer_counts():
 
 
 def test_our_own_recipes_are_known():
-    text = "from agent2.training.sft import train_sft\nfrom agent2.training.grpo import train_grpo\n"
+    text = "from agent2.training.offline import train_sft\nfrom agent2.training.grpo import train_grpo\n"
     assert methods(text + "train_sft(m, rows, out, s)\ntrain_grpo(m, rows, reward, out, s)\n") == [
         Method.SFT,
         Method.RL,

@@ -7,11 +7,10 @@ from agent2.arena import agents
 from agent2.arena.analysis.process import autonomy_of
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict
-from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.store import Arrival, GraderStore
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 from builders import DESIGN, GRPO_SOURCE, START, make_gain, make_score, make_task
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from agent2.arena.gateway.protocols import Kind, WireRoute
 from agent2.arena.gateway.requests import BadRequest, prepare, refuse_addresses
-from agent2.arena.gateway.routes import Kind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 
 CHAT, RESPONSES, ANTHROPIC, GEMINI = WireProtocol

@@ -3,8 +3,8 @@ import json
 import pytest
 from pydantic import SecretStr
 
+from agent2.arena.gateway.protocols import Kind, WireRoute, find_route, upstream_url
 from agent2.arena.gateway.requests import BadRequest, prepare
-from agent2.arena.gateway.routes import Kind, WireRoute, find_route, upstream_url
 from agent2.arena.gateway.settings import ProviderEndpoint, WireProtocol
 
 GEMINI = "/v1beta/models/gemini-x:streamGenerateContent"

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from agent2.arena.gateway.protocols import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from agent2.arena.gateway.settings import TokenCounts, WireProtocol
-from agent2.arena.gateway.usage import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from gateway_fakes import answer_stream, answer_whole, sse
 
 

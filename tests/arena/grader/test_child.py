@@ -293,7 +293,7 @@ HARNESS = """
     from agent2.arena.grader.evaluator import ChildEvaluator
     from agent2.arena.grader.evaluator import GraderSettings
     from agent2.arena.grader.service import Grader
-    from agent2.arena.paths import TrialPaths
+    from agent2.arena.trial_folder import TrialPaths
     from agent2.benchmarks import load_benchmark
     from agent2.records import Split
 

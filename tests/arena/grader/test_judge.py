@@ -17,7 +17,7 @@ from agent2.arena.grader.server import ApiFacts, make_app, serve_on_loopback
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.replies.benchmark import PreferenceJudge
+from agent2.benchmarks.replies import PreferenceJudge
 from agent2.errors import ConfigError, Fault, SubmissionError
 from agent2.evaluation.engine import score_answers
 from agent2.records import HIDDEN_SPLITS, Split

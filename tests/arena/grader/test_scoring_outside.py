@@ -21,7 +21,7 @@ from agent2.sandbox.spec import Mount
 pytestmark = pytest.mark.slow  # starts many sandboxes
 
 MODULE = """
-from agent2.environments.question import QuestionEnvironment
+from agent2.environments import QuestionEnvironment
 from agent2.records import Item, SamplingSettings, Split
 from agent2.scorers.python_tests import PythonTestsScorer
 
@@ -62,7 +62,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.evaluation.runner import EvaluationPlan, evaluate, play_card
 from agent2.evaluation.scoring import score_played
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 sys.path.insert(0, "/child")
 from functions import PROGRAMS
 

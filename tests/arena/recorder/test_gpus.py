@@ -1,9 +1,8 @@
 import os
 
 from agent2.arena.analysis.read import read_gpu_hours
-from agent2.arena.eventlog import read_events
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.processes import MAX_GAP_S, GpuRecorder, NvidiaDriver
+from agent2.arena.trial_folder import TrialPaths, read_events
 
 
 class FakeGpus:

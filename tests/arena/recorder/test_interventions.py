@@ -3,8 +3,7 @@ import fcntl
 import pytest
 
 from agent2.arena.analysis.read import read_interventions
-from agent2.arena.eventlog import MAX_NOTE, EventLog, record_intervention
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import MAX_NOTE, EventLog, TrialPaths, record_intervention
 from agent2.errors import ConfigError
 
 

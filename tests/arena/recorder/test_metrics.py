@@ -4,8 +4,8 @@ import os
 import msgspec
 import pytest
 
-from agent2.arena.eventlog import read_events
 from agent2.arena.recorder.agent_files import MAX_NAME_CHARS, MAX_VALUES, find_metrics, record_metrics
+from agent2.arena.trial_folder import read_events
 
 
 def test_a_trainer_state_gives_its_log_history(tmp_path):

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from agent2.arena.eventlog import EventLog, read_events
 from agent2.arena.recorder.processes import MAX_COMMAND_CHARS, ProcessRecorder, Ticker
+from agent2.arena.trial_folder import EventLog, read_events
 
 
 def until(holds):

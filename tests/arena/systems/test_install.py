@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from agent2.arena.agents import agent_names, load_agent
-from agent2.arena.systems.install import (
+from agent2.arena.systems import (
     InstallOptions,
     find_installed,
     install_system,

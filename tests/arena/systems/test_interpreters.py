@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agent2.arena.systems.install import find_interpreter, find_node
+from agent2.arena.systems import find_interpreter, find_node
 from agent2.errors import ConfigError
 
 

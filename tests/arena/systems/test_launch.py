@@ -7,15 +7,18 @@ import yaml
 from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.gateway.settings import WireProtocol
-from agent2.arena.systems.install import (
+from agent2.arena.systems import (
+    FIELDS,
+    LAUNCH,
     MANIFEST,
     InstallManifest,
     InstallOptions,
+    LlmInside,
     install_system,
+    launch_plan,
     system_folder,
     tree_digest,
 )
-from agent2.arena.systems.launch import FIELDS, LAUNCH, LlmInside, launch_plan
 from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import find_sandbox

@@ -14,7 +14,7 @@ from agent2.arena.scoring import Exam
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.alpacaeval.benchmark import SHARES, fill, is_switched, preference, read_messages, split_of
+from agent2.benchmarks.alpacaeval import SHARES, fill, is_switched, preference, read_messages, split_of
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
 from agent2.integrity import Effect

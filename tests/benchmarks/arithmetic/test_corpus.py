@@ -1,8 +1,16 @@
 import numpy as np
 
-from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, plausible_mistake, pretraining_corpus, verify
-from agent2.benchmarks.arithmetic.splits import canonical, pool_of, read_expression, value_of
-from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.arithmetic.benchmark import (
+    CorpusSettings,
+    canonical,
+    plausible_mistake,
+    pool_of,
+    pretraining_corpus,
+    read_expression,
+    value_of,
+    verify,
+)
+from agent2.benchmarks.home import Pool
 from agent2.scorers.answers import format_rational
 
 SMALL = CorpusSettings(n_examples=2000)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.benchmarks.arithmetic.splits import (
+from agent2.benchmarks.arithmetic.benchmark import (
     MAX_OPERAND,
     MAX_OPERATIONS,
     ExpressionDifficulty,

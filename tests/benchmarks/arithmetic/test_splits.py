@@ -2,15 +2,15 @@ from itertools import islice
 
 import pytest
 
-from agent2.benchmarks.arithmetic.benchmark import TASK_DIFFICULTY
-from agent2.benchmarks.arithmetic.splits import (
+from agent2.benchmarks.arithmetic.benchmark import (
+    TASK_DIFFICULTY,
     ExpressionDifficulty,
     canonical,
     pool_of,
     source_of,
     text_of,
 )
-from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.home import Pool
 from agent2.errors import ConfigError
 from agent2.records import Split
 

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.deepsearchqa.benchmark import MAX_SEARCHES, first_search
+from agent2.benchmarks.deepsearchqa import MAX_SEARCHES, first_search
 from agent2.cli import app
 from agent2.environments.search.corpus import Corpus, Document, read_recorded_rows, record_search, words_of
 from agent2.errors import ConfigError, Fault
+from agent2.evaluation.benchmark_check import record_questions
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
-from agent2.evaluation.search_recording import record_questions
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split
 

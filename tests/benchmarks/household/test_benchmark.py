@@ -13,7 +13,7 @@ from agent2.environments.household.world import (
 )
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play
-from agent2.models.scripted import ScriptedSampler
+from agent2.models.sources import ScriptedSampler
 from agent2.records import HIDDEN_SPLITS, Message, RolloutStatus, Split
 from household_builders import SECRET
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.home import Pool
 from agent2.benchmarks.mini.corpus import DRILLS, LOST_KINDS, N_SUMS, letters, lost_lines, sums
 from agent2.benchmarks.mini.math import KINDS, SOURCE, Problem, apply
 from agent2.scorers.answers import flexible_answer, strict_answer

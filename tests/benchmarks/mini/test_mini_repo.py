@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.keyed_splits import Pool
+from agent2.benchmarks.home import Pool
 from agent2.benchmarks.mini.repo import (
     SETTINGS,
     SOURCE,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.mini.tool_questions import careless_arguments, draw_question, right_share
-from agent2.environments.tools.apis import FUNCTIONS
+from agent2.environments.tools.toolboxes import FUNCTIONS
 
 
 @pytest.mark.parametrize("capability", [*sorted(FUNCTIONS), "order", "book"])

@@ -6,11 +6,13 @@ import pytest
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.pyfunc.base import PyfuncCorpus, corpus_chats, grammar_pieces
-from agent2.benchmarks.pyfunc.benchmark import (
+from agent2.benchmarks.pyfunc import (
     FAMILIES,
     GeneratedFunction,
     Pyfunc,
+    PyfuncCorpus,
+    corpus_chats,
+    grammar_pieces,
     inputs_of,
     mutants,
     repeats_examples,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.home import visible_row
-from agent2.benchmarks.replies.benchmark import (
+from agent2.benchmarks.replies import (
     ANIMALS,
     CLOSINGS,
     FACTS,
@@ -16,20 +16,22 @@ from agent2.benchmarks.replies.benchmark import (
     REFUSAL,
     VALUES,
     WORDINGS,
+    GuardedCorpus,
     GuardedJudge,
     GuardedReplies,
     PreferenceJudge,
     Replies,
+    RepliesCorpus,
     ReplyRequest,
     Style,
     Taste,
     draw_instruction,
     draw_style,
     instruction_of,
+    pretraining_chats,
     read_reply,
     write_reply,
 )
-from agent2.benchmarks.replies.corpus import GuardedCorpus, RepliesCorpus, pretraining_chats
 from agent2.evaluation.engine import score_answers
 from agent2.records import Message, Rollout, RolloutStatus, Split, Usage
 

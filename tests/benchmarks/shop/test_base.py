@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.pyfunc.base import BASE as OTHER
-from agent2.benchmarks.shop.base import BASE, build, careless_action, corpus_chats
-from agent2.benchmarks.shop.benchmark import Shop
+from agent2.benchmarks.pyfunc import BASE as OTHER
+from agent2.benchmarks.shop import BASE, Shop, build, careless_action, corpus_chats
 from agent2.errors import ConfigError
 from agent2.models.tiny import build_word_tokenizer
 from agent2.records import Split

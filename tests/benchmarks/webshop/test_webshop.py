@@ -165,7 +165,7 @@ def test_a_price_limit_is_one_of_the_next_tens_above_the_price():
 
 
 def test_products_are_read_as_the_published_program_reads_them(tmp_path):
-    from agent2.benchmarks.shop.catalogue import GeneratedProducts
+    from agent2.benchmarks.shop import GeneratedProducts
 
     plain = GeneratedProducts(3)[0]
     rows = [

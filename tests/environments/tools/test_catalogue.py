@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.mini.tool_questions import draw_arguments
-from agent2.environments.tools.apis import FUNCTIONS
+from agent2.environments.tools.toolboxes import FUNCTIONS
 from agent2.environments.tools.world import ToolRefusal
 
 

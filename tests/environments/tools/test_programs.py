@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.environments.tools.repository import (
+from agent2.environments.tools.toolboxes import (
     ProgramCheck,
     ProgramError,
     failures,

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent2.environments.tools.calls import OnDanger, Permission, ToolRules
-from agent2.environments.tools.repository import RepositoryToolbox
+from agent2.environments.tools.toolboxes import RepositoryToolbox
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed
 from tool_builders import ALL, FIX, READ, REPO_ITEM, SUBMIT, TEST, call_text, repo_world, run

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agent2.arena.grader.evaluator import ChildEvaluator
 from agent2.arena.grader.service import Grader
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from red_team.frame import Outcome
 from red_team.scene import Scene
 

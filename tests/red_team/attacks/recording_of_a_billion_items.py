@@ -2,7 +2,7 @@
 
 import json
 
-from agent2.arena.paths import read_config
+from agent2.arena.trial_folder import read_config
 from agent2.errors import ConfigError
 from red_team.frame import Outcome
 from red_team.naive import in_time

@@ -6,8 +6,8 @@ import shutil
 
 import yaml
 
-from agent2.arena.paths import read_config
 from agent2.arena.plan import new_trial, repeat_trial, replay_trial
+from agent2.arena.trial_folder import read_config
 from llm_builders import KEY, KEY_VARIABLE, write_chat_agent, write_driver
 from red_team.frame import Outcome
 from red_team.scene import Scene

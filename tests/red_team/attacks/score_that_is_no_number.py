@@ -9,7 +9,7 @@ from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
 from agent2.arena.grader.service import Grader
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from red_team.frame import Outcome
 from red_team.naive import in_time
 from red_team.scene import Scene

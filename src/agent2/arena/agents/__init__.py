@@ -3,7 +3,7 @@
 The folder is bound read-only at /agent in the sandbox. An agent is any program: it reads the environment
 variables named in ASSIGNMENT.md, works in the workspace and talks to the grading API over HTTP. One that is driven
 by an LLM says so (`llm`), and one whose program comes from elsewhere says how it is installed (`install`). The texts
-of `command`, `environment` and `files` may hold the template fields of `agent2.arena.systems.launch`.
+of `command`, `environment` and `files` may hold the template fields of `agent2.arena.systems`.
 """
 
 import platform

@@ -4,7 +4,7 @@ Two trials are compared only if they sat the same exam: task, benchmark version,
 secret, base model, protocol and budget. Of each task the exam that most trials sat is kept; the others are left out,
 with the part that differs.
 
-Ranks come from paired tests on the same private items and hold for all stacks at once (`agent2.stats.standings`). Runs
+Ranks come from paired tests on the same private items and hold for all stacks at once (`agent2.stats.ranking`). Runs
 of a stack are numbered, not matched by seed: what a seed does in one stack has nothing to do with another. A trial
 without a result is missing, never a zero; a stack that often hands in nothing shows it in its counts. Over several
 tasks, scores are made comparable as the share of the way from the base model to a perfect score; interactive tasks are
@@ -44,7 +44,7 @@ from agent2.stats.aggregates import probability_of_improvement as improvement
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.gains import normalised_score
-from agent2.stats.standings import Place, RunDifference, difference_of_samples, mean_difference, places
+from agent2.stats.ranking import Place, RunDifference, difference_of_samples, mean_difference, places
 
 FORMAT = "agent2-leaderboard-1"
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(-4, 21))

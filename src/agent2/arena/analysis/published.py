@@ -24,7 +24,7 @@ from agent2.benchmarks import task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
 from agent2.stats.estimates import Estimate, PairedDifference
-from agent2.stats.standings import Place, places
+from agent2.stats.ranking import Place, places
 
 SCORES_FILE, FIGURES_FILE = "scores.json", "published.yaml"
 PUBLISHED_FILES = (FIGURES_FILE, SCORES_FILE)

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from agent2.arena.agents import load_agent
 from agent2.arena.analysis.result import read_by_type
 from agent2.arena.assignment import Mode
-from agent2.arena.eventlog import ActiveTime, Events, interruptions, read_events
 from agent2.arena.evidence import (
     AgentEnd,
     CommandLine,
@@ -36,10 +35,10 @@ from agent2.arena.evidence import (
     read_score,
 )
 from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
-from agent2.arena.paths import TrialPaths
 from agent2.arena.recorder.revisions import RevisionReader
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
+from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
 from agent2.errors import ConfigError
 from agent2.integrity import IntegrityRecord
 from agent2.records import JsonValue, Split

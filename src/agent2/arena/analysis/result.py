@@ -56,7 +56,7 @@ from agent2.arena.analysis.verdicts import (
     Verdict,
 )
 from agent2.arena.evidence import AgentEnd, LlmRecord, SubmissionRecord, SubmissionState, TrialEvidence, TypeScore
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from agent2.cards.aggregate import summarize
 from agent2.cards.folder import card_exists
 from agent2.cards.reader import iter_rollouts, read_header

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agent2.arena.gateway.protocols import ApiProblem, Kind, WireRoute
 from agent2.arena.gateway.recording import Begin, End, ExchangeOutcome, ExchangeRecorder, Lost
 from agent2.arena.gateway.requests import Prepared
-from agent2.arena.gateway.routes import ApiProblem, Kind, WireRoute
 from agent2.arena.gateway.settings import GatewaySettings, PriceTable, TokenCounts
 from agent2.arena.gateway.upstream import Relayed
 

@@ -26,17 +26,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from agent2.arena.gateway.ledger import CallLedger, LedgerCall
-from agent2.arena.gateway.recording import (
-    Begin,
-    ExchangeOutcome,
-    ExchangeRecorder,
-    RecordingError,
-    Scrubber,
-    ScrubbingFormatter,
-)
-from agent2.arena.gateway.replay import ReplayedAnswer, ReplayPlayer
-from agent2.arena.gateway.requests import BadRequest, BodyRoom, Declined, prepare, storable
-from agent2.arena.gateway.routes import (
+from agent2.arena.gateway.protocols import (
     ApiProblem,
     Kind,
     WireRoute,
@@ -49,6 +39,16 @@ from agent2.arena.gateway.routes import (
     upstream_headers,
     upstream_url,
 )
+from agent2.arena.gateway.recording import (
+    Begin,
+    ExchangeOutcome,
+    ExchangeRecorder,
+    RecordingError,
+    Scrubber,
+    ScrubbingFormatter,
+)
+from agent2.arena.gateway.replay import ReplayedAnswer, ReplayPlayer
+from agent2.arena.gateway.requests import BadRequest, BodyRoom, Declined, prepare, storable
 from agent2.arena.gateway.settings import GatewaySettings, WireProtocol, load_prices
 from agent2.arena.gateway.upstream import (
     EVENT_STREAM,

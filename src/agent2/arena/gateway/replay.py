@@ -13,7 +13,7 @@ text. A program that prints a random number to an agent makes the replay differ,
 Serves the answers of a recorded trial, without a provider.
 
 A request gets the answer of the first recorded request, in the order of the recording, that is the same after
-masking (see `masking`) and was not served yet. A request like none of those is shown as a unified diff, in
+masking (`Masker`) and was not served yet. A request like none of those is shown as a unified diff, in
 `differences.jsonl`, against the next one in order (of those that asked for the same model, if there are any);
 then it gets that one's answer or, if the replay is strict, an error. After the last recorded answer there are
 only errors.
@@ -30,9 +30,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from agent2.arena.gateway.protocols import WireRoute
 from agent2.arena.gateway.recording import Exchange, RecordingError, read_body, read_exchanges
 from agent2.arena.gateway.requests import BadRequest, Prepared, read_object
-from agent2.arena.gateway.routes import WireRoute
 from agent2.arena.gateway.settings import ReplaySettings, WireProtocol
 from agent2.errors import ConfigError
 from agent2.records import JsonValue, digest_of

@@ -27,7 +27,7 @@ from typing import NoReturn
 import zstandard
 from aiohttp import web
 
-from agent2.arena.gateway.routes import ApiProblem, Kind, WireRoute
+from agent2.arena.gateway.protocols import ApiProblem, Kind, WireRoute
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.errors import Agent2Error, shown
 from agent2.records import JsonValue

@@ -96,7 +96,7 @@ class ReplaySettings(StrictModel):
     strict: bool = False
     """A request that differs from the recorded one is answered with an error instead of the next recorded answer."""
     volatile: tuple[str, ...] = ()
-    """Regular expressions of text that may differ, beside the ones of `masking`."""
+    """Regular expressions of text that may differ, beside the ones of `replay`."""
 
 
 class GatewaySettings(StrictModel):

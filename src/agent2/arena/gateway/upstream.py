@@ -27,9 +27,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from agent2.arena.gateway.protocols import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 from agent2.arena.gateway.recording import ExchangeOutcome, Scrubber, StreamScrubber
 from agent2.arena.gateway.settings import GatewaySettings, TokenCounts, WireProtocol
-from agent2.arena.gateway.usage import SseSplitter, StreamMeter, tokens_of_answer, written_bytes
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
 from agent2.arena.grader.submission import SnapshotLimits, without_host_paths
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import world_mounts
 from agent2.cards.folder import CARD_JSON, card_exists, is_finished

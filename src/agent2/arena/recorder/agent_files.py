@@ -29,9 +29,8 @@ from pathlib import Path
 import msgspec
 
 from agent2.arena.agents import TranscriptFormat, TranscriptSpec
-from agent2.arena.eventlog import write_events
 from agent2.arena.evidence import CommandLine, MetricPoint
-from agent2.arena.paths import TrialPaths
+from agent2.arena.trial_folder import TrialPaths, write_events
 from agent2.errors import Agent2Error
 from agent2.files import numbered_lines
 from agent2.records import JsonValue

@@ -22,8 +22,8 @@ from typing import Protocol
 import psutil
 import pynvml
 
-from agent2.arena.eventlog import EventLog
 from agent2.arena.evidence import ProcessSample
+from agent2.arena.trial_folder import EventLog
 from agent2.records import JsonValue
 
 

@@ -27,8 +27,8 @@ from dulwich.object_store import iter_tree_contents
 from dulwich.objects import Blob, Commit, Tree
 from dulwich.repo import Repo
 
-from agent2.arena.eventlog import EventLog
 from agent2.arena.recorder.agent_files import MAX_FILES, walk_files
+from agent2.arena.trial_folder import EventLog
 from agent2.records import digest_of
 
 MAX_FILE_BYTES = 256 * 1024

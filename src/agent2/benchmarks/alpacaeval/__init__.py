@@ -1,1 +1,284 @@
-"""The home of `alpacaeval`: AlpacaEval 2 on the official files, with its annotator."""
+"""AlpacaEval 2: open instructions, held against GPT-4's answers by an LLM annotator.
+
+The items are the published 805 instructions with the baseline's answers (the model outputs of gpt4_1106_preview in the
+repository tatsu-lab/alpaca_eval), which are not shipped: pass the folder that holds them. The annotator is the
+published one (`weighted_alpaca_eval_gpt4_turbo`): its prompt, which of the two answers comes first (a draw seeded by
+the instruction), and a preference from the probabilities of the two names, `m` and `M`, that it may answer with. Its
+model is any OpenAI-compatible endpoint, named in `judge.yaml` beside the items.
+
+AlpacaEval has no train set, and published items are nobody's secret. Splits by a public hash of the instruction, the
+same in every installation: 3 of 16 train, 1 dev, 4 test_public, 8 test_private. Half is kept for the one score that
+counts, since its interval is the narrowest that can be had; a quarter is enough to choose a checkpoint by; the rest are
+prompts of the same kind to learn from. Does NOT give a leaderboard number: that is over all 805.
+"""
+
+import hashlib
+import json
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from agent2.benchmarks.home import Players, foreign_answers, reference_answer
+from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
+from agent2.config import StrictModel, load_yaml
+from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.errors import ConfigError, Fault, shown
+from agent2.records import (
+    Completion,
+    Emits,
+    Environment,
+    Item,
+    Message,
+    Rollout,
+    SamplingSettings,
+    Score,
+    Scorer,
+    ScoringMode,
+    ScoringWork,
+    Split,
+)
+from agent2.scorers.hidden import HiddenJudge
+from agent2.scorers.judge_model import COSTS, JudgeModel
+
+BASELINE_FILES = ("gpt4_1106_preview.json", "model_outputs/gpt4_1106_preview.json", "alpaca_eval_gpt4_baseline.json")
+"""The baseline's answers, by the names of the repository and of the data set."""
+JUDGE_FILE = "judge.yaml"
+PROMPT_FILE = "evaluators_configs/alpaca_eval_clf_gpt4_turbo/alpaca_eval_clf.txt"
+"""In the package `alpaca_eval`."""
+N_LIKELIEST = 5
+"""Tokens that the published annotator was told the probabilities of."""
+FIRST, SECOND = "m", "M"
+"""The names that the published prompt gives to the two answers."""
+SHARES = {Split.TRAIN: 3, Split.DEV: 1, Split.TEST_PUBLIC: 4, Split.TEST_PRIVATE: 8}
+_FIELD = re.compile(r"\{(instruction|output_1|output_2)\}")
+_TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
+
+
+class AnnotatorFile(StrictModel):
+    """`judge.yaml`: who annotates."""
+
+    model: str
+    """Any checkpoint that `agent2 eval` takes, `http://HOST/v1#NAME`; the published one is gpt-4-1106-preview."""
+    prompt: Path | None = None
+    """The published prompt, `alpaca_eval_clf.txt`; None: that of the installed package `alpaca_eval`."""
+    endpoint: dict[str, Any] = Field(default_factory=dict)
+    """Options as for `--endpoint`."""
+    prices: dict[str, float] | None = None
+    """Dollars per million tokens, `prompt` and `completion`."""
+
+
+def is_switched(instruction: str) -> bool:
+    """Whether the published annotator shows the model's answer first."""
+    return random.Random(f"is_switched_outputs{instruction}0").choices([False, True], k=1)[0]
+
+
+def read_messages(prompt: str) -> list[tuple[str, str]]:
+    """Role and text of each message of a prompt in ChatML. Raises ConfigError for another form."""
+    found = [(role, text.strip()) for role, text in _TURN.findall(prompt)]
+    fields = {name for _, text in found for name in _FIELD.findall(text)}
+    if not found or fields != {"instruction", "output_1", "output_2"}:
+        raise ConfigError(
+            "the prompt is not AlpacaEval's: messages between <|im_start|> and <|im_end|> with the fields "
+            f"{{instruction}}, {{output_1}} and {{output_2}}; it has {len(found)} messages, fields: {sorted(fields)}"
+        )
+    return found
+
+
+def fill(messages: Sequence[tuple[str, str]], instruction: str, first: str, second: str) -> list[Message]:
+    """The messages with their fields filled in; what is filled in is not looked at again."""
+    texts = {"instruction": instruction, "output_1": first, "output_2": second}
+    return [Message(role, _FIELD.sub(lambda match: texts[match[1]], text)) for role, text in messages]
+
+
+def preference(completion: Completion, *, switched: bool) -> float | None:
+    """Of the model over the baseline, 0 to 1, as the published parser reads it; None: neither name is among the tokens.
+
+    A name that is not among the most likely tokens has probability 0.
+    """
+    others = next((others for _, others in completion.alternatives or () if others), {})
+    likeliest = nlargest(N_LIKELIEST, others.items(), key=lambda pair: pair[1])
+    found = {token: value for token, value in likeliest if token in (FIRST, SECOND)}
+    if not found:
+        return None
+    most = max(found.values())
+    share = {token: math.exp(value - most) for token, value in found.items()}
+    second = share.get(SECOND, 0.0) / sum(share.values())
+    return 1.0 - second if switched else second
+
+
+class AlpacaAnnotator:
+    """The published annotator: the preference for an answer over the baseline's, 0 to 1."""
+
+    name = "alpaca_annotator"
+    version = "1.0"
+    emits = Emits(views=frozenset({*COSTS, REPLY_CHARS, REFERENCE_CHARS}))
+    work = ScoringWork(ScoringMode.BATCH, batch_size=64)
+
+    def __init__(self, file: AnnotatorFile, prompt: str) -> None:
+        """Raises ConfigError for a prompt of another form and a model that is not there."""
+        self._messages = read_messages(prompt)
+        self._judge = JudgeModel(
+            file.model,
+            max_tokens=1,
+            temperature=1.0,
+            prices=file.prices,
+            endpoint=file.endpoint,
+            options=(FIRST, SECOND),
+        )
+        prompt_digest = hashlib.sha256(prompt.encode()).hexdigest()
+        self.version = f"{self.version}+{self._judge.digest[:8]}{prompt_digest[:8]}"
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """One verdict for each."""
+        asked = []
+        for item, rollout in batch:
+            answer, other = rollout.answer or "", item.reference or ""
+            pair = (answer, other) if is_switched(item.prompt) else (other, answer)
+            asked.append(fill(self._messages, item.prompt, *pair))
+        answers = self._judge.ask(asked, lambda completion: bool(completion.alternatives))
+        return [
+            self._verdict(item, rollout, said.completion, said.views)
+            for (item, rollout), said in zip(batch, answers, strict=True)
+        ]
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict on one answer."""
+        return self.score_batch([(item, rollout)])[0]
+
+    def _verdict(self, item: Item, rollout: Rollout, said: Completion, costs: Mapping[str, float | None]) -> Score:
+        if said.fault is not None:
+            return Score(None, f"the annotator gave no answer: {said.reason}", Fault.JUDGE, costs)
+        value = preference(said, switched=is_switched(item.prompt))
+        if value is None:
+            why = f"answered {shown(said.text)}" if said.alternatives else "its endpoint gives no top_logprobs"
+            return Score(None, f"the annotator named neither answer: {why}", Fault.JUDGE, costs)
+        lengths = {REPLY_CHARS: float(len(rollout.answer or "")), REFERENCE_CHARS: float(len(item.reference or ""))}
+        return Score(value, f"preferred to the baseline's answer with {value:.4f}", views={**costs, **lengths})
+
+
+class AlpacaEval:
+    """The published instructions; `data` is the folder of the official files."""
+
+    name = "alpacaeval"
+    version = "1.0"
+    primary_metric = "win_rate"
+    max_turns = 1
+    sampling = SamplingSettings(temperature=0.7, max_tokens=2048)
+    attempts = 1
+
+    def __init__(self, data: Path | None = None) -> None:
+        self._data = data
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split, the same in every installation.
+
+        Raises ConfigError for files that are absent, damaged or of another layout, and for more items than there are.
+        """
+        found = [item for item in self._all() if item.split is split]
+        if n > len(found):
+            raise ConfigError(f"alpacaeval: {n} items of {split.value} were asked for, there are {len(found)}")
+        return found[:n]
+
+    def environment(self) -> Environment:
+        """A fresh question."""
+        return QuestionEnvironment()
+
+    def scorer(self) -> Scorer:
+        """The annotator of `judge.yaml`; without one, verdicts are missing. In a workspace it is asked by the API."""
+        return HiddenJudge(self.judge, self.judge(b""))
+
+    def judge(self, secret: bytes) -> Scorer:
+        """The annotator, whatever the secret."""
+        path = None if self._data is None else self._data / JUDGE_FILE
+        if path is None or not path.is_file():
+            return _NoAnnotator()
+        file = load_yaml(path, AnnotatorFile)
+        prompt = file.prompt if file.prompt is None else path.parent / file.prompt
+        return AlpacaAnnotator(file, _read(prompt or _installed_prompt()))
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return f"{NAME}-v{VERSION}"
+
+    def players(self) -> Players:
+        """The baseline itself, which is as good as itself, and its answers to other items."""
+        return Players(reference_answer, foreign_answers, ceiling_at_least=0.4, floor_at_most=0.2, n_played=20)
+
+    def _all(self) -> list[Item]:
+        if self._data is None:
+            raise ConfigError(f"alpacaeval: needs the official files; pass --data FOLDER with {BASELINE_FILES[0]}")
+        path = next((place for name in BASELINE_FILES if (place := self._data / name).is_file()), None)
+        if path is None:
+            raise ConfigError(
+                f"{self._data}: has no {BASELINE_FILES[0]}; copy it from results/gpt4_1106_preview/model_outputs.json "
+                "of github.com/tatsu-lab/alpaca_eval, under that name"
+            )
+        try:
+            rows = json.loads(_read(path))
+            pairs = [(str(row["instruction"]), str(row["output"]), str(row.get("dataset", ""))) for row in rows]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                f"{path}: is cut off or of another layout ({type(error).__name__}: {error}); a JSON list of objects "
+                "with instruction and output is needed"
+            ) from error
+        numbers: dict[str, int] = {}
+        for number, (instruction, _, _) in enumerate(pairs):
+            if instruction in numbers:
+                raise ConfigError(f"{path}: rows {numbers[instruction]} and {number} have the same instruction")
+            numbers[instruction] = number
+        made = [
+            Item(f"alpacaeval-{number:03d}", split_of(text), text, output, {"dataset": source})
+            for number, (text, output, source) in enumerate(pairs)
+        ]
+        return sorted(made, key=lambda item: hashlib.sha256(f"alpacaeval order\0{item.prompt}".encode()).digest())
+
+
+def split_of(instruction: str) -> Split:
+    """The split of an instruction, by a public hash."""
+    place = hashlib.sha256(f"alpacaeval split\0{instruction}".encode()).digest()[0] % sum(SHARES.values())
+    for split, share in SHARES.items():
+        if place < share:
+            return split
+        place -= share
+    raise AssertionError("unreachable: the shares add up")
+
+
+class _NoAnnotator:
+    """Stands in where no annotator is named, as in an agent's workspace: no verdict."""
+
+    name = AlpacaAnnotator.name
+    version = "none"
+    emits = AlpacaAnnotator.emits
+    work = AlpacaAnnotator.work
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """No verdict, whatever is asked."""
+        return [Score(None, f"there is no annotator: no {JUDGE_FILE} in the data folder", Fault.JUDGE)] * len(batch)
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """No verdict."""
+        return self.score_batch([(item, rollout)])[0]
+
+
+def _installed_prompt() -> Path:
+    spec = find_spec("alpaca_eval")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f"alpacaeval: the published prompt is not here; set prompt in {JUDGE_FILE} to alpaca_eval_clf.txt of "
+            "github.com/tatsu-lab/alpaca_eval, or install that package"
+        )
+    return Path(spec.submodule_search_locations[0]) / PROMPT_FILE
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); get it from github.com/tatsu-lab/alpaca_eval") from error

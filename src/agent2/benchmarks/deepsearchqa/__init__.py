@@ -1,1 +1,316 @@
-"""The home of `deepsearchqa`: published questions that take several searches, judged part by part."""
+"""DeepSearchQA (Gupta et al. 2026, arXiv:2601.20975): questions of several steps, answered with few searches.
+
+The 900 published questions (`DSQA-full.csv`: problem, problem_category, answer, answer_type) are not shipped: pass the
+folder that holds them. The protocol is that of Agent2 RL-Bench: 100 train and 200 evaluation questions and at most 6
+searches. Which 300 they are was not published; here a public hash of the question decides, the same in every
+installation, and takes 50 more for dev. The 200 are divided among test_public and test_private by the installation
+secret. What follows from the items being published: `agent2.benchmarks.data_files`.
+
+Searches go to a back end (`search.yaml`). By default they are replayed: `recorded/ID.jsonl` holds what was found for a
+question, and an item carries it, so that a grading process and a workspace need neither network nor data folder. A live
+one is any plug-in of `agent2.environments.search.corpus.load_backend`; with `record: true` its answers are written
+where the replay looks for them. A live one has to be reached by the process that plays, which in a trial is contained:
+use it with `agent2 eval`, and recordings in trials.
+
+The verdict is that of the judge of `judge.yaml` (`agent2.scorers.answer_parts`); in a workspace it is bought from the
+grading API. No visible row holds an answer. Does NOT give a leaderboard number: that is over all 900, on the live web.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row
+from agent2.benchmarks.home import Players, at_random, require_keys
+from agent2.config import StrictModel, load_yaml
+from agent2.environments.search.corpus import (
+    RecordingSearch,
+    SearchBackend,
+    load_backend,
+    read_recorded_rows,
+    recorded_search,
+    words_of,
+)
+from agent2.environments.search.world import ANSWER, NAME, SEARCH, UNKNOWN, VERSION, SearchSettings, SearchWorld
+from agent2.environments.tools.calls import MAX_TEXT, Permission, write_brackets
+from agent2.errors import ConfigError, EnvironmentFailed, Fault, shown
+from agent2.plugins import relative_to
+from agent2.records import (
+    Environment,
+    Item,
+    JsonValue,
+    Message,
+    Rollout,
+    SamplingSettings,
+    Score,
+    Scorer,
+    Split,
+    digest_of,
+)
+from agent2.scorers.answer_parts import SET, SINGLE, AnswerPartsJudge
+from agent2.scorers.hidden import HiddenJudge
+
+N_TRAIN, N_EVALUATION, N_DEV = 100, 200, 50
+N_PUBLISHED = 900
+MAX_SEARCHES = 6
+MAX_CALLS = 20
+"""Searches, pages and the answer together."""
+SEARCH_FILE, JUDGE_FILE, RECORDED = "search.yaml", "judge.yaml", "recorded"
+HEADER = (
+    "Answer the question with the help of a search engine. Reply with one action a message, on its last line:\n"
+    f"search[words] ({MAX_SEARCHES} times at most), open[page] or open[page | 2] for its second part, find[words] in "
+    "the page opened last, answer[values | pages that say so].\n"
+    "Separate values, and pages, by ; and give every value that is asked for and no other.\n\n"
+)
+QUESTIONS = OfficialFile(
+    "deepsearchqa",
+    ("DSQA-full.csv", "deepsearchqa/eval/0000.parquet"),
+    "huggingface.co/datasets/google/deepsearchqa, with: hf download google/deepsearchqa --repo-type dataset "
+    "--local-dir FOLDER",
+    {"problem": str, "problem_category": str, "answer": str, "answer_type": str},
+)
+ROW_KEYS = ("id", "prompt", "task_type", "category", "recorded")
+
+
+class SearchFile(StrictModel):
+    """`search.yaml`: who searches."""
+
+    backend: str = RECORDED
+    """`recorded`, an entry point `agent2.search_backends`, or code (`./live.py:Live`, beside this file)."""
+    settings: dict[str, Any] = Field(default_factory=dict)
+    """What the back end is made with; none for `recorded`."""
+    record: bool = False
+    """Write what a live back end answers below `recorded/`."""
+
+
+class JudgeFile(StrictModel):
+    """`judge.yaml`: who judges."""
+
+    model: str
+    """Any checkpoint that `agent2 eval` takes, as `http://HOST/v1#NAME`."""
+    prompt: str = "parts"
+    """A prompt file of kind parts."""
+    max_tokens: int = Field(default=2048, ge=1)
+    endpoint: dict[str, Any] = Field(default_factory=dict)
+    """Options as for `--endpoint`."""
+    prices: dict[str, float] | None = None
+    """Dollars per million tokens, `prompt` and `completion`."""
+
+
+class DeepSearchQa(PublishedBenchmark):
+    """The published questions; `data` is the folder of the official file."""
+
+    name = "deepsearchqa"
+    primary_metric = "accuracy"
+    max_turns = MAX_CALLS
+    sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=512)
+    settings = SearchSettings(k=5, max_searches=MAX_SEARCHES, max_tool_calls=MAX_CALLS, permission=Permission.READING)
+    prompt_digest = digest_of(HEADER)
+
+    def visible(self, split: Split) -> list[PublishedItem]:
+        """Of the questions that are not evaluated: the first by a public hash are train, the next dev."""
+        ordered = self._ordered()
+        start = N_EVALUATION if split is Split.TRAIN else N_EVALUATION + N_TRAIN
+        return ordered[start : start + (N_TRAIN if split is Split.TRAIN else N_DEV)]
+
+    def scored(self) -> list[PublishedItem]:
+        """The evaluation questions."""
+        return self._ordered()[:N_EVALUATION]
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split with their recordings.
+
+        Raises ConfigError as every published benchmark does, and where nothing was recorded for one of them and no live
+        back end is named.
+        """
+        found = super().items(split, n, secret)
+        file, path = self._search_file()
+        if file.backend != RECORDED:
+            return [replace(item, payload={**item.payload, "recorded": None}) for item in found]
+        return [replace(item, payload={**item.payload, "recorded": _recordings(item, path)}) for item in found]
+
+    def to_record(self) -> tuple[list[Item], int]:
+        """The questions of all splits without a usable recording, and how many there are in all.
+
+        The items carry no split's secret: train, dev and evaluation questions alike. Raises ConfigError unless
+        `search.yaml` names a live back end with `record: true`.
+        """
+        file, path = self._search_file()
+        if file.backend == RECORDED or not file.record:
+            raise ConfigError(
+                f"{path}: names no live back end to record; write 'backend: ./live.py:Live' and 'record: true' "
+                "(docs/search.md)"
+            )
+        every = [*self.scored(), *self.visible(Split.TRAIN), *self.visible(Split.DEV)]
+        items = [Item(one.id, Split.TRAIN, one.prompt, payload={**one.payload, "recorded": None}) for one in every]
+        return [item for item in items if not self.is_recorded(item)], len(items)
+
+    def recording_of(self, item: Item) -> Path:
+        """Where the searches of a question are recorded."""
+        return self._search_file()[1].parent / RECORDED / f"{item.id}.jsonl"
+
+    def is_recorded(self, item: Item) -> bool:
+        """Whether a question has a recording with a page."""
+        try:
+            return bool(_recordings(item, self._search_file()[1]))
+        except ConfigError:
+            return False
+
+    def environment(self) -> Environment:
+        """A fresh world over the item's recordings, or the live back end of `search.yaml`."""
+        return SearchWorld(self._backend_of, self.settings)
+
+    def environment_version(self) -> str:
+        """Name and version of the world, its settings, and the back end if it is a live one."""
+        return f"{NAME}-v{VERSION}+{self.settings.digest}"
+
+    def scorer(self) -> Scorer:
+        """The judge of `judge.yaml`; without one, verdicts are missing. In a workspace it is asked by the API."""
+        return HiddenJudge(self.judge, self.judge(b""))
+
+    def judge(self, secret: bytes) -> Scorer:
+        """The judge, whatever the secret."""
+        path = None if (folder := self._folder()) is None else folder / JUDGE_FILE
+        if path is None or not path.is_file():
+            return _NoJudge(str(path or JUDGE_FILE))
+        file = load_yaml(path, JudgeFile)
+        own = path.parent / file.prompt
+        return AnswerPartsJudge(
+            file.model,
+            str(own) if own.is_file() else file.prompt,
+            max_tokens=file.max_tokens,
+            endpoint=file.endpoint,
+            prices=file.prices,
+        )
+
+    def players(self) -> Players:
+        """Who knows the answer and searches once; who answers with what the question says."""
+        return Players(
+            oracle=lambda item, chat: _searched(item, chat, str(item.payload.get("answer", UNKNOWN))),
+            random=at_random(_own_word),
+            ceiling_at_least=0.9,
+            floor_at_most=0.1,
+            n_played=20,
+            shortcuts={"a player that always says unknown": lambda item, chat: _searched(item, chat, UNKNOWN)},
+        )
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A first search for each question, of its own words."""
+        return [first_search(item) for item in items]
+
+    def visible_row(self, item: Item) -> dict[str, JsonValue]:
+        """A visible item as a row: question and recordings, no answer."""
+        return {"id": item.id, "prompt": item.prompt} | {key: item.payload[key] for key in ROW_KEYS[2:]}
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of a row; the judge behind the grading API knows its answer. Raises ConfigError for another row."""
+        require_keys(row, ROW_KEYS, self.name)
+        return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload={key: row[key] for key in ROW_KEYS[2:]})
+
+    def _folder(self) -> Path | None:
+        try:
+            return QUESTIONS.path(self.data).parent
+        except ConfigError:
+            return self.data
+
+    def _search_file(self) -> tuple[SearchFile, Path]:
+        folder = self._folder()
+        path = (folder or Path()) / SEARCH_FILE
+        return (load_yaml(path, SearchFile) if folder is not None and path.is_file() else SearchFile()), path
+
+    def _ordered(self) -> list[PublishedItem]:
+        """All questions by a public hash, in an order that is the same in every installation."""
+        path = QUESTIONS.path(self.data)
+        found = [_question(row) for row in QUESTIONS.rows(self.data)]
+        if len(found) < N_PUBLISHED:
+            raise ConfigError(
+                f"{path}: has {len(found)} questions, the published file {N_PUBLISHED}; get it again from "
+                f"{QUESTIONS.source}"
+            )
+        return sorted(found, key=lambda one: one.id)
+
+    def _backend_of(self, item: Item) -> SearchBackend:
+        recorded = item.payload.get("recorded")
+        if recorded is not None:
+            try:
+                return recorded_search(recorded, f"item {item.id}")
+            except (ConfigError, KeyError, TypeError) as error:
+                raise EnvironmentFailed(f"item {item.id}: its recordings cannot be read ({error})") from error
+        file, path = self._search_file()
+        if file.backend == RECORDED:
+            raise EnvironmentFailed(f"item {item.id} has no recordings, and no {SEARCH_FILE} names a live back end")
+        live = load_backend(relative_to(file.backend, path.parent), file.settings, f"{path}: backend")
+        return RecordingSearch(live, path.parent / RECORDED / f"{item.id}.jsonl") if file.record else live
+
+
+def first_search(item: Item) -> str:
+    """A search for the first words of a question."""
+    text = " ".join(words_of(item.prompt.removeprefix(HEADER)))
+    return write_brackets(SEARCH, text[:MAX_TEXT].rsplit(" ", 1)[0] if len(text) > MAX_TEXT else text)
+
+
+def _searched(item: Item, chat: Sequence[Message], answer: str) -> str:
+    return first_search(item) if len(chat) == 1 else write_brackets(ANSWER, answer.replace("\n", " "))
+
+
+def _own_word(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+    words = words_of(item.prompt.removeprefix(HEADER)) or [UNKNOWN]
+    return _searched(item, chat, words[int(rng.integers(len(words)))])
+
+
+def _question(row: Row) -> PublishedItem:
+    values = row.values
+    kinds = {SINGLE: "single", SET: "set"}
+    if values["answer_type"] not in kinds or not values["problem"].strip() or not values["answer"].strip():
+        raise ConfigError(
+            f"{row.where}: answer_type is {shown(values['answer_type'])}, and problem and answer must not be empty; "
+            f"expected {' or '.join(map(repr, kinds))}; restore the file as it is published at {QUESTIONS.source}"
+        )
+    digest = hashlib.sha256(f"deepsearchqa item\0{values['problem']}".encode()).hexdigest()
+    payload = {
+        "task_type": kinds[values["answer_type"]],
+        "category": values["problem_category"],
+        "answer": values["answer"],
+        "answer_type": values["answer_type"],
+    }
+    return PublishedItem(f"deepsearchqa-{digest[:16]}", row.where, HEADER + values["problem"], None, payload)
+
+
+def _recordings(item: Item, search_file: Path) -> list[JsonValue]:
+    path = search_file.parent / RECORDED / f"{item.id}.jsonl"
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: nothing was recorded for this question; name a live back end in {search_file.name} with "
+            "record: true and run agent2 benchmarks record deepsearchqa (docs/search.md), or copy some there"
+        )
+    rows = read_recorded_rows(path)
+    if all("query" in row for row in rows):
+        raise ConfigError(f"{path}: holds no page, so no answer can be found; record this question again")
+    return rows
+
+
+class _NoJudge:
+    """Stands in where no judge is named, as in an agent's workspace: no verdict."""
+
+    name = AnswerPartsJudge.name
+    version = "none"
+    emits = AnswerPartsJudge.emits
+    work = AnswerPartsJudge.work
+
+    def __init__(self, missing: str) -> None:
+        self._missing = missing
+
+    def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+        """No verdict, whatever is asked."""
+        return [Score(None, f"there is no judge: no {self._missing}; write one with its model", Fault.JUDGE)] * len(
+            batch
+        )
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """No verdict."""
+        return self.score_batch([(item, rollout)])[0]

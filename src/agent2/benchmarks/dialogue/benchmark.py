@@ -2,7 +2,7 @@
 
 A case follows from its seed alone: a few users with orders and bookings, and what one of them wants. One wish is to
 be granted and one is against the policy, so that neither refusing nor granting everything wins anything; some have a
-question, too. Cases of a split are chosen by `keyed_splits`.
+question, too. Cases of a split are chosen by `home.Source`.
 
 `dialogue` has the scripted user. `class Mine(ServiceDialogue): user_model = "http://HOST:PORT/v1#MODEL"` in a file
 of your own has one who is played by that model (not inside of a sandbox, which has no network).
@@ -18,8 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Players, Source, at_random
 from agent2.environments.dialogue.tools import (
     BOOKING,
     CANCEL_BOOKING,

@@ -32,7 +32,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Source
 from agent2.environments.household.game import TASK_TYPES, Game, part
 from agent2.errors import ConfigError, unknown_name
 

@@ -1,1 +1,238 @@
-"""HumanEval and MBPP: published functions to write, judged by running them."""
+"""The published HumanEval and MBPP: functions to write, scored by running their tests in a sandbox.
+
+HumanEval (Chen et al. 2021, arXiv:2107.03374). The first half of the file is visible, the second half is scored, as in
+the published design of this benchmark: of 82 visible items every fourth is dev (20), the others train (62); of the 82
+scored ones a choice keyed by the installation secret puts 22 into test_public and 60 into test_private. The private
+part is the larger one because it decides; public scores only tell an agent whether a checkpoint is sound.
+
+MBPP (Austin et al. 2021, arXiv:2108.07732), in its published split by task id: train 601-974, dev 511-600, test 11-510,
+halved under the secret; 1-10 are the examples of its prompt and are left out.
+
+An answer is the last code block, or all of it; it follows the item's own prompt, so that a body and a whole function
+both count. What follows from the items being published: `agent2.benchmarks.data_files`.
+
+`mutants` are programs with one planted bug, which the tests should refuse (mutation testing as generally known:
+DeMillo, Lipton and Sayward 1978): a constant, an operator, a comparison, a condition or a returned value is changed in
+one place. Some mutants compute what the original computes; no program can tell which, so a detection rate over mutants
+is a lower bound.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, divided
+from agent2.benchmarks.home import Players, foreign_answers, reference_answer
+from agent2.errors import ConfigError
+from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
+from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
+
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+
+
+def spread_mutants(source: str, n: int, function: str | None = None) -> list[str]:
+    """At most n different mutants, spread over the places of the program; arguments and errors as `mutants`."""
+    found = list(dict.fromkeys(mutants(source, function)))
+    return found[:: max(1, len(found) // n)][:n]
+
+
+def mutants(source: str, function: str | None = None) -> Iterator[str]:
+    """Every version of the functions of a program with one bug. Raises SyntaxError if it cannot be read.
+
+    function: bugs in this one alone, because helpers that the tests use may be replaced by right ones.
+    """
+    tree = ast.parse(source)
+    plain = ast.unparse(tree)
+    inside = {
+        id(node)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef) and function in (None, each.name)
+        for node in ast.walk(each)
+    }
+    for number, original in enumerate(ast.walk(tree)):
+        if id(original) not in inside:
+            continue
+        changed = copy.deepcopy(tree)
+        _plant(list(ast.walk(changed))[number])
+        text = ast.unparse(ast.fix_missing_locations(changed))
+        if text != plain:
+            yield text
+
+
+def _plant(node: Any) -> None:
+    """Change a node where it is one of the kinds; nothing otherwise."""
+    for field in ("op", "ops"):
+        value = getattr(node, field, None)
+        first: Any = value[0] if isinstance(value, list) and value else value
+        if type(first) in SWAPS:
+            other = SWAPS[type(first)]()
+            setattr(node, field, [other, *value[1:]] if isinstance(value, list) else other)
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        node.value += 1
+    elif isinstance(node, ast.Return) and node.value is not None:
+        node.value = ast.Constant(None)
+    elif isinstance(node, ast.If | ast.IfExp):
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+
+
+HUMANEVAL = OfficialFile(
+    "humaneval",
+    ("HumanEval.jsonl.gz", "HumanEval.jsonl"),
+    "github.com/openai/human-eval (folder data)",
+    dict.fromkeys(("task_id", "prompt", "canonical_solution", "test", "entry_point"), str),
+)
+MBPP = OfficialFile(
+    "mbpp",
+    ("mbpp.jsonl",),
+    "github.com/google-research/google-research (folder mbpp)",
+    {"task_id": int, "text": str, "code": str, "test_list": list},
+)
+INSTRUCTION = "Complete this Python function. Answer with the whole function in one code block."
+MBPP_INSTRUCTION = (
+    "You are an expert Python programmer, and here is your task: {text} Your code should pass these tests:"
+)
+"""As in the published prompt."""
+DEV_EVERY = 4
+TIMEOUT_S = 5.0
+N_MUTANTS = 3
+"""Of each published solution."""
+LEAST_DETECTED = 0.85
+"""Share of mutants that the tests have to refuse."""
+
+
+class HumanEval(PublishedBenchmark):
+    """The 164 published functions."""
+
+    name = "humaneval"
+    primary_metric = "pass_at_1"
+    sampling = SamplingSettings(temperature=0.2, top_p=0.95, max_tokens=512)
+    prompt_digest = digest_of(INSTRUCTION)
+    public_share = 22 / 82
+
+    def visible(self, split: Split) -> list[PublishedItem]:
+        """Of the first half of the file."""
+        problems = self.problems()
+        return divided(problems[: (len(problems) + 1) // 2], split, DEV_EVERY)
+
+    def scored(self) -> list[PublishedItem]:
+        """The second half of the file."""
+        problems = self.problems()
+        return problems[(len(problems) + 1) // 2 :]
+
+    def problems(self) -> list[PublishedItem]:
+        """All of them, in the order of the file. Raises ConfigError as `visible`."""
+        return [function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)]
+
+    def scorer(self) -> Scorer:
+        """Runs the tests."""
+        return _scorer()
+
+    def players(self) -> Players:
+        """The published solutions, those of other items, and mutants of them that the tests should refuse."""
+        return _players()
+
+
+class Mbpp(PublishedBenchmark):
+    """The 964 published problems that are not examples of the prompt."""
+
+    name = "mbpp"
+    primary_metric = "pass_at_1"
+    sampling = SamplingSettings(temperature=0.2, top_p=0.95, max_tokens=512)
+    prompt_digest = digest_of(MBPP_INSTRUCTION)
+
+    def visible(self, split: Split) -> list[PublishedItem]:
+        """Those of the published validation and training sets."""
+        return self.problems(511, 600) if split is Split.DEV else self.problems(601, 974)
+
+    def scored(self) -> list[PublishedItem]:
+        """Those of the published test set."""
+        return self.problems(11, 510)
+
+    def problems(self, first: int = 1, last: int = 974) -> list[PublishedItem]:
+        """Those with task ids in a range. Raises ConfigError as `visible`."""
+        return [_problem(row) for row in MBPP.rows(self.data) if first <= row.values["task_id"] <= last]
+
+    def scorer(self) -> Scorer:
+        """Runs the tests."""
+        return _scorer()
+
+    def players(self) -> Players:
+        """The published solutions, those of other items, and mutants of them that the tests should refuse."""
+        return _players()
+
+
+def known_wrong(item: Item) -> list[str]:
+    """Mutants of the published solution, as answers; a few of them compute the same after all."""
+    check = item.payload.get("check")
+    entry = str(check["entry_point"]) if check else None
+    return [f"```python\n{bug}\n```" for bug in spread_mutants(code_of(item.reference or ""), N_MUTANTS, entry)]
+
+
+def _players() -> Players:
+    return Players(reference_answer, foreign_answers, known_wrong=known_wrong, detection_at_least=LEAST_DETECTED)
+
+
+@cache
+def _scorer() -> PythonTestsScorer:
+    """One for all, because it remembers what the tests ask."""
+    return PythonTestsScorer(timeout_s=TIMEOUT_S)
+
+
+def function_to_write(values: Mapping[str, str], where: str = "") -> PublishedItem:
+    """A problem in the published layout. where: file and line."""
+    solution = f"{values['prompt']}{values['canonical_solution']}"
+    check = {"test": values["test"], "entry_point": values["entry_point"], "program": solution}
+    return PublishedItem(
+        id=f"humaneval-{values['task_id']}",
+        where=where,
+        prompt=f"{INSTRUCTION}\n\n```python\n{values['prompt'].rstrip()}\n```",
+        reference=f"```python\n{solution.rstrip()}\n```",
+        payload={"check": check, "prefix": values["prompt"]},
+    )
+
+
+def _problem(row: Row) -> PublishedItem:
+    values = row.values
+    tests, code = [str(test) for test in values["test_list"]], values["code"].replace("\r\n", "\n")
+    setup = str(values.get("test_setup_code") or "").replace("\r\n", "\n")
+    try:
+        read_tests(tests)
+        judged: dict[str, JsonValue] = {"tests": tests, "suffix": setup}
+    except ValueError:
+        judged = {"check": _as_check(row, tests, f"{code}\n{setup}\n")}
+    shown = "\n".join(tests)
+    return PublishedItem(
+        id=f"mbpp-{values['task_id']}",
+        where=row.where,
+        prompt=f"{MBPP_INSTRUCTION.format(text=values['text'])}\n\n{shown}",
+        reference=f"```python\n{code}\n```",
+        payload=judged,
+    )
+
+
+def _as_check(row: Row, tests: list[str], program: str) -> dict[str, JsonValue]:
+    """Tests that compare with a computed value as a `check` function."""
+    try:
+        functions = {node.name for node in ast.parse(program).body if isinstance(node, ast.FunctionDef)}
+        called = [node.id for node in ast.walk(ast.parse("\n".join(tests))) if isinstance(node, ast.Name)]
+        entry_point = next(name for name in called if name in functions)
+    except (SyntaxError, StopIteration) as error:
+        raise ConfigError(f"{row.where}: its tests cannot be read; restore the published file") from error
+    body = "\n".join(f"    {test}" for test in tests)
+    return {"test": f"def check(candidate):\n{body}\n", "entry_point": entry_point, "program": program}

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Source
 from agent2.benchmarks.mini.tool_questions import (
     EpisodeParts,
     ToolEpisodes,
@@ -35,8 +35,8 @@ from agent2.benchmarks.mini.tool_questions import (
     pick,
     right_share,
 )
-from agent2.environments.tools.apis import ACTIONS, CAPABILITIES, FUNCTIONS, PREFIXES, SEARCH, Api, ApiToolbox
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
+from agent2.environments.tools.toolboxes import ACTIONS, CAPABILITIES, FUNCTIONS, PREFIXES, SEARCH, Api, ApiToolbox
 from agent2.environments.tools.world import LOGIN, FaultSettings, ToolFaultKind, WorldSettings
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import ApiCallScorer

@@ -20,7 +20,7 @@ from itertools import islice
 
 import numpy as np
 
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Source
 from agent2.benchmarks.mini.tool_questions import (
     ToolQuestion,
     careless_arguments,
@@ -29,8 +29,8 @@ from agent2.benchmarks.mini.tool_questions import (
     pick,
     right_share,
 )
-from agent2.environments.tools.apis import FUNCTIONS, FunctionToolbox
 from agent2.environments.tools.calls import ToolCall, ToolRules, write_call, write_calls
+from agent2.environments.tools.toolboxes import FUNCTIONS, FunctionToolbox
 from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.tool_calls import FunctionCallScorer

@@ -21,10 +21,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, foreign_answers, reference_answer
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
 from agent2.benchmarks.mini.tool_questions import right_share
-from agent2.environments.question import NAME, VERSION, QuestionEnvironment
+from agent2.environments import NAME, VERSION, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import FinalAnswerScorer, final_answer_line
 

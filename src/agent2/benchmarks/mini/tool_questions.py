@@ -14,9 +14,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random
-from agent2.benchmarks.keyed_splits import Source
-from agent2.environments.tools.apis import CITIES, CURRENCIES, DAYS, ITEMS
+from agent2.benchmarks.home import Players, Source, at_random
+from agent2.environments.tools.toolboxes import CITIES, CURRENCIES, DAYS, ITEMS
 from agent2.environments.tools.world import NAME, VERSION, Toolbox, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, Split, derive_seed
 

@@ -1,1 +1,441 @@
-"""Generated Python functions to write, judged by running them; the embedded sibling of HumanEval."""
+"""The pyfunc benchmark: a signature, a docstring with two examples, and the body of the function to write.
+
+    def solve(xs):
+        '''Take xs, keep the items above 4, multiply each item by 3, return the sum.
+
+        >>> solve([5, 1, 7])
+        36
+        ...
+
+A function is a family (arithmetic, strings, lists, recursion) and a few steps, each a phrase of English and a line of
+Python; the number of steps is the difficulty. The examples are the *sample tests*, which
+the model sees; *hidden tests* have other inputs of the same kind, *variant tests* inputs of another kind (longer,
+negative, empty). A program counts if it passes all of them, so that one which repeats the examples earns nothing.
+
+Promises: values come from a reference that is Python's own evaluation of our source, never of a model's; known-wrong
+solutions (`mutants`) differ from the reference on some input that was tried. Does NOT compare with scores on HumanEval.
+
+What the tiny base model reads: functions of the train pool with their bodies, of which only `right_share` are right;
+each of the others is a plausible mistake (a constant, a step, the order, the end). So it knows the right body as one
+candidate among several, which is what imitation and reinforcement learning can then bring out. Every phrase and every
+line of code is one token, so that a model of half a million weights learns it in about a minute.
+
+Promises: only functions of the train pool; one seed, one corpus. A gain on such a base shows that a pipeline works; it
+does NOT show that it would teach a model anything it did not have in it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
+from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, derive_seed
+from agent2.scorers.python_tests import PythonTestsScorer
+
+N_SAMPLE, N_HIDDEN, N_VARIANT = 2, 4, 3
+N_TRIED = 60
+"""Inputs on which a mutant has to differ somewhere to count as wrong."""
+MAX_STEPS = 4
+WORDS = ("ab", "xy", "no", "end", "up")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStep:
+    """One step, in words and as a line of Python; `{c}` is its constant."""
+
+    words: str
+    code: str
+    constants: Sequence[JsonValue] = ()
+    """What the constant is drawn from; empty: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of function."""
+
+    parameters: str
+    steps: Sequence[FunctionStep]
+    ends: Sequence[FunctionStep]
+    """What is returned in the end; in a recursion, what it begins with."""
+    is_recursive: bool = False
+
+
+_NUMBERS = tuple(range(2, 10))
+FAMILIES: dict[str, Family] = {
+    "arithmetic": Family(
+        "a, b",
+        (
+            FunctionStep("add b", "a = a + b"),
+            FunctionStep("subtract b", "a = a - b"),
+            FunctionStep("multiply by b", "a = a * b"),
+            FunctionStep("add {c}", "a = a + {c}", _NUMBERS),
+            FunctionStep("subtract {c}", "a = a - {c}", _NUMBERS),
+            FunctionStep("multiply by {c}", "a = a * {c}", _NUMBERS),
+        ),
+        (FunctionStep("return it", "return a"), FunctionStep("return the absolute value", "return abs(a)")),
+    ),
+    "strings": Family(
+        "s",
+        (
+            FunctionStep("reverse it", "s = s[::-1]"),
+            FunctionStep("make it upper case", "s = s.upper()"),
+            FunctionStep("repeat it {c} times", "s = s * {c}", (2, 3)),
+            FunctionStep("keep the first {c}", "s = s[:{c}]", (1, 2, 3, 4, 5)),
+            FunctionStep("drop the first {c}", "s = s[{c}:]", (1, 2, 3, 4, 5)),
+            FunctionStep("append {c}", "s = s + {c}", WORDS),
+            FunctionStep("put {c} before it", "s = {c} + s", WORDS),
+        ),
+        (FunctionStep("return it", "return s"), FunctionStep("return the length", "return len(s)")),
+    ),
+    "lists": Family(
+        "xs",
+        (
+            FunctionStep("keep the items above {c}", "xs = [x for x in xs if x > {c}]", _NUMBERS),
+            FunctionStep("keep the items below {c}", "xs = [x for x in xs if x < {c}]", _NUMBERS),
+            FunctionStep("keep the even items", "xs = [x for x in xs if x % 2 == 0]"),
+            FunctionStep("add {c} to each item", "xs = [x + {c} for x in xs]", _NUMBERS),
+            FunctionStep("multiply each item by {c}", "xs = [x * {c} for x in xs]", _NUMBERS),
+            FunctionStep("reverse the list", "xs = xs[::-1]"),
+            FunctionStep("sort it", "xs = sorted(xs)"),
+        ),
+        (
+            FunctionStep("return it", "return xs"),
+            FunctionStep("return the sum", "return sum(xs)"),
+            FunctionStep("return the number of items", "return len(xs)"),
+        ),
+    ),
+    "recursion": Family(
+        "n",
+        (
+            FunctionStep("add n", "r = r + n"),
+            FunctionStep("add {c}", "r = r + {c}", _NUMBERS),
+            FunctionStep("subtract {c}", "r = r - {c}", _NUMBERS),
+            FunctionStep("multiply by {c}", "r = r * {c}", (2, 3)),
+        ),
+        tuple(FunctionStep(f"At 0 return {c}", f"return {c}") for c in range(10)),
+        is_recursive=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedFunction:
+    """One function: a family, its steps with their constants, and its end."""
+
+    family: str
+    steps: Sequence[tuple[int, JsonValue]]
+    """Number of the step in its family, and its constant; None where it has none."""
+    end: int
+
+    @property
+    def docstring(self) -> str:
+        """What it does."""
+        family = FAMILIES[self.family]
+        steps = [family.steps[number].words.format(c=_shown(constant)) for number, constant in self.steps]
+        end = family.ends[self.end].words
+        if family.is_recursive:
+            return f"{end}. Else take the value at n - 1, {', '.join(steps)}."
+        return f"Take {family.parameters.partition(',')[0]}, {', '.join([*steps, end])}."
+
+    @property
+    def body(self) -> str:
+        """The lines that do it."""
+        family = FAMILIES[self.family]
+        lines = [family.steps[number].code.format(c=repr(constant)) for number, constant in self.steps]
+        end = family.ends[self.end].code
+        if family.is_recursive:
+            lines = ["if n < 1:", f"    {end}", "r = solve(n - 1)", *lines, "return r"]
+        else:
+            lines.append(end)
+        return "\n".join(f"    {line}" for line in lines)
+
+    @property
+    def signature(self) -> str:
+        """The first line."""
+        return f"def solve({FAMILIES[self.family].parameters}):"
+
+    def values(self, inputs: Sequence[tuple[JsonValue, ...]]) -> list[JsonValue]:
+        """What it returns for each input; the source is ours."""
+        names: dict[str, JsonValue] = {}
+        exec(f"{self.signature}\n{self.body}", names)
+        return [names["solve"](*one) for one in inputs]
+
+
+def _shown(constant: JsonValue) -> str:
+    return f"'{constant}'" if isinstance(constant, str) else str(constant)
+
+
+def draw_function(rng: np.random.Generator, n_steps: Sequence[int], families: Sequence[str]) -> GeneratedFunction:
+    """A random function. n_steps: the numbers of steps that are drawn evenly; families: likewise."""
+    name = families[int(rng.integers(len(families)))]
+    family = FAMILIES[name]
+    steps = [_draw_step(rng, family) for _ in range(n_steps[int(rng.integers(len(n_steps)))])]
+    return GeneratedFunction(name, tuple(steps), int(rng.integers(len(family.ends))))
+
+
+def _draw_step(rng: np.random.Generator, family: Family) -> tuple[int, JsonValue]:
+    number = int(rng.integers(len(family.steps)))
+    return number, _draw_constant(rng, family.steps[number])
+
+
+def _draw_constant(rng: np.random.Generator, step: FunctionStep) -> JsonValue:
+    return step.constants[int(rng.integers(len(step.constants)))] if step.constants else None
+
+
+def inputs_of(
+    family: str, n: int, rng: np.random.Generator, *, is_variant: bool = False
+) -> list[tuple[JsonValue, ...]]:
+    """Different inputs of a family. is_variant: of another kind: longer, negative, or empty."""
+    found: dict[str, tuple[JsonValue, ...]] = {}
+    if is_variant and family in ("strings", "lists"):
+        found["empty"] = ("",) if family == "strings" else ([],)
+    while len(found) < n:
+        one = _input(family, rng, is_variant=is_variant)
+        found.setdefault(repr(one), one)
+    return list(found.values())
+
+
+def _input(family: str, rng: np.random.Generator, *, is_variant: bool) -> tuple[JsonValue, ...]:
+    def numbers(low: int, high: int, size: int) -> list[int]:
+        return [int(number) for number in rng.integers(low, high + 1, size)]
+
+    match family:
+        case "arithmetic":
+            low, high = (-30, -1) if is_variant else (0, 9)
+            return tuple(numbers(low, high, 2))
+        case "strings":
+            size = int(rng.integers(9, 16) if is_variant else rng.integers(3, 7))
+            return ("".join("abcdefgh"[k] for k in rng.integers(0, 8, size)),)
+        case "lists":
+            size = int(rng.integers(8, 13) if is_variant else rng.integers(3, 5))
+            return (numbers(-20, 40, size) if is_variant else numbers(0, 12, size),)
+        case _:
+            return (int(rng.integers(6, 11) if is_variant else rng.integers(0, 6)),)
+
+
+def mutants(function: GeneratedFunction, rng: np.random.Generator, n: int) -> list[GeneratedFunction]:
+    """Up to n different functions like this one that return something else on an input that was tried.
+
+    Each differs in one place: a constant, a step, the end, two steps swapped, or a step left out.
+    """
+    tried = inputs_of(function.family, N_TRIED // 2 if function.family != "recursion" else 6, rng)
+    tried += inputs_of(function.family, N_TRIED // 2 if function.family != "recursion" else 5, rng, is_variant=True)
+    right = function.values(tried)
+    found: dict[str, GeneratedFunction] = {}
+    for _ in range(20 * n):
+        if len(found) >= n:
+            break
+        changed = _changed(function, rng)
+        if changed.body != function.body and changed.body not in found and changed.values(tried) != right:
+            found[changed.body] = changed
+    return list(found.values())
+
+
+def _changed(function: GeneratedFunction, rng: np.random.Generator) -> GeneratedFunction:
+    family, steps = FAMILIES[function.family], list(function.steps)
+    at = int(rng.integers(len(steps)))
+    match int(rng.integers(5)):
+        case 0:
+            steps[at] = (steps[at][0], _draw_constant(rng, family.steps[steps[at][0]]))
+        case 1:
+            steps[at] = _draw_step(rng, family)
+        case 2:
+            return replace(function, end=int(rng.integers(len(family.ends))))
+        case 3:
+            other = int(rng.integers(len(steps)))
+            steps[at], steps[other] = steps[other], steps[at]
+        case _:
+            if len(steps) > 1:
+                del steps[at]
+    return replace(function, steps=tuple(steps))
+
+
+class Pyfunc:
+    """Generated functions in four disjoint splits."""
+
+    name = "pyfunc"
+    version = "2.0"
+    primary_metric = "pass_at_1"
+    max_turns = 1
+    sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=40)
+    attempts = 1
+
+    def __init__(self, n_steps: Sequence[int] = (2, 3), families: Sequence[str] = tuple(FAMILIES)) -> None:
+        """n_steps: the difficulty, numbers of steps that are drawn evenly. families: kinds of functions.
+
+        Raises ConfigError for numbers outside 1 to 4 and unknown families.
+        """
+        if not n_steps or not all(1 <= n <= MAX_STEPS for n in n_steps):
+            raise ConfigError(f"pyfunc: n_steps is {list(n_steps)}; give numbers from 1 to {MAX_STEPS}")
+        if not families or not set(families) <= set(FAMILIES):
+            raise ConfigError(f"pyfunc: families is {list(families)}; give some of {', '.join(FAMILIES)}")
+        draw = partial(draw_function, n_steps=tuple(n_steps), families=tuple(families))
+        self.source: Source[GeneratedFunction] = Source(
+            self.name, draw, lambda one: one.body, lambda one: one.docstring
+        )
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
+        return [self._item(function, split, secret) for function in self.source.first(split, n, secret)]
+
+    def environment(self) -> Environment:
+        """A fresh question."""
+        return QuestionEnvironment()
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return f"{NAME}-v{VERSION}"
+
+    def scorer(self) -> Scorer:
+        """Runs the tests."""
+        return PythonTestsScorer(timeout_s=5.0)
+
+    def players(self) -> Players:
+        """Who brackets the functions, somebody who repeats the examples, and known-wrong solutions."""
+        return Players(
+            reference_answer,
+            foreign_answers,
+            floor_at_most=0.10,
+            n_played=40,
+            shortcuts={"a player that hard-codes the sample tests": repeats_examples},
+            known_wrong=wrong_answers,
+        )
+
+    def _item(self, function: GeneratedFunction, split: Split, secret: bytes | None) -> Item:
+        return to_item(function, self.source.item_id(function, split, secret), split)
+
+
+class PyfuncHard(Pyfunc):
+    """Functions of four steps."""
+
+    name = "pyfunc_hard"
+
+    def __init__(self) -> None:
+        """As `Pyfunc` with four steps."""
+        super().__init__(n_steps=(4,))
+
+
+def to_item(function: GeneratedFunction, item_id: str, split: Split) -> Item:
+    """The item of a function; its inputs follow from the function alone."""
+    rng = np.random.default_rng(derive_seed("pyfunc inputs", function.body))
+    n_usual = N_SAMPLE + N_HIDDEN
+    usual = inputs_of(function.family, n_usual, rng)
+    variant = inputs_of(function.family, N_VARIANT, rng, is_variant=True)
+    values = function.values([*usual, *variant])
+    shown = [_call(one) for one in (*usual, *variant)]
+    tests = [f"assert {call} == {value!r}" for call, value in zip(shown, values, strict=True)]
+    examples = "".join(
+        f"    >>> {call}\n    {value!r}\n" for call, value in zip(shown[:N_SAMPLE], values[:N_SAMPLE], strict=True)
+    )
+    prefix = f'{function.signature}\n    """{function.docstring}\n\n{examples}    """\n'
+    return Item(
+        id=item_id,
+        split=split,
+        prompt=prefix.rstrip(),
+        reference=function.body,
+        payload={
+            "prefix": prefix,
+            "sample_tests": tests[:N_SAMPLE],
+            "tests": tests[N_SAMPLE:n_usual],
+            "variant_tests": tests[n_usual:],
+            "task_type": function.family,
+            "made_of": {"family": function.family, "steps": [list(one) for one in function.steps], "end": function.end},
+        },
+    )
+
+
+def _call(arguments: tuple[JsonValue, ...]) -> str:
+    return f"solve({', '.join(map(repr, arguments))})"
+
+
+_TEST = re.compile(r"assert solve\((.*)\) == (.*)", re.DOTALL)
+
+
+def repeats_examples(item: Item, chat: Sequence[Message]) -> str:
+    """A program that knows the sample tests and nothing else."""
+    parameters = re.findall(r"def solve\((.*)\):", item.payload["prefix"])[0]
+    return "    return {" + ", ".join(_entries(item)) + f"}}.get(repr(({parameters},)))"
+
+
+def _entries(item: Item) -> Iterator[str]:
+    for test in item.payload["sample_tests"]:
+        arguments, value = _TEST.fullmatch(test).groups()  # type: ignore[union-attr]
+        yield f"repr(({arguments},)): {value}"
+
+
+def wrong_answers(item: Item) -> list[str]:
+    """Bodies that are known to be wrong."""
+    made = item.payload["made_of"]
+    function = GeneratedFunction(made["family"], tuple((number, c) for number, c in made["steps"]), made["end"])
+    rng = np.random.default_rng(derive_seed("pyfunc mutants", item.id))
+    return [one.body for one in mutants(function, rng, 6)]
+
+
+@dataclass(frozen=True, slots=True)
+class PyfuncCorpus:
+    """How the corpus is drawn."""
+
+    n_chats: int = 12_000
+    right_share: float = 0.2
+    """Share of right bodies, 0 to 1."""
+    seed: int = 0
+
+
+def corpus_chats(settings: PyfuncCorpus) -> list[list[Message]]:
+    """Chats of a prompt and a body."""
+    rng = np.random.default_rng([settings.seed, 0xF0])
+    drawn = Pyfunc().source.train_draws(rng)
+    chats: list[list[Message]] = []
+    while len(chats) < settings.n_chats:
+        function = next(drawn)
+        item = to_item(function, "", Split.TRAIN)
+        body = function.body
+        if rng.random() >= settings.right_share:
+            wrong = mutants(function, rng, 1)
+            if not wrong:
+                continue
+            body = wrong[0].body
+        chats.append([Message("user", item.prompt), Message("assistant", body)])
+    return chats
+
+
+def grammar_pieces() -> tuple[str, ...]:
+    """Phrases and lines of code, cut where a constant stands; each is one token."""
+    found: set[str] = {
+        '):\n    """',
+        "\n\n    >>> solve(",
+        ")\n    ",
+        "\n    >>> solve(",
+        '\n    """',
+        ", ",
+        "return r",
+    }
+    found |= {"    if n < 1:\n        return ", "    r = solve(n - 1)\n", ". Else take the value at n - 1, "}
+    for family in FAMILIES.values():
+        found |= {f"def solve({family.parameters}", f"Take {family.parameters.partition(',')[0]}, "}
+        for step in (*family.steps, *family.ends):
+            for text in (step.words, f"    {step.code}"):
+                found |= {part for part in re.split(r"\{c\}", text.format(c="{c}")) if len(part) > 1}
+    return tuple(sorted(found, key=lambda piece: (-len(piece), piece)))
+
+
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, corpus_chats)
+
+
+SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)
+BASE = BaseModel(
+    version="2",
+    recipe=ChatRecipe(SIZE, steps=(260,), pieces=grammar_pieces()),
+    corpus=PyfuncCorpus(),
+    builder=build,
+)
+"""The recipe of `tiny-pyfunc`."""

@@ -1,6 +1,6 @@
 """The search benchmark: multi-hop questions over small wikis, each answered with the pages that say so.
 
-A world belongs to one split (`keyed_splits`), so that what a visible page says is worth nothing on a hidden one. Three
+A world belongs to one split (`home.Source`), so that what a visible page says is worth nothing on a hidden one. Three
 names: `search`; `search_faulty`, in which a tool fails now and then; `search_contradicting`, in which notes of another
 year contradict pages, pages hold instructions to the reader, and questions are longer or filter natives by trade.
 
@@ -15,8 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, at_random, require_keys
-from agent2.benchmarks.keyed_splits import Source
+from agent2.benchmarks.home import Players, Source, at_random, require_keys
 from agent2.benchmarks.search.players import (
     always_unknown,
     expert_chats,

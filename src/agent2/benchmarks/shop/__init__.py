@@ -1,1 +1,550 @@
-"""A generated text shop: instructions, a catalogue, an order."""
+"""The shop benchmark: instructions to be carried out in a generated text shop, by the order alone.
+
+There are 1,000 products. An item is an instruction (a kind
+of goods, two attributes, a color, a second option, a price limit); success is a published reward of 1, and the reward
+is a view. Target products fall into pools by a public hash of what they are, so that no two splits ask for the same
+attributes and options of the same kind of goods; hidden instructions are drawn under the installation secret.
+
+Completions are drawn at temperature 0.5, one attempt an item: at 1 a tiny model often names products of no page.
+
+Promises: no item holds its target product or an action. The catalogue is public, and whoever has it may search it
+by program. Does NOT compare with published WebShop scores.
+
+Of the generated catalogue each product is computed from its number and the catalogue's seed: five departments with four
+kinds of goods each. A product has four of its department's ten attributes, two in its title and two among its features,
+a price, and some values of two axes of options. So several products fit an instruction, more of them the larger the
+catalogue is, and which of their options there are is seen on their pages only.
+
+Promises: one seed, one catalogue, on every machine. Does NOT look like a real shop: words are few, so that a model of
+under a million weights can learn them.
+
+What the tiny base model reads: whole visits of the train pool in the shop itself. Each shopper has a care of its own,
+the share of actions in which it does what the expert would do; otherwise it searches for a word or two, opens any
+result, takes any option or none, buys too early, or asks for something that is not there. So the model knows the pages
+and the actions, and buying the right thing as one habit among several. A product number, a price, a word and an option
+are one token each. In the first stage every token is learned, what the shop says too; in the second one only actions
+are.
+
+Promises: only instructions of the train pool; one seed, one corpus. A gain on such a base shows that a pipeline works;
+it does NOT show that it would teach a model anything it did not have in it.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from agent2.benchmarks.home import Players, Source, at_random, require_keys
+from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
+from agent2.environments.shop.store import Product, Store, index_products, require_store_name, words_of
+from agent2.environments.shop.world import (
+    BACK,
+    BUY,
+    DETAILS,
+    INSTRUCTION,
+    NAME,
+    NEW_SEARCH,
+    NEXT,
+    NOTHING_FOUND,
+    REFUSALS,
+    VERSION,
+    OpenStore,
+    ShopSettings,
+    ShopWorld,
+)
+from agent2.errors import ConfigError, EnvironmentFailed, shown
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
+from agent2.scorers.purchase import PurchaseScorer
+
+MAX_PRODUCTS = 10_000_000
+COLORS = ("black", "blue", "brown", "green", "pink", "red", "white", "yellow")
+N_COLORS, N_SIZES = 5, 3
+"""Values that a product offers, of its department's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Department:
+    """One part of the shop."""
+
+    name: str
+    aisles: Mapping[str, tuple[str, str]]
+    """Aisle -> its two kinds of goods."""
+    attributes: Sequence[str]
+    axis: str
+    """Of the options beside the color."""
+    values: Sequence[str]
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """(aisle, kind) of all goods."""
+        return [(aisle, kind) for aisle, kinds in self.aisles.items() for kind in kinds]
+
+
+DEPARTMENTS = (
+    Department(
+        "clothing",
+        MappingProxyType({"tops": ("shirt", "jacket"), "bottoms": ("trousers", "skirt")}),
+        ("breathable", "casual", "elastic", "formal", "hooded", "lined", "reversible", "slim", "warm", "washable"),
+        "size",
+        ("small", "medium", "large", "huge"),
+    ),
+    Department(
+        "kitchen",
+        MappingProxyType({"pots": ("kettle", "pan"), "table": ("bowl", "jug")}),
+        ("coated", "deep", "heatproof", "heavy", "lidded", "magnetic", "rustproof", "shallow", "stackable", "thick"),
+        "material",
+        ("steel", "glass", "clay", "copper"),
+    ),
+    Department(
+        "electronics",
+        MappingProxyType({"sound": ("speaker", "headset"), "light": ("lamp", "torch")}),
+        ("bright", "cordless", "digital", "dimmable", "portable", "quiet", "robust", "smart", "solar", "waterproof"),
+        "pack",
+        ("single", "double", "triple", "family"),
+    ),
+    Department(
+        "beauty",
+        MappingProxyType({"hair": ("shampoo", "comb"), "skin": ("cream", "soap")}),
+        ("gentle", "herbal", "medical", "mild", "natural", "oily", "organic", "scentless", "smooth", "vegan"),
+        "bottle",
+        ("tiny", "short", "tall", "giant"),
+    ),
+    Department(
+        "garden",
+        MappingProxyType({"tools": ("rake", "spade"), "seating": ("bench", "hammock")}),
+        ("ergonomic", "extendable", "firm", "flexible", "foldable", "light", "padded", "rotating", "sharp", "sturdy"),
+        "length",
+        ("half", "normal", "long", "extra"),
+    ),
+)
+
+
+class Dice:
+    """Draws from a digest; the same key gives the same draws on every machine."""
+
+    def __init__(self, key: str) -> None:
+        self._left = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=24).digest(), "big")
+
+    def below(self, n: int) -> int:
+        """A number from 0 to n - 1."""
+        self._left, drawn = divmod(self._left, n)
+        return drawn
+
+    def some(self, options: Sequence[str], k: int) -> list[str]:
+        """K different ones, in the order in which they were drawn."""
+        left = list(options)
+        return [left.pop(self.below(len(left))) for _ in range(k)]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedProducts:
+    """A catalogue of n products."""
+
+    n: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a size that cannot be made."""
+        if not 1 <= self.n <= MAX_PRODUCTS:
+            raise ConfigError(f"shop: a catalogue of {self.n} products; ask for 1 to {MAX_PRODUCTS}")
+
+    @property
+    def store_name(self) -> str:
+        """Names everything that the texts depend on."""
+        return f"shop-v1-{self.n}-{self.seed}"
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, number: int) -> Product:
+        dice = Dice(f"shop product {self.seed} {number}")
+        department = DEPARTMENTS[dice.below(len(DEPARTMENTS))]
+        aisle, kind = department.kinds[dice.below(len(department.kinds))]
+        attributes = dice.some(department.attributes, 4)
+        return Product(
+            id=f"p{number}",
+            title=f"{attributes[0]} {attributes[1]} {kind}",
+            name=kind,
+            query=kind,
+            category=f"{department.name} › {aisle} › {kind}",
+            price=float(5 + dice.below(90)),
+            options={
+                "color": sorted(dice.some(COLORS, N_COLORS)),
+                department.axis: sorted(dice.some(department.values, N_SIZES), key=department.values.index),
+            },
+            attributes=attributes,
+            features=attributes[2:],
+            description=f"a {kind} for {department.name}, from the {aisle} aisle",
+        )
+
+
+PAGE_SIZE = 5
+MAX_TURNS = 10
+WORDINGS = (
+    "i need a {0} {kind} that is {1}, {color}, {value}, and price lower than {limit} dollars",
+    "find me a {color} {kind}, {0} and {1}, {value}, and price lower than {limit} dollars",
+    "i am looking for a {kind} in {color} and {value}, {0}, {1}, and price lower than {limit} dollars",
+    "buy a {0} and {1} {value} {kind} in {color}, and price lower than {limit} dollars",
+)
+KINDS = {kind: department for department in DEPARTMENTS for _, kind in department.kinds}
+ATTRIBUTES = frozenset(word for department in DEPARTMENTS for word in department.attributes)
+VALUES = frozenset((*COLORS, *(value for department in DEPARTMENTS for value in department.values)))
+ROW_KEYS = ("id", "prompt", "instruction", "store", "goal", "task_type")
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What an instruction asks for."""
+
+    product: Product
+    """One that fits."""
+    attributes: tuple[str, str]
+    color: str
+    value: str
+    """Of the second axis."""
+    price_upper: int
+    wording: int
+
+    @property
+    def canonical(self) -> str:
+        """What splits must not share: the kind of goods with attributes and options."""
+        return " ".join((self.product.name, *sorted(self.attributes), self.color, self.value))
+
+    @property
+    def text(self) -> str:
+        """The instruction."""
+        return WORDINGS[self.wording].format(
+            *self.attributes, kind=self.product.name, color=self.color, value=self.value, limit=self.price_upper
+        )
+
+
+def draw_errand(rng: np.random.Generator, products: GeneratedProducts) -> Errand:
+    """An errand that some product fits. The limit is one of the next four multiples of ten, as published."""
+    product = products[int(rng.integers(len(products)))]
+    first, second = (product.attributes[int(place)] for place in rng.permutation(4)[:2])
+    colors, values = product.options.values()
+    return Errand(
+        product=product,
+        attributes=(first, second),
+        color=colors[int(rng.integers(len(colors)))],
+        value=values[int(rng.integers(len(values)))],
+        price_upper=(int(product.price) // 10 + 1 + int(rng.integers(1, 4))) * 10,
+        wording=int(rng.integers(len(WORDINGS))),
+    )
+
+
+@cache
+def store_of(products: GeneratedProducts) -> Store:
+    """The store of a catalogue, indexed once in a process: 0.2 s for 1,000 products."""
+    return index_products(products.store_name, products)
+
+
+def wish_of(instruction: str) -> ShoppingWish:
+    """What a reader of an instruction of the shop looks for."""
+    words = words_of(instruction)
+    kinds, attributes = [w for w in words if w in KINDS], [w for w in words if w in ATTRIBUTES]
+    options = [word for word in words if word in VALUES]
+    return ShoppingWish(" ".join((*kinds, *attributes, *options)), options, price_limit(instruction))
+
+
+def expert(item: Item, chat: Sequence[Message]) -> str:
+    """What a shopper does next who has read the chat and nothing else."""
+    return shop_by(wish_of, chat)
+
+
+def buys_the_first(item: Item, chat: Sequence[Message]) -> str:
+    """A trick: the whole instruction as query, then the first result as it is."""
+    page = chat[-1].content
+    if f"[{BUY}]" in page:
+        return f"choose[{BUY}]"
+    first = page.partition("[")[2].partition("]")[0]
+    return f"search[{item.payload['instruction']}]" if first == "search" else f"choose[{first}]"
+
+
+def random_button(item: Item, chat: Sequence[Message], rng: np.random.Generator) -> str:
+    """A button of the page, all as likely; where words are typed, a word of the instruction."""
+    buttons = [part.partition("]")[0] for part in chat[-1].content.split("[")[1:]]
+    if buttons == ["search"]:
+        words = words_of(str(item.payload["instruction"]))
+        return f"search[{words[int(rng.integers(len(words)))]}]"
+    return f"choose[{buttons[int(rng.integers(len(buttons)))]}]" if buttons else ""
+
+
+class TextShop:
+    """What benchmarks of a text shop share: `shop` and the published one."""
+
+    name: str
+    version = "1.0"
+    primary_metric = "success"
+    attempts = 1
+
+    def __init__(self, settings: ShopSettings, find_store: OpenStore, wish_of: Callable[[str], ShoppingWish]) -> None:
+        """find_store: takes the store that an item names. wish_of: what a reader of an instruction looks for."""
+        self.settings, self.find_store, self.wish_of = settings, find_store, wish_of
+
+    def environment(self) -> ShopWorld:
+        """A fresh visit, in which an expert can be asked who reads what the model reads."""
+        return ShopWorld(self.settings, self.find_store, lambda chat: shop_by(self.wish_of, chat))
+
+    def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
+        """A search for what each instruction names: all that can be said before a page was seen."""
+        return [f"search[{self.wish_of(str(item.payload['instruction'])).query}]" for item in items]
+
+    def visible_row(self, item: Item) -> dict[str, JsonValue]:
+        """A visible item as a row of train.jsonl: enough to play and to score it, no action."""
+        return {"id": item.id, "prompt": item.prompt, **{key: item.payload[key] for key in ROW_KEYS[2:]}}
+
+    def item_of(self, row: Mapping[str, JsonValue]) -> Item:
+        """The item of such a row. Raises ConfigError for another kind of row."""
+        require_keys(row, ROW_KEYS, self.name)
+        payload = {key: row[key] for key in ROW_KEYS[2:]}
+        return Item(str(row["id"]), Split.TRAIN, str(row["prompt"]), payload=payload)
+
+
+SHOP_PLAYERS = Players(
+    oracle=expert,
+    random=at_random(random_button),
+    ceiling_at_least=0.95,
+    floor_at_most=0.05,
+    shared_content=lambda item: str(item.payload["canonical"]),
+    content_name="goods with the same attributes and options",
+    n_played=75,
+    shortcuts={"a player that buys the first result as it is": buys_the_first},
+    forget=store_of.cache_clear,
+)
+
+
+class Shop(TextShop):
+    """Instructions in a shop of 1,000 products, in four disjoint splits."""
+
+    name = "shop"
+    sampling = SamplingSettings(temperature=0.5, max_tokens=24)
+    max_turns = MAX_TURNS
+    n_products = 1000
+
+    def __init__(self) -> None:
+        self.products = GeneratedProducts(self.n_products)
+        super().__init__(ShopSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
+        self.tool_protocol = {"page_size": PAGE_SIZE, "products": self.n_products}
+        self._source: Source[Errand] = Source(
+            self.name, lambda rng: draw_errand(rng, self.products), lambda errand: errand.canonical, lambda e: e.text
+        )
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n instructions of a split. Raises ConfigError without the secret for a hidden one."""
+        return [self.item(one, split, secret) for one in self._source.first(split, n, secret)]
+
+    def train_draws(self, rng: np.random.Generator) -> Iterator[Errand]:
+        """Endless errands of the train pool, for a corpus."""
+        return self._source.train_draws(rng)
+
+    def scorer(self) -> Scorer:
+        """A reward of 1 or not."""
+        return PurchaseScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world, its settings and its catalogue."""
+        return f"{NAME}-v{VERSION}+{self.settings.digest}+{self.products.store_name}"
+
+    def players(self) -> Players:
+        """Who brackets the instructions."""
+        return SHOP_PLAYERS
+
+    def item(self, errand: Errand, split: Split, secret: bytes | None) -> Item:
+        """An errand as an item."""
+        product = errand.product
+        goal = {
+            "name": product.name,
+            "query": product.query,
+            "category": product.category,
+            "attributes": list(errand.attributes),
+            "options": [errand.color, errand.value],
+            "price_upper": errand.price_upper,
+        }
+        payload = {
+            "instruction": errand.text,
+            "store": self.products.store_name,
+            "goal": goal,
+            "task_type": KINDS[product.name].name,
+            "canonical": errand.canonical,
+        }
+        return Item(self._source.item_id(errand, split, secret), split, errand.text, payload=payload)
+
+    def _store(self, name: JsonValue) -> Store:
+        if require_store_name(name) != self.products.store_name:
+            raise EnvironmentFailed(
+                f"{self.name}: the item is of store {shown(str(name))}, this one is {self.products.store_name}"
+            )
+        return store_of(self.products)
+
+
+N_TOKENIZER_CHATS = 1000
+"""Visits from which what is left of the vocabulary is learned, beside the pieces."""
+OWN_PART = 0.5
+"""Of a token's first vector: how much is its own, beside what it shares."""
+_HIGHEST_PRICE, _HIGHEST_LIMIT = 94, 130
+
+
+@dataclass(frozen=True, slots=True)
+class ShopCorpus:
+    """How the corpus is drawn; shares are 0 to 1."""
+
+    n_chats: int = 12_000
+    careless_share: float = 0.3
+    """Of visits whose shopper never does what the expert would do."""
+    max_care: float = 1.0
+    """The other shoppers draw their care up to this evenly."""
+    impossible_share: float = 0.08
+    """Of careless actions: a button of another page."""
+    seed: int = 0
+
+
+def corpus_chats(settings: ShopCorpus) -> list[list[Message]]:
+    """The visits: instruction, action, page, action and so on; the last message is an action."""
+    rng = np.random.default_rng([settings.seed, 0x5409])
+    shop = Shop()
+    drawn = shop.train_draws(rng)
+    return [_visit(shop, next(drawn), settings, rng) for _ in range(settings.n_chats)]
+
+
+def _visit(shop: Shop, errand: Errand, settings: ShopCorpus, rng: np.random.Generator) -> list[Message]:
+    """One visit, up to the order or the last turn."""
+    care = 0.0 if rng.random() < settings.careless_share else settings.max_care * rng.random()
+    world = shop.environment()
+    chat = list(world.reset(shop.item(errand, Split.TRAIN, None), 0))
+    for turn in range(shop.max_turns):
+        if rng.random() < care:
+            action = world.ask_expert()
+        else:
+            action = careless_action(world.admissible(), errand.text, settings.impossible_share, rng)
+        chat.append(Message("assistant", action))
+        step = world.act(action)
+        if step.done or turn == shop.max_turns - 1:
+            break
+        chat.append(Message("user", step.observation or ""))
+    return chat
+
+
+def careless_action(
+    possible: Sequence[str], instruction: str, impossible_share: float, rng: np.random.Generator
+) -> str:
+    """What somebody does who reads little.
+
+    possible: what can be done on the page. Where words are typed, the goods and a word or two of what was asked for; of
+    results, any; of an item, any option, often none, and `buy now` soon.
+    """
+    if rng.random() < impossible_share:
+        return f"choose[{_pick((*sorted(VALUES), *DETAILS, BUY, BACK, NEXT), rng)}]"
+    if possible[0].startswith("search["):
+        kind, *others = wish_of(instruction).query.split()
+        words = [word for word in others if rng.random() < 0.4]
+        return f"search[{' '.join(([kind] if rng.random() < 0.8 else []) + words) or kind}]"
+    buttons = [action.removeprefix("choose[").removesuffix("]") for action in possible]
+    around = [name for name in buttons if name in _AROUND]
+    things = [name for name in buttons if name not in _AROUND]
+    if BUY in around and rng.random() < 0.3:
+        return f"choose[{BUY}]"
+    return f"choose[{_pick(things if things and rng.random() < 0.85 else around, rng)}]"
+
+
+_AROUND = frozenset({*DETAILS, BACK, BUY, NEXT, NEW_SEARCH})
+"""Buttons that are neither a product nor an option."""
+
+
+def _pick(options: Sequence[str], rng: np.random.Generator) -> str:
+    return options[int(rng.integers(len(options)))]
+
+
+def single_tokens(n_products: int) -> tuple[str, ...]:
+    """Strings of this shop that are worth a token: words, options, products, prices, and set phrases."""
+    aisles = {name for department in DEPARTMENTS for name in (department.name, *department.aisles)}
+    words = sorted({*KINDS, *ATTRIBUTES, *VALUES, *aisles})
+    openings = [re.split(r"\{\w+\}", f"{INSTRUCTION}{wording}") for wording in WORDINGS]
+    phrases = {part.rstrip() for parts in openings for part in parts if len(part.rstrip()) > 1}
+    bottom = f"[{NEW_SEARCH}]"
+    return (
+        *(f" {word}" for word in words),
+        *words,
+        *(f"[{value}]" for value in sorted(VALUES)),
+        *(f"[p{number}]" for number in range(n_products)),
+        *(f" ${price}" for price in range(_HIGHEST_PRICE + 1)),
+        *(f" {limit} dollars" for limit in range(10, _HIGHEST_LIMIT + 1, 10)),
+        *sorted(phrases - {" dollars"}),
+        *(f"\n{axis}:" for axis in ("color", *(department.axis for department in DEPARTMENTS))),
+        *(f"[{name}]" for name in (*DETAILS, BACK, BUY, NEXT, NEW_SEARCH)),
+        f"\n[{NEXT}] {bottom}",
+        f"\n[{NEXT}] [{BACK}] {bottom}",
+        f"\n[{BACK}] {bottom}",
+        f"\n{bottom}",
+        "\n" + " ".join(f"[{name}]" for name in (*DETAILS, BACK, NEW_SEARCH, BUY)),
+        f"\n[{BACK}]",
+        "\n[search]",
+        *(f"{detail}:" for detail in DETAILS),
+        NOTHING_FOUND,
+        " (chosen: ",
+        "page ",
+        " of ",
+        "item:",
+        "search[",
+        "choose",
+        ", from the",
+        " aisle",
+        " for",
+        *REFUSALS,
+    )
+
+
+def liken_tokens(model: Any, tokenizer: Any) -> None:
+    """Begin tokens that are alike near each other, so that what is learned of one serves all.
+
+    A word with a space before it, without one and in brackets share a vector; products share one, prices another, along
+    which they are ordered; each has a part of its own. Without it, most of the training goes into a thousand products.
+    """
+    import torch
+
+    vectors_VD = model.get_input_embeddings().weight
+    number = {piece: tokenizer.convert_tokens_to_ids(piece) for piece in single_tokens(Shop.n_products)}
+    drawn = torch.randn((3, vectors_VD.shape[1]), generator=torch.Generator().manual_seed(0))
+    product_D, price_D, slope_D = drawn * model.config.initializer_range
+    with torch.no_grad():
+        for piece, own in number.items():
+            bare = piece.strip(" []")
+            if piece.startswith("[p") and piece[2:-1].isdigit():
+                vectors_VD[own] += product_D
+            elif amount := re.fullmatch(r" \$?(\d+)(?: dollars)?", piece):
+                vectors_VD[own] = OWN_PART * vectors_VD[own] + price_D
+                vectors_VD[own] += slope_D * (int(amount[1]) / _HIGHEST_LIMIT * 4 - 2)
+            elif bare != piece and bare in number:
+                vectors_VD[own] = OWN_PART * vectors_VD[own] + vectors_VD[number[bare]]
+
+
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    reading = {"n_read_whole": 1, "n_tokenizer_chats": N_TOKENIZER_CHATS}
+    return built_on_chats(entry, out_dir, on_progress, ShopCorpus, corpus_chats, prepare=liken_tokens, **reading)
+
+
+SIZE = TinyRecipe(
+    target=0.0,
+    hidden_size=96,
+    n_layers=3,
+    n_heads=4,
+    feed_forward_size=256,
+    max_vocabulary=300,
+    context_tokens=1024,
+    warmup_steps=20,
+)
+BASE = BaseModel(
+    version="1",
+    recipe=ChatRecipe(SIZE, steps=(120, 420), pieces=single_tokens(Shop.n_products)),
+    corpus=ShopCorpus(),
+    builder=build,
+)
+"""The recipe of `tiny-shop`."""

@@ -30,10 +30,9 @@ from typing import Any
 
 import msgspec
 
-from agent2.benchmarks.data_files import file_digest
+from agent2.benchmarks.data_files import OfficialFile, file_digest
 from agent2.benchmarks.home import Players, at_random
-from agent2.benchmarks.published import OfficialFile
-from agent2.benchmarks.shop.benchmark import TextShop, random_button
+from agent2.benchmarks.shop import TextShop, random_button
 from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
 from agent2.environments.shop.store import Product, Store, build_store, open_store, require_store_name, words_of
 from agent2.environments.shop.world import NAME, VERSION, ShopSettings, one_line

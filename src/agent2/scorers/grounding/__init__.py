@@ -1,6 +1,6 @@
 """Grounding: what an agent says and does against what it was given and what its tools returned.
 
-`claims` reads episodes and matches claims; `arguments`, `results`, `citations` and `goals` hold the checks, `detectors`
+`claims` reads episodes and matches claims; `arguments`, `tool_results` and `detectors` hold the checks, `detectors`
 their table. `GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
 `agent2 cards ground CARD` prints what they find.
 """
@@ -12,7 +12,7 @@ from agent2.errors import Fault
 from agent2.records import Emits, Item, Rollout, Score
 from agent2.scorers.grounding.claims import ToolEpisode, read_episode
 from agent2.scorers.grounding.detectors import DETECTORS, findings_of
-from agent2.scorers.grounding.grounds import GroundingFinding
+from agent2.scorers.grounding.tool_results import GroundingFinding
 from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
 from agent2.scorers.judges import ModelJudge, is_quoted
 

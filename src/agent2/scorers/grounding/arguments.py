@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rapidfuzz.distance import OSA
 
-from agent2.environments.tools.apis import SEARCH
+from agent2.environments.tools.toolboxes import SEARCH
 from agent2.environments.tools.world import LOGIN, ErrorKind, ToolFaultKind
 from agent2.records import JsonValue
 from agent2.scorers.grounding.claims import (
@@ -20,7 +20,7 @@ from agent2.scorers.grounding.claims import (
     stem,
     word_set,
 )
-from agent2.scorers.grounding.grounds import GroundingFinding, Grounds
+from agent2.scorers.grounding.tool_results import GroundingFinding, Grounds
 
 _FREE = word_set(
     """

@@ -13,10 +13,15 @@ Promises: deterministic; a finding names the turn and the words, so that a reade
 makes no checkable claim is not judged: for sentences without numbers, names, dates or quotations a model has to be
 asked (`judge`). `unneeded_tool` and `wrong_tool` need the item's own target and stay silent without it.
 Does NOT know the world: what a model knows from elsewhere and no tool said counts as never given.
+
+The class goal asks whether an agent, many rounds later, still knows what it was asked for: what it says of its task
+("the question asks for ...", "you wanted ...") is compared with the opening, and with what the user said since. It
+finds a forgotten goal only where an agent speaks of it; one that silently does something else is the scorer's affair.
+In a long episode under a context policy, compare the counts with those under `full`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -30,25 +35,248 @@ from agent2.scorers.grounding.arguments import (
     unneeded_tool,
     wrong_tool,
 )
-from agent2.scorers.grounding.citations import altered_quote, missing_source, unread_source, unsupported_citation
 from agent2.scorers.grounding.claims import (
     ClaimKind,
+    Seen,
+    Statement,
     TextClaim,
     ToolEpisode,
     claims_of,
     leaves_of,
     plain,
+    stem,
+    word_set,
 )
-from agent2.scorers.grounding.goals import lost_goal
-from agent2.scorers.grounding.grounds import FindingKind, GroundingFinding, Grounds, without_asking
-from agent2.scorers.grounding.results import (
+from agent2.scorers.grounding.tool_results import (
     ADMITS,
+    FindingKind,
+    GroundingFinding,
+    Grounds,
     claimed_action,
     contradicted_result,
     hidden_failure,
     invented_name,
     invented_number,
+    unsaid,
+    without_asking,
 )
+
+
+def missing_source(grounds: Grounds) -> Iterator[GroundingFinding]:
+    """A cited source that does not exist or was never shown."""
+    final = grounds.episode.final
+    turn = 0 if final is None else final.turn
+    for one in grounds.episode.citations:
+        if not one.get("exists"):
+            yield GroundingFinding("missing_source", turn, str(one.get("page")), "there is no such page")
+    for statement in grounds.told:
+        seen = grounds.seen(statement.turn)
+        for claim in claims_of(statement.text, with_names=False):
+            if claim.kind is ClaimKind.ADDRESS and "@" not in claim.text and not seen.says(claim):
+                yield GroundingFinding("missing_source", statement.turn, claim.text, "this address was never shown")
+        shown = {int(one) for text in seen.texts[1:] for one in re.findall(r"\[(\d{1,3})\]", text)}
+        for mark in dict.fromkeys(int(number) for number in re.findall(r"\[(\d{1,3})\]", statement.text)):
+            if shown and mark not in shown:
+                yield GroundingFinding("missing_source", statement.turn, f"[{mark}]", "no result has this number")
+
+
+_OPENING = re.compile(r"open|fetch|read|visit|browse|get_page|load|scrape|click", re.IGNORECASE)
+
+
+def _read_sources(episode: ToolEpisode) -> dict[str, list[str]]:
+    """Source, as `plain` writes it, to what an opening tool showed of it; what `find` shows is of the page before."""
+    read: dict[str, list[str]] = {}
+    page = None
+    for call in episode.calls:
+        if call.result is None or not call.name:
+            continue
+        if _OPENING.search(call.name):
+            named = [str(value) for value in leaves_of(call.arguments) if isinstance(value, str)]
+            page = _bare(named[0]) if named else page
+        elif call.name != "find":
+            continue
+        if page is not None:
+            read.setdefault(page, []).append(str(call.result))
+    return read
+
+
+def _bare(source: str) -> str:
+    return plain(re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", source.strip()))
+
+
+def unread_source(grounds: Grounds) -> Iterator[GroundingFinding]:
+    """A cited source that exists and was not opened."""
+    final = grounds.episode.final
+    for one in grounds.episode.citations:
+        if one.get("exists") and not one.get("opened"):
+            turn = 0 if final is None else final.turn
+            yield GroundingFinding("unread_source", turn, str(one.get("page")), "this page was not opened")
+    read = _read_sources(grounds.episode)
+    if not read:
+        return
+    for statement in grounds.told:
+        seen = grounds.seen(statement.turn)
+        for claim in claims_of(statement.text, with_names=False):
+            is_cited = claim.kind is ClaimKind.ADDRESS and "@" not in claim.text and seen.says(claim)
+            if is_cited and _bare(claim.text) not in read and not _was_asked_for(claim.text, grounds.episode):
+                yield GroundingFinding("unread_source", statement.turn, claim.text, "this address was not opened")
+
+
+def _was_asked_for(address: str, episode: ToolEpisode) -> bool:
+    """Whether the task itself names the address: repeating it cites nothing."""
+    return _bare(address) in plain(episode.opening)
+
+
+def unsupported_citation(grounds: Grounds) -> Iterator[GroundingFinding]:
+    """A value or sentence whose cited source was read and does not contain it."""
+    episode, final = grounds.episode, grounds.episode.final
+    read = _read_sources(episode)
+    cited = [_bare(str(one.get("page"))) for one in episode.citations]
+    texts = [text for page in cited for text in read.get(page, ())]
+    if texts and final is not None and all(page in read for page in cited):
+        source = Seen()
+        for text in texts:
+            source.add(text)
+        for value in episode.values:
+            if value.casefold() != "unknown" and not source.has_words(value):
+                names = ", ".join(str(one.get("page")) for one in episode.citations)
+                yield GroundingFinding(
+                    "unsupported_citation", final.turn, value, f"what was read of {names} does not say it"
+                )
+    for statement in grounds.told:
+        yield from _unsupported_sentences(statement, grounds, read)
+
+
+def _unsupported_sentences(
+    statement: Statement, grounds: Grounds, read: Mapping[str, Sequence[str]]
+) -> Iterator[GroundingFinding]:
+    numbered = _numbered(grounds.seen(statement.turn))
+    for sentence in re.split(r"(?<=[.!?\])])\s+(?=[A-Z*\d-])|\n+", statement.text):
+        addresses = [one.text for one in claims_of(sentence, with_names=False) if one.kind is ClaimKind.ADDRESS]
+        sources = [text for one in addresses for text in read.get(_bare(one), ())]
+        marks = [int(one) for one in re.findall(r"\[(\d{1,3})\]", sentence)]
+        sources += [numbered[one] for one in marks if one in numbered]
+        if not sources:
+            continue
+        source = Seen()
+        for text in sources:
+            source.add(text)
+        claims = [one for one in claims_of(sentence) if one.kind not in (ClaimKind.ADDRESS, ClaimKind.QUOTE)]
+        hosts = plain(" ".join(addresses))
+        missing = [one for one in unsaid(claims, source) if plain(one.text) not in hosts]
+        if missing:
+            named = ", ".join([*addresses, *(f"[{one}]" for one in marks)])
+            yield GroundingFinding("unsupported_citation", statement.turn, missing[0].text, f"{named} does not say it")
+
+
+def _numbered(seen: Seen) -> dict[int, str]:
+    """Numbered entries of results: [1] text."""
+    entries: dict[int, str] = {}
+    for text in seen.texts[1:]:
+        pieces = re.split(r"\[(\d{1,3})\]", text)
+        for number, piece in zip(pieces[1::2], pieces[2::2], strict=False):
+            entries[int(number)] = entries.get(int(number), "") + " " + piece
+    return entries
+
+
+def altered_quote(grounds: Grounds) -> Iterator[GroundingFinding]:
+    """Words between quotation marks, four or more, that were told in other words or not at all."""
+    for statement, claim in grounds.unsupported:
+        if claim.kind is ClaimKind.QUOTE:
+            yield GroundingFinding(
+                "altered_quote", statement.turn, claim.text, "nothing told before has these words in this order"
+            )
+
+
+_GOAL = r"(?:task|goal|question|request|assignment|objective|instructions?)"
+_FORGOTTEN = re.compile(
+    r"\b(?:forgot(?:ten)?|lost (?:track|sight) of|(?:no longer|don't|do not|can't|cannot|can not) "
+    r"(?:remember|recall|know|see|have)|not (?:sure|clear|certain)|unsure|unclear|remind me)\b[^.!?\n]{0,30}?"
+    rf"\b(?:(?:the|my|your|our) (?:\w+ )?{_GOAL}\b"
+    r"|what (?:I|we) (?:was|were|am|are) (?:asked|told|looking|searching|supposed|meant|doing|after)"
+    r"|what (?:you|the user|the customer) (?:asked|wanted|want|requested))"
+    rf"|\bwhat (?:was|is) (?:the|my) (?:original |actual |initial )?{_GOAL}(?: again)?\s*\?"
+    r"|\bwhat (?:was|were|am|are) (?:I|we) (?:looking for|asked|supposed|searching for|doing)\b[^.!?\n]*\?",
+    re.IGNORECASE,
+)
+_NOT_FORGOTTEN = re.compile(
+    r"\b(?:not|never|haven't|hasn't|didn't|did not) (?:\w+ )?(?:forg\w+|lost)\b"
+    r"|\blest\b|\bso (?:that )?I (?:do not|don't)\b",
+    re.IGNORECASE,
+)
+_RESTATED = re.compile(
+    r"\b(?:the|my|our|this) (?:(?:original|overall|first|initial|main|actual|whole|user's|customer's) ){0,2}"
+    rf"{_GOAL} (?:is|was|remains|asks?|asked|says?|said|wants?|requires?)\b(?P<one>[^.!?\n]*)"
+    r"|\b(?:the user|the customer|you|they) (?:originally |first |really |had )?(?:asked|wants?|wanted|requested)\b"
+    r"(?P<two>[^.!?\n]*)"
+    r"|\bI (?:was|am|have been) (?:originally |first )?(?:asked|supposed|instructed|meant) to\b(?P<three>[^.!?\n]*)",
+    re.IGNORECASE,
+)
+_ANSWERS = re.compile(r"\b(?:answers?|solutions?|reply|response|replies) (?:to|of|for|in) $", re.IGNORECASE)
+_ENDED = re.compile(
+    r"\s*(?:now |already |thus |therefore )*(?:done|complete\w*|finished|solved|reached|achieved|met|fulfilled|"
+    r"answered|not|clear|hard|difficult|easy|simple|still|ambiguous|unclear)\b",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r"\([^)]*\)|;.*|[,:\u2013\u2014]? (?:but|however|instead|so|which|who|where|while|because|since|"
+    r"and (?:I|we|it|the \w+ (?:is|was))|that is|i\.e\.|namely|unfortunately)\b.*",
+    re.IGNORECASE,
+)
+"""What follows is no longer the goal but what is known of it."""
+_EMPTY = word_set(
+    """
+    a an the this that these to of for in on at by from with and or is was are be been it its me my you your user
+    find get look looks looking give tell make need want wanted wants have has should must answer question task goal
+    request asked ask asks know known identify search searching return determine name names named what which whose
+    who when where how many much all one ones item items thing things something first still just only also help
+    about into out up as please instruction instructions complete finish do done
+    """
+)
+FIRST_ROUND = 1
+"""A message from which on the task may have been forgotten: the first one still has it before its eyes."""
+
+
+def lost_goal(grounds: Grounds) -> Iterator[GroundingFinding]:
+    """An agent that no longer knows its task, or states another one."""
+    episode = grounds.episode
+    for statement in episode.statements:
+        if statement.turn < FIRST_ROUND:
+            continue
+        for sentence in re.split(r"(?<=[.!?])\s+|\n+", statement.text):
+            if _FORGOTTEN.search(sentence) and not _NOT_FORGOTTEN.search(sentence):
+                yield GroundingFinding("lost_goal", statement.turn, sentence.strip(), "it says that it does not know")
+                continue
+            for match in _RESTATED.finditer(sentence):
+                stated = next(part for part in match.groups() if part is not None)
+                if sentence.rstrip(' *")').endswith("?") or _ANSWERS.search(sentence[: match.start()]):
+                    continue
+                why = _other_than_asked(_ASIDE.sub(" ", stated), statement.turn, grounds)
+                if why is not None and not _ENDED.match(stated):
+                    yield GroundingFinding("lost_goal", statement.turn, sentence.strip(), why)
+
+
+def _other_than_asked(stated: str, turn: int, grounds: Grounds) -> str | None:
+    """Why what is stated is not what was asked for; None: it is, as far as words can say."""
+    asked = Seen()
+    asked.add(grounds.episode.opening)
+    for when, text in grounds.episode.heard:
+        if when < turn:
+            asked.add(text)
+    claims = claims_of(f"to {stated.strip()}")
+    new = unsaid(claims, asked)
+    if new:
+        is_found = not unsaid(new, grounds.seen(turn))
+        if not is_found or len(new) == len(claims):  # what was found on the way, beside what was asked for, explains it
+            return f"the task does not say {new[0].text!r}"
+    stems = {stem(word) for word in plain(stated).split()} - _EMPTY_STEMS
+    if stems and not stems & asked.stems:
+        return f"the task says nothing of {', '.join(sorted(stems)[:3])}"
+    return None
+
+
+_EMPTY_STEMS = frozenset(stem(word) for word in _EMPTY)
+
 
 _OWN_FAULTS = frozenset(
     {ToolFaultKind.SCHEMA_ERROR, ErrorKind.UNKNOWN_TOOL, ErrorKind.MALFORMED_CALL, ErrorKind.TOOL}

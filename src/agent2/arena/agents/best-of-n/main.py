@@ -3,8 +3,8 @@
 import dataclasses
 import os
 
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import AttemptSettings, read_visible, show_line
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))

@@ -6,7 +6,7 @@ The pairs are the best and the worst of several answers to a train item, by the 
 import dataclasses
 import os
 
-from agent2.training.dpo import DpoSettings, train_dpo
+from agent2.training.offline import DpoSettings, train_dpo
 from agent2.training.participant import Participant, run_recipe, tell
 from agent2.training.visible import AttemptSettings, read_visible, show_line
 

@@ -8,9 +8,9 @@ from functools import partial
 from agent2.monitor.signals import Danger
 from agent2.monitor.watch import stop_at
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.online_grpo import OnlineGrpoSettings
 from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages, read_visible, show_line
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))

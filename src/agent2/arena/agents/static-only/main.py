@@ -7,8 +7,8 @@ most a first message that is possible; what comes after is only known to those w
 import dataclasses
 import os
 
+from agent2.training.offline import SftSettings, train_sft
 from agent2.training.participant import Participant, run_recipe, tell
-from agent2.training.sft import SftSettings, train_sft
 from agent2.training.visible import read_visible, show_line
 
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
