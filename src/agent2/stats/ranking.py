@@ -24,11 +24,10 @@ says so. `benchmarks/leaderboard.py` simulates the coverage.
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse, special, stats
-from scipy.sparse import csgraph
 
 from agent2.errors import NotEnoughData
 from agent2.stats.comparisons import MOST_DF_PER_SEED, TIE, holm
@@ -46,6 +45,9 @@ from agent2.stats.estimates import (
     same_length,
     with_gaps,
 )
+
+if TYPE_CHECKING:
+    from scipy import sparse  # slow to load, and every reader of a leaderboard loads this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +130,13 @@ def resampled_win_tables(matches: Matches, rng: np.random.Generator, n_replicate
     return wins.reshape(n_replicates, matches.n_models, matches.n_models)
 
 
-def _kinds(matches: Matches) -> tuple[sparse.csr_array, NDArray[np.float64], int]:
+def _kinds(matches: Matches) -> tuple["sparse.csr_array", NDArray[np.float64], int]:
     """Win tables of the groups (kinds x models * models), how likely each is drawn, and how many groups there are.
 
     Where every group is one match, equal matches are one kind: few rows, however many matches.
     """
+    from scipy import sparse
+
     n, n_groups = matches.n_models, int(matches.group_M.max()) + 1
     first, second, score = matches.first_M, matches.second_M, matches.score_M
     kind_M, share_K = matches.group_M, np.full(n_groups, 1.0 / n_groups)
@@ -191,6 +195,8 @@ def bradley_terry(matches: Matches, confidence: float = 0.95, prior: float = 0.0
     Source: Bradley and Terry 1952, Biometrika 39:324-345; existence: Ford 1957, Amer. Math. Monthly 64:28-33
     (as generally known; not checked against the papers).
     """
+    from scipy import special, stats
+
     check_confidence(confidence)
     wins = _with_prior(win_table(matches), prior)
     _check_determined(wins)
@@ -269,6 +275,8 @@ def fit_strengths(wins_RNN: NDArray[np.float64]) -> NDArray[np.float64]:
     Newton's method on the concave log-likelihood. Raises NotEnoughData if it does not settle (strengths beyond
     what floats can distinguish).
     """
+    from scipy import special
+
     n_models = wins_RNN.shape[1]
     played = wins_RNN + wins_RNN.transpose(0, 2, 1)
     won = wins_RNN.sum(axis=2)
@@ -297,6 +305,8 @@ def win_rates_against(ranking: Ranking, baseline: int) -> tuple[float, ...]:
     Raises ValueError for a model number that is not in the ranking.
     Source: Li et al. 2024 (Arena-Hard), arXiv:2406.11939 (as generally known; not checked against the paper).
     """
+    from scipy import special
+
     if not 0 <= baseline < len(ranking.strength):
         raise ValueError(f"baseline={baseline} is not one of the models 0 to {len(ranking.strength) - 1}")
     against = ranking.strength[baseline].value
@@ -334,6 +344,8 @@ def _check_determined(wins: NDArray[np.float64]) -> None:
 
 def _is_determined(wins_RNN: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether every model reaches every other over "beat at least once", table by table."""
+    from scipy.sparse import csgraph
+
     reach = ((wins_RNN > 0) | np.eye(wins_RNN.shape[1], dtype=bool)).astype(np.float32)
     for _ in range(max(1, math.ceil(math.log2(wins_RNN.shape[1])))):
         reach = (reach @ reach > 0).astype(np.float32)
