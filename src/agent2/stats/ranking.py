@@ -320,6 +320,8 @@ def _with_prior(wins: NDArray[np.float64], prior: float) -> NDArray[np.float64]:
 
 
 def _check_determined(wins: NDArray[np.float64]) -> None:
+    from scipy.sparse import csgraph
+
     n_models = wins.shape[0]
     played = wins + wins.T
     n_parts, part = csgraph.connected_components(played > 0, directed=False)
@@ -344,8 +346,6 @@ def _check_determined(wins: NDArray[np.float64]) -> None:
 
 def _is_determined(wins_RNN: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether every model reaches every other over "beat at least once", table by table."""
-    from scipy.sparse import csgraph
-
     reach = ((wins_RNN > 0) | np.eye(wins_RNN.shape[1], dtype=bool)).astype(np.float32)
     for _ in range(max(1, math.ceil(math.log2(wins_RNN.shape[1])))):
         reach = (reach @ reach > 0).astype(np.float32)
