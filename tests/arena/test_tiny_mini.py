@@ -8,8 +8,7 @@ import pytest
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
 from agent2.benchmarks import BENCHMARKS, load_benchmark
-from agent2.benchmarks.mini.base import corpus_sample_digest, make
-from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, mini_corpus
+from agent2.benchmarks.mini.corpus import CorpusPart, MiniCorpusSettings, corpus_sample_digest, make, mini_corpus
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import MADE, WEIGHTS, unpack

@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from agent2.sandbox.seccomp import ABSENT, MACHINES, REFUSED, call_filter
+from agent2.sandbox.limits import ABSENT, MACHINES, REFUSED, call_filter
 
 ALLOWED, NOT_PERMITTED, NOT_KNOWN = 0x7FFF0000, 0x00050001, 0x00050026
 NO_FAMILY, NO_PROTOCOL = 0x00050000 | errno.EAFNOSUPPORT, 0x00050000 | errno.EPROTONOSUPPORT

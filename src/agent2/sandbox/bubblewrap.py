@@ -31,6 +31,7 @@ from agent2.sandbox.host import (
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
     Launch,
+    call_filter,
     contained_plan,
     counts_per_namespace,
     held_by,
@@ -41,7 +42,6 @@ from agent2.sandbox.limits import (
 )
 from agent2.sandbox.network import Way, with_network
 from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.seccomp import call_filter
 from agent2.sandbox.spec import (
     GIB,
     HOME,

@@ -41,10 +41,18 @@ from agent2.errors import SandboxError
 from agent2.sandbox import host
 from agent2.sandbox.backends import OwnUserSandbox
 from agent2.sandbox.host import FORWARDER, gpu_devices, visible_toolkit
-from agent2.sandbox.limits import OWN_PROCESSES, Launch, contained_plan, held_by, keeper, rlimits, tasks_of_user
+from agent2.sandbox.limits import (
+    OWN_PROCESSES,
+    Launch,
+    contained_plan,
+    filter_in_words,
+    held_by,
+    keeper,
+    rlimits,
+    tasks_of_user,
+)
 from agent2.sandbox.network import with_network
 from agent2.sandbox.process import SandboxProcess
-from agent2.sandbox.seccomp import filter_in_words
 from agent2.sandbox.spec import (
     GIB,
     HOME,
