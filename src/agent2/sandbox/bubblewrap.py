@@ -9,7 +9,7 @@ As root the sandbox makes no user namespace but changes to a user of its own (on
 limits on processes are ignored for root. Otherwise it uses a user namespace, which some hosts refuse.
 
 Does not hide: the names of host folders in /proc/self/mountinfo, the kernel's version, the machine's size and
-load. Does not protect against bugs of the kernel: the filter of system calls closes what `seccomp` lists. With GPUs it
+load. Does not protect against bugs of the kernel: the filter of system calls closes what `limits` lists. With GPUs it
 adds their driver to what is reachable in the kernel, and /sys/devices to what can be read.
 """
 

@@ -3,7 +3,7 @@
 Soft: it looks about ten times a second, so a fast program overshoots before it is stopped. Memory is what processes
 hold, what they keep in memory files without mapping it, and what may be in the buffers of their sockets: as much as
 the kernel's own memory has grown, and no more than so many sockets can hold. (System V segments, and memory files
-where the limit is soft, are refused by `seccomp`: they cannot be attributed.)
+where the limit is soft, are refused by the filter of system calls: they cannot be attributed.)
 
 Disk is walked seldom, but at once when the file system has lost as much as is still allowed. Deleted files that are
 still open or mapped count. A deleted file on its way through a unix socket is in no process; while such messages
