@@ -48,7 +48,7 @@ def named(source: str) -> set[str]:
 
 def homes() -> set[str]:
     """The folders of the homes, `mini` with what six of them share."""
-    return {target.split(".")[2] for target in (*BENCHMARKS.values(), *BASES.values())}
+    return {target.partition(":")[0].split(".")[2] for target in (*BENCHMARKS.values(), *BASES.values())}
 
 
 def test_no_module_outside_the_homes_names_a_benchmark_but_the_table_and_three_more():
