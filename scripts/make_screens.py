@@ -21,8 +21,12 @@ from PIL import Image
 from browser_builders import find_chromium, open_browser, serving
 
 SIZES = (("light", 1280, 860), ("dark", 390, 860))
-COLOURS = 256
+COLOURS = 128
 """Of a stored image; pages are flat."""
+MOST_CARDS = 40
+"""That are opened in search of attempts, tokens and judges."""
+LONGEST_MS = 300_000
+"""Until the leaderboard's trials are verified."""
 
 
 def find_pages(tab: Any, address: str) -> dict[str, str]:
@@ -45,13 +49,40 @@ def find_pages(tab: Any, address: str) -> dict[str, str]:
             if tab.locator(".steps .step").count():
                 found["transcript"] = f"{link}/transcript"
                 break
+    evaluations = tab_links(tab, f"{address}?kind=evaluation", "main .rows a[href^='/evaluation/']")
+    for link in evaluations:
+        tab.goto(link)
+        if tab.locator(".item-links a").count():
+            found["evaluation"] = link
+            break
     if "evaluation" in found:
         first("pair", ".item-links a", found["evaluation"])
         first("card", "main .rows a[href^='/card/']", found["evaluation"])
+        first("history", "a[href^='/history/']", found["evaluation"])
+        first("spotcheck", "a[href^='/spotcheck/']", found["evaluation"])
+    for link in evaluations:
+        tab.goto(link.replace("/evaluation/", "/spotcheck/") + "/agreement")
+        if tab.locator("table").count():
+            found["agreement"] = tab.url
     if "card" in found:
         first("rollout", ".rollouts tbody a", found["card"])
-    tab.goto(address)
-    if tab.locator("a[href='/leaderboard']").count():
+    cards = tab_links(tab, f"{address}?kind=card", "main .rows a[href^='/card/']")
+    for evaluation in evaluations[:3]:
+        cards += tab_links(tab, evaluation, "main .rows a[href^='/card/']")[:2]
+    for link in cards[:MOST_CARDS]:
+        tab.goto(link)
+        if tab.locator(".judges").count():
+            found.setdefault("judges", link)
+        rollout = tab.locator(".rollouts tbody a")
+        if rollout.count():
+            tab.goto(rollout.first.evaluate("one => one.href"))
+            if tab.locator(".bins").count():
+                found.setdefault("attempts", tab.url)
+            if tab.locator(".drawn").count():
+                found.setdefault("tokens", tab.url)
+    tab.goto(f"{address}leaderboard")
+    tab.wait_for_selector("table.board, main .card .lead:not([role=status])", timeout=LONGEST_MS)
+    if tab.locator("table.board").count():
         found["leaderboard"] = f"{address}leaderboard"
     return found
 
@@ -71,6 +102,8 @@ def screen(browser: Any, link: str, scheme: str, width: int, height: int, *, who
     tab = context.new_page()
     tab.goto(link)
     tab.wait_for_load_state("load")
+    for drawn in tab.locator(".drawn").all()[:1]:
+        drawn.evaluate("one => { one.open = true; one.closest('.step').scrollIntoView(); }")
     data = tab.screenshot(full_page=whole)
     context.close()
     return Image.open(io.BytesIO(data)).convert("RGB")
@@ -109,7 +142,6 @@ def main() -> int:
         unknown = [name for name in asked.only if name not in pages]
         if unknown:
             print(f"{', '.join(unknown)}: no such page here; there are {', '.join(pages)}", file=sys.stderr)
-            return 1
         for name, link in pages.items():
             if asked.only and name not in asked.only:
                 continue
@@ -117,7 +149,7 @@ def main() -> int:
             path = asked.out / f"web-{re.sub('[^a-z]', '', name)}.png"
             side_by_side(images).quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
             print(path)
-    return 0
+    return 1 if unknown else 0
 
 
 if __name__ == "__main__":

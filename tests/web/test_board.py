@@ -49,12 +49,16 @@ def test_filters_groups_and_order_come_from_the_address(made):
 
 
 def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
+    pool = [pooled(name, seed, 0.6) for name in ("a", "b", "c") for seed in range(4)]
+    tied = MadeBoard((), make_leaderboard(pool), pool, {})
     (group, _) = board_groups(made, BoardFilter())
     first, second, third = group.rows
     rank = group.names.index("rank")
     assert (first.cells[rank], second.cells[rank], third.cells[rank]) == ("1-2", "1-2", "3")
     assert first.tie == "tied with tall" and second.tie == "tied with high+gpt" and third.tie == ""
     assert third.begins_tier and not second.begins_tier
+    (same,) = board_groups(tied, BoardFilter())
+    assert [row.tie for row in same.rows] == ["tied with all others"] * 3
     (alone,) = board_groups(made, BoardFilter.of({"system": "low"}))
     assert alone.rows[0].cells[rank] == "3"
     assert len(first.trials) == 4

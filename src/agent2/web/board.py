@@ -345,6 +345,8 @@ def _tie(task: TaskStandings, one: Standing) -> str:
     ]
     if not same:
         return ""
+    if len(same) > 1 and len(same) + 1 == sum(each.place is not None for each in task.standings):
+        return "tied with all others"
     more = f" and {len(same) - 3} more" if len(same) > 3 else ""
     return f"tied with {', '.join(same[:3])}{more}"
 

@@ -412,7 +412,7 @@ def _evaluation_summary(entry: CatalogEntry) -> EntrySummary:
         EntryState.FINISHED,
         clean(f"{sides['checkpoint'].name} against {sides['baseline'].name}", 200),
         "",
-        clean(f"{identity.suite}, {identity.role}, {identity.split}"),
+        clean(f"{identity.suite}, role {identity.role}, split {identity.split}"),
     )
     if (entry.path / "report.json").is_file():
         report = read_object(entry.path / "report.json")
