@@ -171,7 +171,7 @@ def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shi
     assert {name: BASE_MODELS[name].digest[:16] for name in fixed} == {
         "tiny-arithmetic": "5810b26ac35fa649",
         "tiny-arithmetic-pyfunc": "8b2e942b01e1bf1a",
-        "tiny-dialogue": "a550aa8401888f1d",
+        "tiny-dialogue": "e0179ea0d700a15b",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
         "tiny-pyfunc": "7c8e2713a6a71b88",

@@ -1,4 +1,4 @@
-"""Cases, players and verdicts of the dialogue benchmark; its tiny base and trials are in the thorough tests."""
+"""Cases, players and verdicts of the dialogue benchmark."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.dialogue.base import BASE, DialogueCorpusSettings, careless, dialogue_corpus
 from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
 from agent2.environments.dialogue.users import ServedUser
@@ -179,29 +178,6 @@ def test_several_attempts_give_pass_to_the_power_of_k():
         for item in ITEMS[:6]
     ]
     assert pass_hat_k(n_won, [2] * 6, 1) == 0.5 and pass_hat_k(n_won, [2] * 6, 2) == 0.0
-
-
-def test_the_corpus_is_careless_and_comes_from_the_train_pool_alone():
-    settings = DialogueCorpusSettings(n_chats=60)
-    chats = dialogue_corpus(settings)
-    assert chats == dialogue_corpus(settings) and all(chat[-1].role == "assistant" for chat in chats)
-    won = play(lambda item, chat: careless(item, chat, replace(settings), RNG))
-    assert 0.1 < mean(won) < 0.9
-    assert BASE.corpus.n_chats >= 1000
-
-
-class Drawn:
-    """Random numbers by a fixed rule, so that careless choices come now and then."""
-
-    def __init__(self):
-        self.n = 0
-
-    def random(self):
-        self.n += 1
-        return (self.n * 0.381966) % 1.0
-
-
-RNG = Drawn()
 
 
 @pytest.mark.slow

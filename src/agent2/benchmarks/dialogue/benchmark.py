@@ -7,6 +7,9 @@ question, too. Cases of a split are chosen by `home.Source`.
 `dialogue` has the scripted user. `class Mine(ServiceDialogue): user_model = "http://HOST:PORT/v1#MODEL"` in a file
 of your own has one who is played by that model (not inside of a sandbox, which has no network).
 
+Completions are drawn at temperature 0.3, one attempt an item: at 1, a model that only became surer of what it does
+would win more.
+
 Promises: a visible row holds the case's seed and its opening, no target. Does NOT compare with tau-bench's scores:
 domain, policy and users are our own.
 """
@@ -249,7 +252,7 @@ class ServiceDialogue:
     primary_metric = "success"
     max_turns = 24
     attempts = 1
-    sampling = SamplingSettings(temperature=1.0, max_tokens=48)
+    sampling = SamplingSettings(temperature=0.3, max_tokens=48)
     tool_protocol = SETTINGS.as_protocol()
     user_model = ""
     """Of the user: an endpoint `URL#MODEL` or a local checkpoint; empty: the script."""

@@ -1,4 +1,4 @@
-"""Whole trials in the text shop with reference agents: who plays improves the base, who does not stays where it was."""
+"""Whole trials of `shop` and `dialogue` with reference agents: who plays improves the base, who does not, does not."""
 
 import pytest
 
@@ -13,10 +13,10 @@ from trial_builders import quiet
 SIZES = {"train": 400, "dev": 60, "test_public": 100, "test_private": 200}
 
 
-def ended(agent, wall_clock_s, folder):
+def ended(task, agent, wall_clock_s, folder):
     """The evidence of a finished trial."""
     sizes = [f"task.n_items.{split}={n}" for split, n in SIZES.items()]
-    root = new_trial("shop", agent, 0, folder, overrides=[f"budget.wall_clock_s={wall_clock_s}", *sizes])
+    root = new_trial(task, agent, 0, folder, overrides=[f"budget.wall_clock_s={wall_clock_s}", *sizes])
     run_trial(root, quiet)
     evidence = read_evidence(root)
     assert evidence.agent_end is AgentEnd.EXITED, evidence.agent_log_tail
@@ -25,19 +25,21 @@ def ended(agent, wall_clock_s, folder):
 
 
 @pytest.mark.thorough
-def test_imitating_the_expert_of_the_shop_improves_the_base(tmp_path, home):
-    evidence = ended("sft", 3600, tmp_path)
+@pytest.mark.parametrize("task", ["shop", "dialogue"])
+def test_imitating_the_expert_improves_the_base(task, tmp_path, home):
+    evidence = ended(task, "sft", 3600, tmp_path)
     assert evidence.gain is not None and evidence.gain.change.value > 0.15
 
 
 @pytest.mark.thorough
 def test_playing_after_a_weak_warm_up_improves_the_base(tmp_path, home):
-    evidence = ended("grpo", 1200, tmp_path)
+    evidence = ended("shop", "grpo", 1200, tmp_path)
     assert evidence.gain is not None and evidence.gain.change.value > 0.1
     assert len(evidence.submissions) >= 2
 
 
 @pytest.mark.thorough
-def test_learning_from_rows_without_playing_gains_nothing_worth_mentioning(tmp_path, home):
-    evidence = ended("static-only", 1800, tmp_path)
+@pytest.mark.parametrize("task", ["shop", "dialogue"])
+def test_learning_from_rows_without_playing_gains_nothing_worth_mentioning(task, tmp_path, home):
+    evidence = ended(task, "static-only", 1800, tmp_path)
     assert evidence.gain is None or evidence.gain.change.value < 0.1
