@@ -66,7 +66,7 @@ def test_a_sweep_is_shown_from_its_report_or_trial_by_trial(tmp_path):
     write_trial(sweep / "trials" / "one", {"event": "agent_started"})
     (sweep / "sweep.json").write_text(json.dumps({"name": "mine"}))
     told = show(sweep)
-    assert "1 trials; no report yet" in told and "killed in its agent phase" in told
+    assert "1 trial; no report yet" in told and "killed in its agent phase" in told
     assert len(json.loads(show(sweep, "--json"))["trials"]) == 1
     write_sweep_report(sweep_report([], [], "Sweep mine"), sweep / "report")
     assert "Sweep mine" in show(sweep)

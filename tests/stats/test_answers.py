@@ -5,12 +5,8 @@ from hypothesis import strategies as st
 from agent2.errors import NotEnoughData
 from agent2.stats.answers import (
     accuracy,
-    anls,
     answer_similarity,
     circular_accuracy,
-    edit_distance,
-    exact_match,
-    f1,
     plain_words,
     token_f1,
 )
@@ -27,15 +23,8 @@ def test_accuracy_counts_missing_apart():
         accuracy([])
 
 
-def test_exact_match_strips_and_takes_the_best_reference():
-    found = exact_match([" 42 ", "Paris", "", None], ["42", ["London", "Paris"], "x", "y"])
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(2 / 3), 3, 1)
-    assert exact_match(["paris"], ["Paris"]).value == 0.0
-
-
-def test_exact_match_can_ignore_case_articles_and_punctuation():
+def test_plain_words_are_without_case_articles_and_punctuation():
     assert plain_words("  The Eiffel-Tower, in a  city. ") == "eiffeltower in city"
-    assert exact_match(["the Paris."], ["paris"], plain_words).value == 1.0
 
 
 def test_token_f1_of_a_hand_computed_case():
@@ -45,11 +34,6 @@ def test_token_f1_of_a_hand_computed_case():
     assert token_f1("", "") == 1.0
     assert token_f1("the", "a") == 1.0
     assert token_f1("", "cat") == 0.0
-
-
-def test_f1_is_the_mean_over_items():
-    found = f1(["cat", "dog", None], [["cat sat", "cat"], "mouse", "bird"])
-    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
 
 
 @given(WORDS, WORDS)
@@ -81,48 +65,12 @@ def test_shifts_that_cannot_be_are_refused():
         circular_accuracy([[None, 1]])
 
 
-def test_edit_distance_of_known_cases():
-    assert edit_distance("kitten", "sitting") == 3
-    assert edit_distance("", "abc") == edit_distance("abc", "") == 3
-    assert edit_distance("abc", "abc") == 0
-
-
-@given(st.text("ab", max_size=8), st.text("ab", max_size=8), st.text("ab", max_size=8))
-@settings(max_examples=60, deadline=None)
-def test_edit_distance_is_a_metric(a, b, c):
-    assert edit_distance(a, b) == edit_distance(b, a)
-    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
-    assert abs(len(a) - len(b)) <= edit_distance(a, b) <= max(len(a), len(b))
-
-
 def test_anls_forgives_small_slips_and_nothing_from_the_threshold_on():
     assert answer_similarity("Hello  World", "hello world ") == 1.0
     assert answer_similarity("helo", "hello") == pytest.approx(0.8)
     assert answer_similarity("ab", "ac") == 0.0  # distance 1 of 2 is the threshold
     assert answer_similarity("", "") == 1.0
-    found = anls(["helo", "yes", None, ""], ["hello", ["no", "yes"], "x", "y"])
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(0.6), 3, 1)
 
 
 def test_a_hostile_answer_costs_nothing():
     assert answer_similarity("x" * 5_000_000, "hello") == 0.0
-
-
-@pytest.mark.parametrize("threshold", [0.0, 1.5])
-def test_a_threshold_that_cannot_be_is_refused(threshold):
-    with pytest.raises(ValueError, match="threshold"):
-        anls(["a"], ["a"], threshold)
-
-
-@pytest.mark.parametrize("metric", [exact_match, f1, anls])
-def test_answers_must_be_paired_and_have_references(metric):
-    with pytest.raises(ValueError, match="2 answers for 1"):
-        metric(["a", "b"], ["a"])
-    with pytest.raises(ValueError, match="not one text"):
-        metric("ab", "ab")
-    with pytest.raises(NotEnoughData, match="item 0 has no reference"):
-        metric(["a"], [[]])
-    with pytest.raises(NotEnoughData):
-        metric([], [])
-    with pytest.raises(NotEnoughData, match="1 missing"):
-        metric([None], ["a"])

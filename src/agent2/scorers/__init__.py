@@ -14,6 +14,7 @@ from agent2.records import Emits, Scorer, emits_of
 
 SCORERS: Mapping[str, str] = MappingProxyType(
     {
+        "anls": "agent2.scorers.answers:AnlsScorer",
         "answer_parts": "agent2.scorers.answer_parts:AnswerPartsJudge",
         "api_calls": "agent2.scorers.tool_calls:ApiCallScorer",
         "choice": "agent2.scorers.answers:ChoiceScorer",
@@ -32,10 +33,12 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "purchase": "agent2.scorers.purchase:PurchaseScorer",
         "python_tests": "agent2.scorers.python_tests:PythonTestsScorer",
         "rational": "agent2.scorers.answers:RationalScorer",
+        "relaxed_numeric": "agent2.scorers.answers:RelaxedNumericScorer",
         "resolved": "agent2.scorers.tool_calls:ResolvedScorer",
         "reward": "agent2.scorers.reward:RewardScorer",
         "reward_model": "agent2.scorers.judges:RewardModelScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
+        "token_f1": "agent2.scorers.answers:TokenF1Scorer",
     }
 )
 

@@ -15,6 +15,10 @@ final_answer  the number of a worked solution, in two readings. Strict, which de
               point. Flexible is the last number of the text, with a currency sign, a typographic minus or other digits.
               Both compare by value (`18`, `18.0`, `1,800` and `1800.00`), where the published script compares strings,
               and refuse what is only part of a number: `1,8`, `5/2`, `18-20`, `18k`, `1.2.3`
+token_f1      words in common with the nearest accepted answer (SQuAD), `anls` letters in common (DocVQA: 0 from half
+              the letters wrong on), `relaxed_numeric` a number within 5% (ChartQA), otherwise the same text. Accepted
+              are the reference and the texts in the item's payload `accepted`. The view `exact_match` says whether
+              the answer is one of them, case aside (of numbers by value), `answer_parsed` whether a number was read
 longer_answer the smallest pairwise scorer, as an example and for tests
 
 Only an item that cannot be judged at all has a missing score. Does NOT check the working, evaluate expressions or
@@ -32,7 +36,7 @@ from string import ascii_lowercase, ascii_uppercase
 from agent2.cards.judgement import EMITS
 from agent2.errors import ConfigError, Fault
 from agent2.records import Emits, Item, Preference, Rollout, Score
-from agent2.stats.answers import stripped
+from agent2.stats.answers import answer_similarity, parse_quantity, plain_words, same_number, stripped, token_f1
 
 
 class ExactScorer:
@@ -52,6 +56,93 @@ class ExactScorer:
             return Score(1.0, "the answer is the reference", extracted=stripped(rollout.answer))
         reason = f"the answer {brief(rollout.answer)} is not the reference {brief(item.reference)}"
         return Score(0.0, reason, extracted=stripped(rollout.answer))
+
+
+class TokenF1Scorer:
+    """Token F1 with the nearest accepted answer (`stats.answers.token_f1`); the base of the two others."""
+
+    name = "token_f1"
+    version = "1.0"
+    emits = Emits(views=frozenset({"exact_match", "answer_parsed"}))
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; None with a judge fault only if the item has no reference, or `accepted` is no list of texts."""
+        more = item.payload.get("accepted") or []
+        if item.reference is None or not isinstance(more, list) or not all(isinstance(text, str) for text in more):
+            return Score(
+                None,
+                f"item {item.id} needs a reference, and `accepted` as a list of texts if any; correct the benchmark",
+                Fault.JUDGE,
+            )
+        answer, known = rollout.answer, [item.reference, *map(str, more)]
+        if answer is None:
+            return Score(0.0, "there is no answer", views={"exact_match": 0.0, "answer_parsed": 0.0})
+        value, nearest = max((self.likeness(answer, text), -number) for number, text in enumerate(known))
+        views = {
+            "exact_match": float(any(self.is_same(answer, text) for text in known)),
+            "answer_parsed": float(self.is_read(answer, known)),
+        }
+        reason = f"{value:.2f} of {brief(known[-nearest])} in {brief(answer)}"
+        return Score(value, reason, extracted=stripped(answer), views=views)
+
+    def likeness(self, answer: str, reference: str) -> float:
+        """From 0 to 1."""
+        return token_f1(answer, reference)
+
+    def is_same(self, answer: str, reference: str) -> bool:
+        """Whether the two count as equal."""
+        return plain_words(answer) == plain_words(reference)
+
+    def is_read(self, answer: str, known: Sequence[str]) -> bool:
+        """Whether the answer has the form that is asked for; any text has."""
+        return True
+
+
+class AnlsScorer(TokenF1Scorer):
+    """Normalised Levenshtein similarity; its mean is ANLS.
+
+    Source: Biten et al. 2019 (ST-VQA; the metric of DocVQA), as generally known; not checked against the paper.
+    """
+
+    name = "anls"
+
+    def likeness(self, answer: str, reference: str) -> float:
+        """From 0 to 1; 0 where half of the letters or more differ."""
+        return answer_similarity(answer, reference)
+
+
+class RelaxedNumericScorer(TokenF1Scorer):
+    """1 if a number is within `tolerance` of the reference's, or the texts are the same; the exact layer is a view.
+
+    Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
+    Does NOT protect from what a 5% tolerance lets through: years, counts, identifiers.
+    """
+
+    name = "relaxed_numeric"
+
+    def __init__(self, tolerance: float = 0.05) -> None:
+        """tolerance: share of the reference, from 0 to below 1."""
+        if not 0.0 <= tolerance < 1.0:
+            raise ConfigError(f"tolerance={tolerance} must be a share of the reference from 0 to below 1, such as 0.05")
+        self._tolerance = tolerance
+        self.version = "1.0" if tolerance == 0.05 else f"1.0-{tolerance:g}"
+
+    def likeness(self, answer: str, reference: str) -> float:
+        """0 or 1."""
+        return float(self._within(answer, reference, self._tolerance))
+
+    def is_same(self, answer: str, reference: str) -> bool:
+        """By value, or as text without case and outer white space."""
+        return self._within(answer, reference, 0.0)
+
+    def is_read(self, answer: str, known: Sequence[str]) -> bool:
+        """Whether one number was found, where one is asked for."""
+        return parse_quantity(answer) is not None or all(parse_quantity(text) is None for text in known)
+
+    def _within(self, answer: str, reference: str, tolerance: float) -> bool:
+        said, asked = parse_quantity(answer), parse_quantity(reference)
+        is_near = said is not None and asked is not None and same_number(said, asked, tolerance)
+        return is_near or stripped(answer).casefold() == stripped(reference).casefold()
 
 
 def brief(text: str, length: int = 60) -> str:

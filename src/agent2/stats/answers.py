@@ -1,34 +1,29 @@
-"""Metrics of final answers: exact match, token F1, circular accuracy, ANLS, numbers exactly and nearly.
+"""Final answers: words and letters in common, numbers however they are written, accuracy under circular shifts.
 
-Not yet reached by a command, except `stripped`.
-
-Promises: each value is a mean over items with its interval; None is an answer or verdict that could not be had (lost
-to a fault): left out, counted, never zero. An empty answer is an answer, and a wrong one.
+The scorers `exact`, `token_f1`, `anls` and `relaxed_numeric` (`agent2.scorers.answers`) use these on each answer.
 
 How a number is written does not matter: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars` and `(1,234.5)`
-for a negative one are read; arithmetic is exact (fractions, no float at the edge of the tolerance); the exact and the
-relaxed layer are reported apart. A text is a number only if exactly one is in it, with words or a known unit around
-it; anything else is compared as text. Two known units that differ are never equal, and units are not converted. Does
-NOT protect from what a 5% tolerance lets through: years, counts, identifiers.
+for a negative one are read; arithmetic is exact (fractions, no float at the edge of the tolerance). A text is a number
+only if exactly one is in it, with words or a known unit around it. Two known units that differ are never equal, and
+units are not converted.
 """
 
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from rapidfuzz.distance import Levenshtein
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import UNIT, Estimate, Values, measure
 
-References: TypeAlias = Sequence[str | Sequence[str]]
-"""For each item the reference answer, or all that are accepted; the best one counts."""
 ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -56,15 +51,6 @@ def plain_words(text: str) -> str:
     return " ".join(word for word in words if word not in ARTICLES)
 
 
-def exact_match(
-    answers: Sequence[str | None], references: References, normalise: Callable[[str], str] = stripped
-) -> Estimate:
-    """Share of answers equal to a reference after `normalise` (stripped white space, or `plain_words`)."""
-    return _best_reference(
-        answers, references, lambda answer, reference: float(normalise(answer) == normalise(reference)), "exact match"
-    )
-
-
 def token_f1(answer: str, reference: str) -> float:
     """Harmonic mean of precision and recall of words, counted with repeats, after `plain_words`.
 
@@ -75,11 +61,6 @@ def token_f1(answer: str, reference: str) -> float:
     if not left or not right:
         return float(left == right)
     return 2.0 * (left & right).total() / (left.total() + right.total())
-
-
-def f1(answers: Sequence[str | None], references: References) -> Estimate:
-    """Mean token F1 with the best reference of each item; see `token_f1`."""
-    return _best_reference(answers, references, token_f1, "F1")
 
 
 def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Estimate:
@@ -101,19 +82,6 @@ def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Estimate:
     return measure(values, "circular accuracy", UNIT)
 
 
-def edit_distance(left: str, right: str) -> int:
-    """Fewest insertions, deletions and substitutions of characters between the two (Levenshtein 1966)."""
-    if len(left) < len(right):
-        left, right = right, left
-    above = list(range(len(right) + 1))
-    for row, character in enumerate(left, start=1):
-        diagonal, above[0] = above[0], row
-        for column, other in enumerate(right, start=1):
-            cost = diagonal if character == other else 1 + min(diagonal, above[column], above[column - 1])
-            diagonal, above[column] = above[column], cost
-    return above[-1]
-
-
 def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> float:
     """1 - edit distance / length of the longer, or 0 where that distance is `threshold` or more.
 
@@ -126,50 +94,8 @@ def answer_similarity(answer: str, reference: str, threshold: float = 0.5) -> fl
         return 1.0
     if abs(len(left) - len(right)) >= threshold * longest:
         return 0.0
-    distance = edit_distance(left, right) / longest
+    distance = Levenshtein.distance(left, right) / longest
     return 1.0 - distance if distance < threshold else 0.0
-
-
-def anls(answers: Sequence[str | None], references: References, threshold: float = 0.5) -> Estimate:
-    """Average normalised Levenshtein similarity: the mean of `answer_similarity` with the best reference.
-
-    Source: Biten et al. 2019 (ST-VQA; the metric of DocVQA), as generally known; not checked against the paper.
-    """
-    if not 0.0 < threshold <= 1.0:
-        raise ValueError(f"threshold={threshold} must be above 0 and at most 1; the published one is 0.5")
-    return _best_reference(
-        answers, references, lambda answer, reference: answer_similarity(answer, reference, threshold), "ANLS"
-    )
-
-
-def accepted(reference: str | Sequence[str], number: int) -> list[str]:
-    """All accepted answers to one item. Raises NotEnoughData if there are none."""
-    found = [reference] if isinstance(reference, str) else list(reference)
-    if not found:
-        raise NotEnoughData(f"item {number} has no reference answer, so nothing could match it")
-    return found
-
-
-def paired_with_references(answers: Sequence[str | None], references: References) -> list[tuple[str | None, list[str]]]:
-    """Each answer with its accepted ones. Raises ValueError if the lengths differ."""
-    if isinstance(answers, str) or isinstance(references, str):
-        raise ValueError("answers and references must be sequences with one entry for each item, not one text")
-    if len(answers) != len(references):
-        raise ValueError(f"{len(answers)} answers for {len(references)} references; pair them by item id first")
-    return [
-        (answer, accepted(reference, number))
-        for number, (answer, reference) in enumerate(zip(answers, references, strict=True))
-    ]
-
-
-def _best_reference(
-    answers: Sequence[str | None], references: References, similarity: Callable[[str, str], float], what: str
-) -> Estimate:
-    values = [
-        None if answer is None else max(similarity(answer, reference) for reference in known)
-        for answer, known in paired_with_references(answers, references)
-    ]
-    return measure(values, what, UNIT)
 
 
 MAX_CHARACTERS = 200
@@ -233,25 +159,6 @@ class Quantity:
     unit: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class NumericAccuracy:
-    """The two layers of numeric scoring; the gap between them is rounding and misreading, not format."""
-
-    exact: Estimate
-    relaxed: Estimate
-    n_text: int
-    """Items compared as text, because the reference is not one number."""
-    n_unreadable: int
-    """Answers that are not one number where the reference is: wrong in both layers."""
-    tolerance: float
-
-    def __str__(self) -> str:
-        return (
-            f"exact {self.exact}; relaxed to {self.tolerance:.0%} {self.relaxed}; "
-            f"{self.n_unreadable} unreadable, {self.n_text} compared as text"
-        )
-
-
 def parse_quantity(text: str) -> Quantity | None:
     """The one number in a text, or None if there is none, more than one, or one glued to letters.
 
@@ -298,42 +205,6 @@ def same_number(answer: Quantity, reference: Quantity, tolerance: float = 0.0) -
     if reference.unit == "%" and answer.unit is None:
         return abs(answer.value * 100 - reference.value) <= room
     return False
-
-
-def numeric_accuracy(answers: Sequence[str | None], references: References, tolerance: float = 0.05) -> NumericAccuracy:
-    """Exact and relaxed accuracy of short answers that are mostly numbers.
-
-    answers: one text for each item, None where missing. references: see `answers.References`; an item is right
-    if any of its references is matched. tolerance: share of the reference that the relaxed layer forgives. A
-    reference that is not a number is compared as text, without case and outer white space, in both layers.
-    Range 0-1, relaxed >= exact. Raises ValueError for a tolerance outside 0-1.
-    Source: ChartQA's relaxed accuracy, 5% (Masry et al. 2022), as generally known; not checked against the paper.
-    """
-    if not 0.0 <= tolerance < 1.0:
-        raise ValueError(f"tolerance={tolerance} must be a share of the reference from 0 to below 1, for example 0.05")
-    exact: list[float | None] = []
-    relaxed: list[float | None] = []
-    n_text = n_unreadable = 0
-    for answer, known in paired_with_references(answers, references):
-        quantities = [quantity for quantity in map(parse_quantity, known) if quantity is not None]
-        n_text += not quantities
-        if answer is None:
-            exact.append(None)
-            relaxed.append(None)
-            continue
-        number = parse_quantity(answer) if quantities else None
-        n_unreadable += bool(quantities) and number is None
-        as_text = any(answer.strip().casefold() == text.strip().casefold() for text in known)
-        exact.append(float(as_text or (number is not None and any(same_number(number, q) for q in quantities))))
-        near = number is not None and any(same_number(number, q, tolerance) for q in quantities)
-        relaxed.append(float(as_text or near))
-    return NumericAccuracy(
-        measure(exact, "exact numeric accuracy", UNIT),
-        measure(relaxed, "relaxed numeric accuracy", UNIT),
-        n_text,
-        n_unreadable,
-        tolerance,
-    )
 
 
 _MARKS = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {  # full width to ASCII

@@ -1,0 +1,71 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent2.errors import ConfigError, Fault
+from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
+from agent2.scorers import load_scorer
+
+
+def score(name, answer, reference, accepted=None, **options):
+    item = Item("i", Split.DEV, "?", reference, {} if accepted is None else {"accepted": accepted})
+    rollout = Rollout("i", 0, 0, RolloutStatus.COMPLETED, (), (), answer, {}, Usage())
+    return load_scorer(name, options).score(item, rollout)
+
+
+def test_token_f1_takes_the_nearest_accepted_answer():
+    found = score("token_f1", "the cat", "dog", ["cat sat", "Cat."])
+    assert (found.value, found.views["exact_match"]) == (1.0, 1.0)
+    assert score("token_f1", "cat", "cat sat").value == pytest.approx(2 / 3)
+    assert score("token_f1", "cat", "dog").value == 0.0
+
+
+def test_anls_forgives_small_slips_and_nothing_from_half_on():
+    assert score("anls", "helo", "hello").value == pytest.approx(0.8)
+    assert score("anls", "ab", "ac").value == 0.0
+    assert score("anls", "yes", "no", ["yes"]).value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "relaxed", "exact"),
+    [
+        ("5 kg", "5", 1.0, 1.0),
+        ("1,000", "1000", 1.0, 1.0),
+        ("104", "100", 1.0, 0.0),
+        ("106", "100", 0.0, 0.0),
+        ("about ten", "10", 0.0, 0.0),
+        ("YES ", "yes", 1.0, 1.0),
+    ],
+)
+def test_the_two_layers_of_numbers_are_apart(answer, reference, relaxed, exact):
+    found = score("relaxed_numeric", answer, reference)
+    assert (found.value, found.views["exact_match"]) == (relaxed, exact)
+
+
+def test_an_answer_without_the_number_that_is_asked_for_is_not_parsed():
+    assert score("relaxed_numeric", "about ten", "10").views["answer_parsed"] == 0.0
+    assert score("relaxed_numeric", "12", "10").views["answer_parsed"] == 1.0
+    assert score("relaxed_numeric", "blue", "red").views["answer_parsed"] == 1.0
+    assert score("relaxed_numeric", None, "10").views["answer_parsed"] == 0.0
+
+
+def test_the_tolerance_is_a_setting_that_the_version_names():
+    assert score("relaxed_numeric", "109", "100", tolerance=0.1).value == 1.0
+    assert load_scorer("relaxed_numeric", {"tolerance": 0.1}).version != load_scorer("relaxed_numeric").version
+    with pytest.raises(ConfigError, match="tolerance"):
+        load_scorer("relaxed_numeric", {"tolerance": 5.0})
+
+
+@pytest.mark.parametrize("name", ["token_f1", "anls", "relaxed_numeric"])
+def test_items_that_cannot_be_judged_are_missing_and_no_answer_is_wrong(name):
+    for reference, accepted in ((None, None), ("a", "b"), ("a", [1])):
+        missing = score(name, "a", reference, accepted)
+        assert (missing.value, missing.fault) == (None, Fault.JUDGE)
+    assert score(name, None, "a").value == 0.0
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50))
+@settings(max_examples=60, deadline=None)
+def test_relaxed_is_never_below_exact(answer, reference):
+    found = score("relaxed_numeric", str(answer), str(reference))
+    assert 0.0 <= found.views["exact_match"] <= found.value <= 1.0
