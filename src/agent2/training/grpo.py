@@ -41,6 +41,7 @@ from agent2.training.running import (
     log_path,
     require_rows,
     run_and_save,
+    trainer_arguments,
     use_threads,
 )
 
@@ -176,24 +177,15 @@ def _trl_reward(reward: Reward) -> Callable[..., list[float]]:
 
 def _arguments(settings: GrpoSettings, out_dir: Path) -> dict[str, Any]:
     return {
-        "output_dir": str(out_dir),
+        **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
         "max_steps": settings.steps,
         "per_device_train_batch_size": settings.prompts_per_step * settings.generations,
         "num_generations": settings.generations,
         "max_completion_length": settings.max_completion_tokens,
         "temperature": settings.temperature,
-        "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant",
         "beta": settings.kl_coefficient,
-        "adam_beta2": 0.98,
         "logging_steps": settings.log_every_steps,
-        "seed": settings.seed,
-        "bf16": False,
-        "activation_checkpointing": False,
-        "use_cpu": not torch.cuda.is_available(),
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
     }
 
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import set_seed
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer, get_training_chat_template
@@ -39,6 +38,7 @@ from agent2.training.running import (
     log_path,
     require_rows,
     run_and_save,
+    trainer_arguments,
     use_threads,
 )
 
@@ -216,10 +216,9 @@ def _conversation(row: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
 
 def _arguments(settings: SftSettings, out_dir: Path, *, are_chats: bool) -> SFTConfig:
     return SFTConfig(
-        output_dir=str(out_dir),
+        **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=settings.warmup_steps,
         max_length=settings.max_tokens,
@@ -227,15 +226,7 @@ def _arguments(settings: SftSettings, out_dir: Path, *, are_chats: bool) -> SFTC
         dataset_kwargs={"skip_prepare_dataset": True} if are_chats else None,
         train_sampling_strategy="group_by_length" if are_chats else "random",
         packing=False,
-        adam_beta2=0.98,
         logging_steps=settings.log_every_steps,
-        seed=settings.seed,
-        bf16=False,
-        activation_checkpointing=False,
-        use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
     )
 
 
@@ -283,23 +274,14 @@ def train_dpo(
         model=model,
         ref_model=reference,
         args=DPOConfig(
-            output_dir=str(out_dir),
+            **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine",
             warmup_steps=settings.warmup_steps,
             beta=settings.beta,
             max_length=settings.max_tokens,
-            adam_beta2=0.98,
             logging_steps=settings.log_every_steps,
-            seed=settings.seed,
-            bf16=False,
-            activation_checkpointing=False,
-            use_cpu=not torch.cuda.is_available(),
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
         ),
         train_dataset=Dataset.from_list([{name: pair[name] for name in sorted(PAIR_FIELDS)} for pair in pairs]),
         processing_class=tokenizer,

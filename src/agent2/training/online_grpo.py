@@ -59,6 +59,7 @@ from agent2.training.running import (
     load_for_training,
     log_path,
     run_and_save,
+    trainer_arguments,
     use_threads,
 )
 
@@ -477,7 +478,7 @@ def _row(number: int, item: Item) -> dict[str, Any]:
 def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
     n_updates = settings.updates_per_batch
     return GRPOConfig(
-        output_dir=str(out_dir),
+        **trainer_arguments(out_dir, settings.learning_rate, settings.seed),
         max_steps=settings.batches * n_updates,
         per_device_train_batch_size=settings.episodes_per_batch // n_updates,
         steps_per_generation=n_updates,
@@ -485,7 +486,6 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         num_generations=settings.generations,
         max_completion_length=settings.max_turns * settings.max_tokens,
         temperature=settings.temperature,
-        learning_rate=settings.learning_rate,
         lr_scheduler_type="constant_with_warmup" if settings.warmup_updates else "constant",
         warmup_steps=settings.warmup_updates,
         beta=settings.kl_weight,
@@ -496,14 +496,6 @@ def _arguments(settings: OnlineGrpoSettings, out_dir: Path) -> GRPOConfig:
         scale_rewards="none",
         epsilon=settings.clip.below,
         epsilon_high=settings.clip.above,
-        adam_beta2=0.98,
         weight_decay=0.0,
         logging_steps=n_updates,
-        seed=settings.seed,
-        bf16=False,
-        activation_checkpointing=False,
-        use_cpu=not torch.cuda.is_available(),
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
     )

@@ -225,6 +225,22 @@ def log_path(out_dir: Path) -> Path:
     return out_dir.parent / LOG_NAME
 
 
+def trainer_arguments(out_dir: Path, learning_rate: float, seed: int) -> dict[str, Any]:
+    """What every recipe tells TRL: full precision, Adam's second moment, nothing saved or reported but by us."""
+    return {
+        "output_dir": str(out_dir),
+        "learning_rate": learning_rate,
+        "adam_beta2": 0.98,
+        "seed": seed,
+        "bf16": False,
+        "activation_checkpointing": False,
+        "use_cpu": not torch.cuda.is_available(),
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
 def run_and_save(trainer: Any, model_path: Path, out_dir: Path, started: float) -> TrainReport:
     """Train, write the trainer's state beside out_dir and the model into it.
 
