@@ -267,6 +267,7 @@ from agent2.evaluation.suite_plan import SuiteRequest
 from agent2.evaluation.outcome import run_suite
 from suite_fakes import find_benchmark
 from agent2.contract.suite_files import load_suite
+from agent2.models.sources import find_checkpoint
 
 def progress(message, done=None, total=None):
     if message == {message!r} and done == {done}:

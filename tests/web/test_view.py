@@ -136,6 +136,16 @@ def test_of_a_large_card_with_several_attempts_the_mean_is_checked_over_items(tm
     assert f"rollouts give: n_missing{', value' if over_attempts == 'mean' else ''}." in text
 
 
+def test_of_a_large_card_without_any_score_only_an_edited_value_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(rollouts, "MOST_REGRADED", 0)
+    with CardWriter(tmp_path, replace(make_header(), reporting=ReportingRule(over_attempts="mean"))) as writer:
+        for attempt in range(2):
+            writer.append(make_record("a", None, attempt=attempt))
+        writer.close()
+    assert "not what the rollouts give" not in edited(tmp_path, lambda told: None)
+    assert "rollouts give: value." in edited(tmp_path, lambda told: told["summary"].update(value=0.9))
+
+
 def test_a_card_with_an_edited_header_says_so(tmp_path):
     text = edited(write_card(tmp_path / "card"), lambda told: told["header"].update(checkpoint_name="another"))
     assert "was changed after the card was written" in text

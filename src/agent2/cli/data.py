@@ -143,7 +143,7 @@ def check_task_file(
         typer.Option(
             "--set",
             help="Override a value of the task, such as its sizes where the data are smaller: n_items.train=170; "
-            "with --all, of one task: alfworld.n_items.train=170.",
+            "with --all, of one task: alfworld.n_items.train=170. Not kept for `agent2 tasks list`.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -162,12 +162,12 @@ def check_task_file(
     if model and model != NO_MODEL:
         require_base_model(model)
     folder = check_data(data)
+    overrides = [override.removeprefix("task.") for override in set_ or ()]  # as `agent2 run` calls it
     if not check_all:
-        overrides = [override.removeprefix("task.") for override in set_ or ()]  # as `agent2 run` calls it
         findings = _checked(task, folder, model, overrides, as_json=as_json)
         failed = any(finding.ok is False for finding in findings)
     else:
-        own = _by_task(set_ or (), task_names())
+        own = _by_task(overrides, task_names())
         by_task = {name: _checked_of_all(name, folder, model, own[name], as_json=as_json) for name in own}
         if as_json:
             print_json(by_task)

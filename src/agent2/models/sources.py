@@ -42,6 +42,7 @@ to the model's own end or the limit."""
 PLAIN_DIGEST = f"plain-{template_digest(PLAIN_TEMPLATE)[:16]}"
 """Stands for it in the protocol, so that scores in another format are not compared."""
 Reply = Callable[[Sequence[Message]], str | Completion]
+"""From the chat so far to the next message, or to a whole completion (a fault, token counts)."""
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
 """Loaded when a model is, since it brings torch."""
@@ -237,9 +238,6 @@ def _load_function(path: Path, function: str) -> Reply:
     if not callable(found):
         raise ConfigError(f"{path}: {function!r} is not a function")
     return cast(Reply, found)
-
-
-"""From the chat so far to the next message, or to a whole completion (a fault, token counts)."""
 
 
 class ScriptedSampler:

@@ -94,8 +94,15 @@ def clean(value: object, limit: int = MAX_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"
 
 
+UNCUT = 4
+"""Characters that one character of `clean_lines` becomes, at most."""
+
+
 def clean_lines(value: object, limit: int = MAX_CHARACTERS) -> str:
-    """Harmless text with its line ends and indentation kept; a tab is four spaces. Cut as `clean` cuts."""
+    """Harmless text with its line ends and indentation kept; a tab is four spaces. Cut as `clean` cuts.
+
+    Never cut where `limit` is `UNCUT * len(value)` or more.
+    """
     text = _ESCAPE_SEQUENCE.sub("", str(value)[: 20 * limit])
     text = "\n".join(_UNSEEN.sub(" ", line.replace("\t", "    ")).rstrip() for line in text.splitlines()).strip("\n")
     return text if len(text) <= limit else f"{text[:limit]}… ({len(str(value)) - limit} more characters)"

@@ -307,7 +307,6 @@ def _options(payload: Mapping[str, object]) -> list[str] | None:
     return found if 1 <= len(found) <= len(ascii_uppercase) else None  # MMLU-Pro has five questions with one
 
 
-"""The flexible reading looks at so many characters from the end."""
 MAX_DIGITS = 300
 
 MARKER = "#### "

@@ -40,7 +40,10 @@ SHORT = (
 )  # fmt: skip
 """Columns that are shown unless all are asked for."""
 MAX_VALUE = 200
-
+VERIFIED_FROM = (
+    "lock.json", "trial.json", "grader.db", "submissions.json", "integrity.json", "events/trial.jsonl",
+)  # fmt: skip
+"""Files of a trial, beside its cards, that its verification reads."""
 
 Stamp = tuple[object, ...]
 """Of files: another one where they may have changed."""
@@ -117,7 +120,7 @@ class BoardKeeper:
         return [(self._key(one), one) for one in sorted(entries, key=lambda one: one.place)]
 
     def _key(self, entry: CatalogEntry) -> Stamp:
-        files = [entry.path / name for name in ("lock.json", "grader.db", "submissions.json")]
+        files = [entry.path / name for name in VERIFIED_FROM]
         for card in self._catalog.children(entry, EntryKind.CARD):
             files += [card.path / CARD_JSON, card.path / TABLE]
         return entry.id, self._catalog.stamp(entry), *map(_touched, files)

@@ -13,7 +13,7 @@ from agent2.cards.card import CardFile
 from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_judgement
 from agent2.contract.compare import PASSES_AT
 from agent2.errors import Agent2Error, ConfigError, NotEnoughData
-from agent2.reports.text import clean, clean_lines
+from agent2.reports.text import UNCUT, clean, clean_lines
 from agent2.stats.estimates import RAW
 from agent2.web.catalog import CatalogEntry, EntryKind
 from agent2.web.page import Links, LiveLinks, NoSuchPageError, PageAddress, PageContext
@@ -155,7 +155,7 @@ def record_ratings(folder: Path, given: Mapping[str, str]) -> Path:
 
     verdicts = {name[1:]: value for name, value in given.items() if name[:1] == "v" and name[1:].isdigit() and value}
     notes = {
-        name[4:]: clean_lines(value, len(value))
+        name[4:]: clean_lines(value, UNCUT * len(value))
         for name, value in given.items()
         if name.startswith("note") and name[4:].isdigit() and value.strip()
     }

@@ -20,7 +20,7 @@ from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import ConfigError
 from agent2.records import ScoredRollout
-from agent2.reports.text import clean, clean_lines
+from agent2.reports.text import UNCUT, clean, clean_lines
 
 NOTES_FILE = "agent2-notes.jsonl"
 FORMAT: Literal["agent2-note-1"] = "agent2-note-1"
@@ -111,7 +111,7 @@ class NoteBook:
             raise ConfigError("the card is not finished, so it has no digest that a note could name; wait for its end")
         turn = given.get("turn", "")
         _require_turn(turn, record)
-        words = {name: clean_lines(given.get(name, ""), len(given.get(name, ""))).strip() for name in _LIMITS}
+        words = {name: clean_lines(given.get(name, ""), UNCUT * len(given.get(name, ""))).strip() for name in _LIMITS}
         for name, limit in _LIMITS.items():
             if (n := len(words[name])) > limit:
                 raise ConfigError(f"the {name} has {n:,} characters, at most {limit:,} are kept; shorten it")

@@ -261,7 +261,8 @@ class CardTables:
             found |= {"n_items": n_items, "value": mean}
         return [
             name for name, value in found.items()
-            if (stored := getattr(told, name)) is None or abs(stored - value) > TOLERANCE
+            if ((stored := getattr(told, name)) is None) != (value is None)
+            or (stored is not None and abs(stored - value) > TOLERANCE)
         ]  # fmt: skip
 
     def _queries(self, path: Path) -> Any:

@@ -244,7 +244,8 @@ async def _saved(request: Request, site: Site, most: int, save: Callable[[dict[s
     except NoSuchPageError as error:
         return HTMLResponse(site.problem("Not found", str(error), links), 404)
     except (Agent2Error, OSError) as error:
-        return HTMLResponse(site.problem("Not saved", str(error), links, given.get("comment", "")), 422)
+        written = "\n".join(value for name, value in given.items() if name in ("label", "author", "comment"))
+        return HTMLResponse(site.problem("Not saved", str(error), links, written), 422)
 
 
 async def _small_body(request: Request, most: int) -> str | None:

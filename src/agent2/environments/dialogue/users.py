@@ -150,10 +150,10 @@ def opening_words(goal: Goal) -> str:
     return goal.wishes[0].vague
 
 
-INSTRUCTION = """You play a customer who writes to a shop's service agent. Stay in this role; never write as the agent.
+INSTRUCTION = """You play a user who writes to a shop's service agent. Stay in this role; never write as the agent.
 Your email is {email}, your postcode {postcode}. What you want, one after the other:
 {wishes}
-Write the customer's next message only, one or two short sentences. Tell only what you are asked for. Agree only to what
+Write the user's next message only, one or two short sentences. Tell only what you are asked for. Agree only to what
 you want. If something is refused for good, accept it. When all is settled, write {stop} and nothing else."""
 
 
