@@ -24,6 +24,9 @@ def test_anls_forgives_small_slips_and_nothing_from_half_on():
     assert score("anls", "helo", "hello").value == pytest.approx(0.8)
     assert score("anls", "ab", "ac").value == 0.0
     assert score("anls", "yes", "no", ["yes"]).value == 1.0
+    for answer, reference in (("the cat", "cat"), ("U.S.", "US")):  # words that `token_f1` takes for equal
+        found = score("anls", answer, reference)
+        assert found.value < 1.0 and found.views["exact_match"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class TokenF1Scorer:
             "exact_match": float(any(self.is_same(answer, text) for text in known)),
             "answer_parsed": float(self.is_read(answer, known)),
         }
-        reason = f"{value:.2f} of {brief(known[-nearest])} in {brief(answer)}"
+        reason = f"the answer {brief(answer)} scores {value:.2f} against {brief(known[-nearest])}"
         return Score(value, reason, extracted=stripped(answer), views=views)
 
     def likeness(self, answer: str, reference: str) -> float:
@@ -109,6 +109,10 @@ class AnlsScorer(TokenF1Scorer):
     def likeness(self, answer: str, reference: str) -> float:
         """From 0 to 1; 0 where half of the letters or more differ."""
         return answer_similarity(answer, reference)
+
+    def is_same(self, answer: str, reference: str) -> bool:
+        """Whether no letter differs."""
+        return answer_similarity(answer, reference) == 1.0
 
 
 class RelaxedNumericScorer(TokenF1Scorer):

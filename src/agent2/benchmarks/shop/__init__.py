@@ -1,9 +1,9 @@
 """The shop benchmark: instructions to be carried out in a generated text shop, by the order alone.
 
-There are 1,000 products. An item is an instruction (a kind
-of goods, two attributes, a color, a second option, a price limit); success is a published reward of 1, and the reward
-is a view. Target products fall into pools by a public hash of what they are, so that no two splits ask for the same
-attributes and options of the same kind of goods; hidden instructions are drawn under the installation secret.
+There are 1,000 products. An item is an instruction (a kind of goods, two attributes, a color, a second option, a
+price limit); success is a published reward of 1, and the reward is a view. Target products fall into pools by a
+public hash of what they are, so that no two splits ask for the same attributes and options of the same kind of goods;
+hidden instructions are drawn under the installation secret.
 
 Completions are drawn at temperature 0.5, one attempt an item: at 1 a tiny model often names products of no page.
 
