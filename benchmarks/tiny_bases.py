@@ -5,7 +5,7 @@
     python benchmarks/tiny_bases.py grpo OUT              GRPO on mini_math, then the six scores before and after
 
 NAME: tiny-arithmetic, tiny-household, tiny-mini or tiny-search. Everything runs on one torch thread of a CPU. `make`
-takes two or three minutes for arithmetic and search, six to fifteen for household, half an hour for the mini
+takes two or three minutes for arithmetic, six to fifteen for household and search, half an hour for the mini
 benchmarks; `grpo` about a minute.
 """
 

@@ -1,4 +1,4 @@
-"""Whole trials of `shop` and `dialogue` with reference agents: who plays improves the base, who does not, does not."""
+"""Whole trials of `shop`, `search` and `dialogue`: who plays improves the base, who does not, does not."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def ended(task, agent, wall_clock_s, folder):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("task", ["shop", "dialogue"])
+@pytest.mark.parametrize("task", ["shop", "search", "dialogue"])
 def test_imitating_the_expert_improves_the_base(task, tmp_path, home):
     evidence = ended(task, "sft", 3600, tmp_path)
     assert evidence.gain is not None and evidence.gain.change.value > 0.15
@@ -39,7 +39,7 @@ def test_playing_after_a_weak_warm_up_improves_the_base(tmp_path, home):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("task", ["shop", "dialogue"])
+@pytest.mark.parametrize("task", ["shop", "search", "dialogue"])
 def test_learning_from_rows_without_playing_gains_nothing_worth_mentioning(task, tmp_path, home):
     evidence = ended(task, "static-only", 1800, tmp_path)
     assert evidence.gain is None or evidence.gain.change.value < 0.1

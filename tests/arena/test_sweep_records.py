@@ -49,6 +49,16 @@ def test_the_mean_gain_has_an_interval_over_items_and_seeds_that_seeds_far_apart
     )  # two seeds are few
 
 
+def test_one_run_within_the_noise_band_is_unclear_in_the_summary_as_in_its_own_row():
+    inside, outside = gains(0.02), gains(0.19)
+    alone = row(gain=make_gain(0.02))
+    assert alone.noise > 0.02
+    (within,) = summarise_agents([alone], {("arithmetic", "grpo"): inside})
+    (beyond,) = summarise_agents([row(gain=make_gain(0.19))], {("arithmetic", "grpo"): outside})
+    assert within.mean_gain.low > 0, "its interval over items alone would say better"
+    assert (within.claim, beyond.claim) == ("unclear", "better")
+
+
 def test_without_item_gains_a_mean_has_no_interval_and_claims_nothing():
     (summary,) = summarise_agents([row()])
     assert (summary.mean_gain.low, summary.claim, summary.over) == (None, "", "")

@@ -190,7 +190,7 @@ class AgentSummary:
     n_unknown_cost: int = 0
     """Driven trials whose cost is not, or not in full, known."""
     claim: str = ""
-    """Better (than the base), worse or unclear, by that interval and its p-value."""
+    """Better (than the base), worse or unclear, by that interval, its p-value and, with one seed, the noise band."""
     over: str = ""
     """"items and seeds", or "items" with one seed; empty without an interval."""
 
@@ -295,6 +295,9 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
     nothing: BySeed = {seed: dict.fromkeys(by_item, 0.0) for seed, by_item in item_gains.items()}
     found = difference_of_runs(item_gains, nothing, f"mean gain {task} {agent}")
     gains = [row.gain.value for row in rows if row.gain is not None]
+    bands = [row.noise for row in rows if row.gain is not None and row.noise is not None]
+    is_one_run = len(item_gains) == 1  # over items alone: only the band says how far a model is from itself
+    band = max(bands, default=None) if is_one_run else None
     driven = [row for row in rows if row.llm_tokens is not None]
     known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
     return AgentSummary(
@@ -314,7 +317,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
         llm_dollars=sum(known) if known else None,
         n_unknown_cost=len(driven) - len(known),
-        claim=judge(found).claim.value if found is not None else "",
+        claim=judge(found, band).claim.value if found is not None else "",
         over=found.over if found is not None else "",
     )
 

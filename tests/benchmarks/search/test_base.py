@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
-from agent2.benchmarks.search.base import FIRST_WORLD, PACKAGED, corpus_chats, corpus_sample_digest, make
+from agent2.benchmarks.search.base import FIRST_WORLD, PACKAGED, corpus_chats, corpus_sample_digest, hasty_chats, make
 from agent2.benchmarks.search.benchmark import Search
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
@@ -18,7 +18,7 @@ from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-search"]
 FOLDER = Path(str(resources.files("agent2.benchmarks.search"))) / PACKAGED
-FEW = replace(ENTRY.corpus, n_chats=60)
+FEW = replace(ENTRY.corpus, n_chats=60, n_expert_chats=60, n_hasty_chats=200)
 
 
 def silent(message):
@@ -48,6 +48,18 @@ def test_the_corpus_is_the_same_each_time_and_every_chat_ends_with_an_action():
     assert all(chat[1].content.startswith("search[") for chat in chats)
 
 
+def test_most_chats_of_the_last_stage_answer_from_the_first_page_and_the_careful_ones_read_on():
+    chats = hasty_chats(FEW)
+    assert chats == hasty_chats(FEW) and len(chats) == 200
+    first = [chat for chat in chats if chat[5].content.startswith("answer[")]
+    assert 0.6 < len(first) / len(chats) < 0.85, "0.8 hasty players, of whom nine of ten answer from the first page"
+    for chat in first:
+        value, page = chat[5].content.removeprefix("answer[").removesuffix("]").split(" | ")
+        assert value in chat[4].content and chat[3].content == f"open[{page}]"
+    careful = hasty_chats(replace(FEW, careful_share=1.0))
+    assert all(len(chat) > 6 for chat in careful), "a question needs more than its first page"
+
+
 def test_a_name_is_one_token_wherever_it_stands():
     tokenizer = build_word_tokenizer(corpus_chats(FEW), ENTRY.recipe)
     for text in ("open[Mira Tolv]", "Teacher: Mira Tolv.\n", "answer[Ulm; Mira Tolv | Norvik]"):
@@ -63,10 +75,10 @@ def test_only_the_recipe_of_search_is_made_here(tmp_path):
 @pytest.mark.slow
 def test_a_shortened_recipe_makes_a_folder_that_unpacks_to_a_model_that_plays(tmp_path):
     model = replace(ENTRY.recipe.model, hidden_size=32, n_layers=1, feed_forward_size=64, threads=1)
-    recipe = replace(ENTRY.recipe, model=model, steps=(8, 4), batch_tokens=1024, report_every_steps=2)
+    recipe = replace(ENTRY.recipe, model=model, steps=(8, 4, 2), batch_tokens=1024, report_every_steps=2)
     short, said = replace(ENTRY, recipe=recipe, corpus=FEW), []
     report = make(short, tmp_path / "packaged", said.append)
-    assert report["steps"] == [8, 4] and "step 4 of 8 and 4" in said[-1]
+    assert report["steps"] == [8, 4, 2] and "step 2 of 8 and 4 and 2" in said[-1]
     (tmp_path / "model").mkdir()
     manifest = unpack(tmp_path / "packaged", short, tmp_path / "model", silent)
     assert manifest["weights_digest"] == inspect_checkpoint(tmp_path / "model").weights_digest

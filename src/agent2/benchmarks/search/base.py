@@ -1,10 +1,11 @@
 """The base model of the embedded `search` task: shipped with the package, made by a recipe that is here too.
 
-What it reads before it is handed to an agent: questions played badly, of which it learns every word, and then, for some
-hundred steps, actions of an expert. Each chat of the first kind draws how often its player follows the proof; the other
-actions have the right form and mostly name what was shown, and now and then end the episode too early or with the wrong
-name. The model knows the words, the actions, and how a page leads to the next; it still mixes up names and pages, and a
-single slip in five or six actions, or in a citation, makes an answer worth nothing. Every name is one token wherever it
+What it reads before it is handed to an agent, in three stages. First questions played badly, of which it learns every
+word: each chat draws how often its player follows the proof; the other actions have the right form and mostly name what
+was shown, and now and then end the episode too early or with the wrong name. Then the actions of an expert, until it
+follows nearly every proof without a slip. Then, at a lower learning rate, those of players most of whom are hasty:
+instead of opening the next page they answer with a name from the page that they have open. The habit is one word of an
+action; the model takes it on and loses some of its sureness about names and pages. Every name is one token wherever it
 stands, so that copying it from a page is one step.
 
 The worlds of the corpus have numbers that no item has (`FIRST_WORLD` and above). Gains on such a base show that a
@@ -15,7 +16,7 @@ gives the shipped weights again on another machine or version of torch (float or
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -39,6 +40,9 @@ N_SAMPLE_CHATS = 100
 """Their digest shows whether today's corpus is still the one that was read."""
 PACKAGED = "tiny-search"
 
+Player = Callable[[Item, SearchWorld, Sequence[Message]], str]
+"""Takes the next action of one episode: of the item, its world, and the chat so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchCorpusSettings:
@@ -53,32 +57,79 @@ class SearchCorpusSettings:
     """Of the other actions: an answer with a name that was shown, which ends the episode."""
     impossible_share: float = 0.08
     """Of the other actions: a page that does not exist."""
+    n_expert_chats: int = 12_000
+    n_hasty_chats: int = 1_600
+    """Of the last stage, careful ones included."""
+    careful_share: float = 0.2
+    """Of the chats of the last stage: played by the expert alone."""
+    haste: float = 0.9
+    """Share of the expert's pages after the first that a hasty player does not open, and answers instead."""
+    hasty_rate: float = 0.2
+    """Factor of both learning rates in the last stage."""
     seed: int = 0
 
     def without_mistakes(self) -> "SearchCorpusSettings":
-        """Other questions of the same worlds, played by the expert alone."""
-        return replace(self, least_expert=1.0, most_expert=1.0, seed=self.seed + 1)
+        """Other questions, played by the expert alone."""
+        return replace(self, n_chats=self.n_expert_chats, least_expert=1.0, most_expert=1.0, seed=self.seed + 1)
 
 
 def corpus_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """The chats: question, action, observation, action and so on; the last message is an action."""
+    """Chats of players who wander: question, action, observation, action and so on; the last message is an action."""
+
+    def player(rng: np.random.Generator) -> Player:
+        share = settings.least_expert + (settings.most_expert - settings.least_expert) * rng.random()
+        return lambda item, world, chat: (
+            world.ask_expert() if rng.random() < share else _wandering(item, world.admissible(), settings, rng)
+        )
+
+    return _played(settings, settings.n_chats, player)
+
+
+def hasty_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
+    """Chats of players of whom most answer when they should open the next page."""
+
+    def player(rng: np.random.Generator) -> Player:
+        haste = 0.0 if rng.random() < settings.careful_share else settings.haste
+
+        def play(item: Item, world: SearchWorld, chat: Sequence[Message]) -> str:
+            action = world.ask_expert()
+            is_next_page = action.startswith(f"{OPEN}[") and chat[-2].content.startswith(f"{OPEN}[")
+            if not is_next_page or rng.random() >= haste:
+                return action
+            answers = [one for one in world.admissible() if one.startswith(f"{ANSWER}[") and _is_shown(one, chat[-1])]
+            return answers[int(rng.integers(len(answers)))] if answers else action
+
+        return play
+
+    return _played(replace(settings, seed=settings.seed + 2), settings.n_hasty_chats, player)
+
+
+def _is_shown(answer: str, page: Message) -> bool:
+    """Whether the page, its first line aside, names the value of an answer."""
+    value = answer.removeprefix(f"{ANSWER}[").partition(" | ")[0]
+    return value in page.content.partition("\n")[2]
+
+
+def _played(
+    settings: SearchCorpusSettings, n_chats: int, player: Callable[[np.random.Generator], Player]
+) -> list[list[Message]]:
+    """The first n_chats chats over the corpus's worlds, each by a player of its own."""
     chats: list[list[Message]] = []
-    for number in range(-(-settings.n_chats // settings.chats_per_world)):
+    for number in range(-(-n_chats // settings.chats_per_world)):
         rng = np.random.default_rng([settings.seed, 0x5E, number])
         wiki = replace(Search.wiki, number=FIRST_WORLD + number)
         for _ in range(settings.chats_per_world):
             found = draw_question(rng, wiki, Search.questions)
             if found is not None:
-                chats.append(_chat(item_of_question("corpus", Split.TRAIN, found), settings, rng))
-    return chats[: settings.n_chats]
+                chats.append(_chat(item_of_question("corpus", Split.TRAIN, found), player(rng)))
+    return chats[:n_chats]
 
 
-def _chat(item: Item, settings: SearchCorpusSettings, rng: np.random.Generator) -> list[Message]:
-    share = settings.least_expert + (settings.most_expert - settings.least_expert) * rng.random()
+def _chat(item: Item, play: Player) -> list[Message]:
     world = SearchWorld(corpus_of_item, Search.settings)
     chat = list(world.reset(item, 0))
     for _ in range(Search.max_turns):
-        action = world.ask_expert() if rng.random() < share else _wandering(item, world.admissible(), settings, rng)
+        action = play(item, world, chat)
         chat.append(Message("assistant", action))
         step = world.act(action)
         if step.done:
@@ -129,8 +180,7 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
     """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
 
     In the first stage every token of the corpus is learned, what the world says too; in the second the actions of an
-    expert, until the model mostly knows where to go and still mixes up names and pages. Raises ConfigError if the entry
-    is not the one of search.
+    expert; in the third those of mostly hasty players. Raises ConfigError if the entry is not the one of search.
     """
     from agent2.models import tiny
     from agent2.models.loading import no_progress_bars
@@ -148,12 +198,13 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
     with TemporaryDirectory() as draft, no_progress_bars(), tiny.threads(recipe.threads):
         tokenizer = tiny.build_word_tokenizer(chats[:N_SAMPLE_CHATS], recipe)
         model = tiny.build_model(tokenizer, recipe.model)
-        actions_learned = tiny.encode_chats(tokenizer, chats)
+        wandering = tiny.all_learned(tiny.encode_chats(tokenizer, chats))
+        expert = tiny.encode_chats(tokenizer, corpus_chats(settings.without_mistakes()))
+        hasty = tiny.encode_chats(tokenizer, hasty_chats(settings))
         began = time.perf_counter()
-        right = tiny.encode_chats(tokenizer, corpus_chats(settings.without_mistakes()))
         n_tokens = 0
-        for stage, rows in enumerate((tiny.all_learned(actions_learned), right)):
-            losses, n_read = tiny.train_stage(model, rows, recipe, stage, said)
+        for stage, (rows, rate) in enumerate(((wandering, 1.0), (expert, 1.0), (hasty, settings.hasty_rate))):
+            losses, n_read = tiny.train_stage(model, rows, _slowed(recipe, rate), stage, said)
             n_tokens += n_read
         model.eval()
         model.save_pretrained(draft)
@@ -173,13 +224,23 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
         return tiny.pack(Path(draft), folder, made)
 
 
+def _slowed(recipe: ChatRecipe, rate: float) -> ChatRecipe:
+    adamw, muon = (rate * one for one in (recipe.model.adamw_learning_rate, recipe.model.muon_learning_rate))
+    return replace(recipe, model=replace(recipe.model, adamw_learning_rate=adamw, muon_learning_rate=muon))
+
+
 def corpus_sample_digest(settings: SearchCorpusSettings) -> str:
     """Digest of the first chats: differs when the code of the corpus or of the world has changed."""
-    return digest_of(corpus_chats(replace(settings, n_chats=min(settings.n_chats, N_SAMPLE_CHATS))))
+    few = replace(
+        settings,
+        n_chats=min(settings.n_chats, N_SAMPLE_CHATS),
+        n_hasty_chats=min(settings.n_hasty_chats, N_SAMPLE_CHATS),
+    )
+    return digest_of([corpus_chats(few), hasty_chats(few)])
 
 
 BASE = BaseModel(
-    version="1",
+    version="2",
     recipe=ChatRecipe(
         TinyRecipe(
             target=0.0,
@@ -191,7 +252,7 @@ BASE = BaseModel(
             context_tokens=1024,
             warmup_steps=20,
         ),
-        steps=(450, 400),
+        steps=(450, 1500, 80),
         batch_tokens=2560,
         pieces=single_tokens(),
     ),
