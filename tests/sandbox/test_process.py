@@ -72,8 +72,7 @@ def test_stop_asks_first_and_a_program_may_tidy_up(runner):
 def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(runner):
     process = runner.start("sh", "-c", "trap '' TERM; (setsid sleep 600 &); echo up; while :; do sleep 0.05; done")
     _until(lambda: "up" in runner.text())
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert any(p.name() == "sleep" for p in family)
+    family = _family_with(process.pid, "sleep", "600")
     started = time.monotonic()
     end = process.stop(0.3)
     assert time.monotonic() - started < 120
@@ -85,8 +84,7 @@ def test_a_program_that_ignores_sigterm_is_killed_with_all_that_it_started(runne
 def test_what_a_program_leaves_running_ends_with_it(runner):
     command = "setsid sleep 612 > /dev/null 2>&1 & echo up; while ! test -e end; do sleep 0.02; done; exit 4"
     process = runner.start("sh", "-c", command)
-    _until(lambda: any(p.name() == "sleep" for p in psutil.Process(process.pid).children(recursive=True)))
-    family = psutil.Process(process.pid).children(recursive=True)
+    family = _family_with(process.pid, "sleep", "612")
     (runner.workspace / "end").touch()
     end = process.wait(120)
     assert end is not None and end.code == 4
@@ -104,7 +102,7 @@ def test_killing_the_harness_ends_the_program(default_runner, tmp_path, backend)
     pid = int(harness.stdout.readline())
     beat = folder / "workspace" / "beat"
     _until(beat.exists)
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    family = _family_with(pid, "sleep", "600")
     left = [p for p in family if backend == "none" and _command(p) == ["sleep", "600"]]  # documented
     harness.kill()
     harness.wait()
@@ -166,6 +164,18 @@ def _until(claim, timeout_s: float = 120.0) -> None:
     while not claim():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
+
+
+def _family_with(pid: int, *command: str) -> list[psutil.Process]:
+    """The process `pid` and its descendants, once one of them runs `command`: a fork has its parent's for a while."""
+    family: list[psutil.Process] = []
+
+    def seen() -> bool:
+        family[:] = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        return any(_command(p) == list(command) for p in family)
+
+    _until(seen)
+    return family
 
 
 def _command(process: psutil.Process) -> list[str]:
