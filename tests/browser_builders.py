@@ -24,7 +24,7 @@ def open_browser(chromium: str) -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=chromium, args=options)
+        browser = playwright.chromium.launch(executable_path=chromium, args=options, timeout=180_000)
         try:
             yield browser
         finally:

@@ -214,6 +214,16 @@ def streaming(*pieces: bytes, wait_s: float = 0.0, cut: bool = False) -> Handler
     return handler
 
 
+def held(until: threading.Event, handler: Handler) -> Handler:
+    """A handler that answers as soon as the test lets it."""
+
+    async def wait(request: web.Request) -> web.StreamResponse:
+        assert await asyncio.to_thread(until.wait, 120)
+        return await handler(request)
+
+    return wait
+
+
 PATHS = {
     WireProtocol.OPENAI_CHAT: "/v1/chat/completions",
     WireProtocol.OPENAI_RESPONSES: "/v1/responses",
@@ -272,6 +282,17 @@ def running(settings: GatewaySettings) -> Iterator[tuple[Gateway, httpx.Client]]
     """A gateway process and an agent's client of it."""
     with Gateway.start(settings) as gateway, agent(settings) as client:
         yield gateway, client
+
+
+def hang_up_when(is_so: Callable[[], bool], settings: GatewaySettings, request: tuple[str, dict[str, Any]]) -> None:
+    """Make a request as the agent does, and hang up without its answer as soon as something is so."""
+    with agent(settings) as client:
+        built = client.build_request("POST", request[0], json=request[1])
+    lines = [f"POST {built.url.raw_path.decode()} HTTP/1.1", *(f"{name}: {it}" for name, it in built.headers.items())]
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(settings.socket))
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + built.content)
+        wait_for(is_so)
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:

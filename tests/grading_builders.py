@@ -90,7 +90,7 @@ class ScriptedEvaluation:
 
     def __call__(self, job: EvaluationJob, stop: threading.Event) -> EvaluationOutcome:
         self.jobs.append(job)
-        assert self.may_go_on.wait(20)
+        assert self.may_go_on.wait(120)
         outcome = self._outcomes.pop(0) if self._outcomes else scored(0.5)
         if isinstance(outcome, Exception):
             raise outcome

@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 
+from agent2.sandbox.backends import free_port
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -133,9 +135,7 @@ def endpoint(reply: Callable[[dict[str, Any], int], Reply]) -> Iterator[Served]:
 @contextmanager
 def transformers_serve(model: Path, folder: Path) -> Iterator[str]:
     """`transformers serve` with one model, on a free port of this machine, until the block is left."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(Path(sys.executable).with_name("transformers")), "serve", str(model), "--device", "cpu"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")}
     log = folder / "serve.log"

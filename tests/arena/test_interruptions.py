@@ -112,7 +112,7 @@ def test_an_interrupted_agent_is_started_again_with_the_time_that_is_left(how, h
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     told = iter(harness.stderr)
-    while not paths.agent_log.exists() or "accepted" not in paths.agent_log.read_text():
+    while not paths.alive.exists() or "accepted" not in paths.agent_log.read_text():  # its use of time is known, too
         assert harness.poll() is None, list(told)
         try:
             harness.wait(0.2)

@@ -334,7 +334,7 @@ def test_an_agent_that_ignores_its_deadline_in_the_middle_of_a_call_is_stopped(t
     slow = [{"say": "Hm.", "usage": {"input": 10, "output": 1}, "delay_s": 600}]
     with scripted_llm(slow) as url:
         started = time.monotonic()
-        evidence = play(task, write_chat_agent(tmp_path / "deaf", ignoring), tmp_path, url, "budget.wall_clock_s=20")
+        evidence = play(task, write_chat_agent(tmp_path / "deaf", ignoring), tmp_path, url, "budget.wall_clock_s=40")
     assert time.monotonic() - started < 400
     assert evidence.agent_end is AgentEnd.DEADLINE
     (call,) = evidence.llm.calls

@@ -71,7 +71,7 @@ def test_an_agent_that_hangs_is_stopped_at_the_deadline_and_what_it_submitted_co
     program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n"
     agent = write_agent(tmp_path / "hang", program)
     started = time.monotonic()
-    _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=20")
+    _, evidence = play(task, agent, tmp_path / "trials", "budget.wall_clock_s=40")
     assert time.monotonic() - started < 500
     assert evidence.agent_end is AgentEnd.DEADLINE
     assert [s.state for s in evidence.submissions] == [SubmissionState.SCORED]
@@ -100,12 +100,13 @@ def test_ten_thousand_processes_are_held_and_reported(task, tmp_path):
 
 def test_an_agent_that_fills_its_disk_is_stopped_and_says_why(task, tmp_path):
     program = """
-        import os
+        import time
         n = 0
         while True:
             with open(f"/workspace/output/{n}", "wb") as file:
                 file.write(b"x" * 16_000_000)
             n += 1
+            time.sleep(0.02)  # so that the speed of the disk alone does not take it past the bound below
     """
     agent = write_agent(tmp_path / "filler", program)
     root, evidence = play(task, agent, tmp_path / "trials", "disk_gib=0.2")

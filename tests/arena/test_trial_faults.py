@@ -21,6 +21,7 @@ from agent2.arena.trial import TrialStopped, resume_trial, run_trial
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.cards.reader import validate_card
 from agent2.records import Split
+from process_looks import outlived
 from trial_builders import SUBMIT_COPY, quiet, write_agent, write_task
 
 pytestmark = pytest.mark.slow
@@ -190,7 +191,7 @@ def kill_when(root, is_so):
             time.sleep(0.005)
         children = psutil.Process(harness.pid).children(recursive=True)
         harness.send_signal(signal.SIGKILL)
-    assert psutil.wait_procs(children, timeout=20)[1] == [], "all dies with the harness"
+    assert outlived(children) == [], "all dies with the harness"
 
 
 def test_a_trial_that_died_between_any_two_events_ends_as_it_would_have(task, tmp_path):

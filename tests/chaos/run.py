@@ -29,8 +29,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from agent2 import installation
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.evidence import SubmissionState, TrialEvidence, stored_gain
@@ -49,6 +47,7 @@ from agent2.stats.estimates import PairedDifference
 from chaos import scripted_child
 from chaos.agent import N_SUBMISSIONS
 from chaos.victims import Victim, choose, kill_child, kill_harness, phase_of
+from process_looks import outlived
 from trial_builders import quiet, write_task
 
 HERE = Path(__file__).parent
@@ -238,8 +237,7 @@ def _disturb(victim: Victim, rng: random.Random, seed: int, attempt: int, stage:
         else:
             processes = kill_harness(harness.pid, paths, moment, harness.is_alive)
             was_killed, phase, code = bool(processes), phase_of(paths), harness.wait()
-            still = psutil.wait_procs(processes[1:], timeout=100)[1]
-            left = [f"{root.name}: {process} outlived the harness" for process in still]
+            left = [f"{root.name}: {process} outlived the harness" for process in outlived(processes[1:])]
     is_over = read_events(paths.trial_log).last("finished") is not None
     if not was_killed and code != 0:
         raise RuntimeError(f"{root.name}: the trial ended with {code} before anybody was killed")

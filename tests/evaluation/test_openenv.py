@@ -235,20 +235,24 @@ def test_a_server_that_dies_or_talks_nonsense_is_an_environment_fault_and_never_
 
 
 def test_an_answer_that_no_action_asked_for_is_a_fault_and_its_reward_is_nobodys():
+    has_arrived = threading.Event()
+
     def generous(session):
         session.recv()
         session.send(json.dumps(observed()))
         session.recv()
         session.send(json.dumps(observed(reward=0)))
         session.send(json.dumps(observed(reward=1)))
-        session.recv(timeout=20)
+        if session.ping().wait(120):  # the client answers it after what came before
+            has_arrived.set()
+        session.recv(timeout=120)
 
     with serve(generous, "127.0.0.1", 0) as scripted:
         threading.Thread(target=scripted.serve_forever, daemon=True).start()
         world = OpenEnvWorld(f"http://127.0.0.1:{scripted.socket.getsockname()[1]}", observation="text")
         world.reset(GUESS, 0)
         world.act("{}")
-        threading.Event().wait(1)  # for the second answer to arrive
+        assert has_arrived.wait(120), "the second answer"
         with pytest.raises(EnvironmentFailed, match="an answer before it was given an action"):
             world.act("{}")
         assert world.state()["rewards"] == [0.0]

@@ -22,6 +22,21 @@ def program_moves(program: str, judge: Judge | None = None, **parts: Any) -> tup
     return attempt, control
 
 
+def holding_moves(program: str, **parts: Any) -> tuple[Move, Move]:
+    """The same for a program that says "done" once it has held what it took for `HOLD_S` seconds.
+
+    The attempt holds it long: on a busy machine the watchdog looks seldom.
+    """
+
+    def attempt(scene: Scene) -> Outcome:
+        return judge_words(scene, scene.run(f"HOLD_S = 60\n{program}", **parts))
+
+    def control(scene: Scene) -> Outcome:
+        return judge_words(scene, scene.run_freely(f"HOLD_S = 3\n{program}", **parts))
+
+    return attempt, control
+
+
 def victim_moves(program: str) -> tuple[Move, Move]:
     """The same against a living process of the harness, whose number the attacker knows."""
 

@@ -24,6 +24,8 @@ from agent2.sandbox.host import has_root_rights, uid_for
 from agent2.sandbox.spec import Limits, Mount, Network, SandboxSpec, Strength
 
 INFO = {"ServerVersion": "28.1", "MemoryLimit": True, "PidsLimit": True, "SecurityOptions": ["name=seccomp"]}
+SECONDS = f"619.{os.getpid()}"
+"""What programs sleep here, and those of no other run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def engine(request, tmp_path):
 def _run(engine, folder: Path, *command: str, **parts) -> tuple[Any, str]:
     engine.prepare_workspace(folder / "workspace")
     process = engine.start(SandboxSpec(command, folder / "workspace", folder / "log", **parts))
-    end = process.wait(60)
+    end = process.wait(300)
     assert end is not None, (folder / "log").read_text()
     return end, (folder / "log").read_text()
 
@@ -105,19 +107,19 @@ def test_ports_lead_out_and_answers_come_back(engine, tmp_path):
         server.bind(str(tmp_path / "s"))
         server.listen()
         threading.Thread(target=lambda: server.accept()[0].sendall(b"score 1"), daemon=True).start()
-        program = "import socket; print(socket.create_connection(('127.0.0.1', 8123), 20).recv(100))"
+        program = "import socket; print(socket.create_connection(('127.0.0.1', 8123), 120).recv(100))"
         _, log = _run(engine, tmp_path, "python", "-c", program, ports={8123: tmp_path / "s"})
     assert log == "b'score 1'\n"
 
 
 def test_a_stop_ends_the_container_and_nothing_is_left(engine, tmp_path):
     engine.prepare_workspace(tmp_path / "workspace")
-    command = ("sh", "-c", "trap '' TERM; setsid sleep 619 & echo up; while :; do sleep 0.05; done")
+    command = ("sh", "-c", f"trap '' TERM; setsid sleep {SECONDS} & echo up; while :; do sleep 0.05; done")
     process = engine.start(SandboxSpec(command, tmp_path / "workspace", tmp_path / "log"))
-    _until(lambda: _sleepers("619") == 1)
+    _until(lambda: _sleepers() == 1)
     end = process.stop(0.3)
     assert end.code == 137 and "killed after 0.3 s" in end.reason
-    assert _sleepers("619") == 0
+    assert _sleepers() == 0
 
 
 def test_a_program_may_tidy_up_when_asked_to_stop(engine, tmp_path):
@@ -125,7 +127,7 @@ def test_a_program_may_tidy_up_when_asked_to_stop(engine, tmp_path):
     command = ("sh", "-c", "trap 'echo tidy; exit 3' TERM; echo up; while :; do sleep 0.05; done")
     process = engine.start(SandboxSpec(command, tmp_path / "workspace", tmp_path / "log"))
     _until(lambda: "up" in (tmp_path / "log").read_text())
-    assert process.stop(20).code == 3
+    assert process.stop(120).code == 3
     assert "tidy" in (tmp_path / "log").read_text()
 
 
@@ -141,14 +143,14 @@ from agent2.sandbox.spec import SandboxSpec
 folder = Path({str(tmp_path)!r})
 engine = {kind.capitalize()}({stand_in.binary!r})
 engine.prepare_workspace(folder / "workspace")
-process = engine.start(SandboxSpec(("sleep", "621"), folder / "workspace", folder / "log"))
+process = engine.start(SandboxSpec(("sleep", {SECONDS!r}), folder / "workspace", folder / "log"))
 time.sleep(600)
 """
     harness = subprocess.Popen([sys.executable, "-c", program])
-    _until(lambda: _sleepers("621") == 1)
+    _until(lambda: _sleepers() == 1)
     harness.send_signal(signal.SIGKILL)
     harness.wait()
-    _until(lambda: _sleepers("621") == 0)
+    _until(lambda: _sleepers() == 0)
 
 
 def test_contained_programs_run_in_engines_too(engine, tmp_path):
@@ -329,10 +331,13 @@ def test_memory_that_the_engine_enforced_is_reported(tmp_path):
     stand_in = _stand_in(tmp_path, "docker")
     docker = Docker(stand_in.binary)
     docker.prepare_workspace(tmp_path / "workspace")
-    process = docker.start(SandboxSpec(("sh", "-c", "sleep 1; exit 137"), tmp_path / "workspace", tmp_path / "log"))
+    command = ("sh", "-c", "while ! test -e end; do sleep 0.02; done; exit 137")
+    process = docker.start(SandboxSpec(command, tmp_path / "workspace", tmp_path / "log"))
+    _until(lambda: any("false" in path.read_text() for path in stand_in.state.glob("agent2-*")))
     (container,) = stand_in.state.glob("agent2-*")
     container.write_text(container.read_text().replace("false", "true"))
-    end = process.wait(60)
+    (tmp_path / "workspace" / "end").touch()
+    end = process.wait(120)
     assert end is not None and end.broke == "memory"
 
 
@@ -360,8 +365,8 @@ def _devices(folder: Path, *numbers: int) -> Path:
     return devices
 
 
-def _sleepers(seconds: str) -> int:
-    return sum(process.info["cmdline"] == ["sleep", seconds] for process in psutil.process_iter(["cmdline"]))
+def _sleepers() -> int:
+    return sum(process.info["cmdline"] == ["sleep", SECONDS] for process in psutil.process_iter(["cmdline"]))
 
 
 def _until(claim, timeout_s: float = 120.0) -> None:

@@ -24,7 +24,7 @@ from agent2.sandbox.spec import SandboxSpec
 folder = Path(sys.argv[1])
 sandbox = find_sandbox(sys.argv[2])
 sandbox.prepare_workspace(folder / "workspace")
-command = ("sh", "-c", "setsid sleep 600 & trap '' TERM; while true; do date +%s%N > beat; sleep 0.05; done")
+command = ("sh", "-c", "setsid sleep 600 & trap '' TERM; while true; do echo beat >> beat; sleep 0.05; done")
 process = sandbox.start(SandboxSpec(command, folder / "workspace", folder / "log"))
 print(process.pid, flush=True)
 time.sleep(600)
@@ -208,7 +208,7 @@ def test_a_start_that_fails_before_the_program_is_an_error_and_no_endless_wait(t
 
     def start():
         try:
-            find_sandbox("none").start(spec)
+            find_sandbox("none").start(spec).wait(120)  # so that it gives no descriptor back later
         except SandboxError as error:
             met.append(error)
 

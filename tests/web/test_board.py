@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -92,9 +93,17 @@ def test_a_folder_without_finished_trials_says_what_is_left_out(tmp_path):
 def test_who_asks_early_is_told_how_far_it_is(tmp_path):
     for number in range(3):
         write_trial(tmp_path / f"trial-{number}", {"event": "finished"})
-    keeper = BoardKeeper(Catalog(tmp_path))
+    may_look = threading.Event()
+
+    class Held(Catalog):
+        def summary(self, entry):
+            assert may_look.wait(120)
+            return super().summary(entry)
+
+    keeper = BoardKeeper(Held(tmp_path))
     first = keeper.board(0.0)
     assert isinstance(first, BoardProgress) and first.n_trials == 3
+    may_look.set()
     made = keeper.board(600.0)
     assert len(made.board.left_out) == 3 and keeper.board(0.0) is made, "nothing changed, so nothing is made again"
     write_trial(tmp_path / "new", {"event": "agent_started"})

@@ -110,7 +110,7 @@ def test_headers_about_rate_limits_reach_the_clients(settings, provider):
 @pytest.mark.parametrize("make", [openai_client, anthropic_client])
 def test_a_client_that_gives_up_and_tries_twice_more_is_billed_once(settings, provider, make):
     async def slow(request: web.Request) -> web.StreamResponse:
-        await asyncio.sleep(4)
+        await asyncio.sleep(120)  # longer than all three tries, however slow
         return usual(request, await request.read())
 
     provider.then(slow)

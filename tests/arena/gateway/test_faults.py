@@ -25,6 +25,8 @@ from gateway_fakes import (
     answer_stream,
     chat_chunks,
     gateway_settings,
+    hang_up_when,
+    held,
     request_of,
     running,
     saying,
@@ -174,17 +176,18 @@ def test_an_answer_without_usage_that_can_be_used_is_estimated_and_ends_a_budget
 def test_a_client_that_gives_up_and_asks_again_is_billed_once(provider, tmp_path):
     for stream in (False, True):
         path, body = request_of(WireProtocol.OPENAI_CHAT, f"stream {stream}", stream=stream)
-        n_before = len(provider.requests)
+        n_before, may_answer = len(provider.requests), threading.Event()
 
-        async def slow(request: web.Request) -> web.StreamResponse:
-            await asyncio.sleep(1.5)
+        async def answer(request: web.Request) -> web.StreamResponse:
             return usual(request, await request.read())
 
-        provider.then(slow)
-        with running(gateway_settings(tmp_path, provider.url)) as (_, client):
-            for _ in range(2):
-                with pytest.raises(httpx.ReadTimeout):
-                    client.post(path, json=body, timeout=0.3)
+        provider.then(held(may_answer, answer))
+        settings = gateway_settings(tmp_path, provider.url)
+        with running(settings) as (_, client):
+            hang_up_when(lambda n=n_before: len(provider.requests) == n + 1, settings, (path, body))
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(path, json=body, timeout=0.3)
+            threading.Timer(0.5, may_answer.set).start()
             first = client.post(path, json=body)  # joins the call that is under way
             assert first.status_code == 200 and "hello" in first.text
             assert first.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
@@ -197,10 +200,12 @@ def test_a_client_that_gives_up_and_asks_again_is_billed_once(provider, tmp_path
 
 
 def test_an_answer_that_nobody_was_there_to_get_is_given_to_who_asks_again_once(provider, tmp_path):
-    provider.then(streaming(*map(sse, chat_chunks()), b"data: [DONE]\n\n", wait_s=0.3))
-    with running(gateway_settings(tmp_path, provider.url)) as (_, client):
-        with pytest.raises(httpx.ReadTimeout):
-            client.post(STREAM[0], json=STREAM[1], timeout=0.1)
+    may_answer = threading.Event()
+    provider.then(held(may_answer, streaming(*map(sse, chat_chunks()), b"data: [DONE]\n\n", wait_s=0.1)))
+    settings = gateway_settings(tmp_path, provider.url)
+    with running(settings) as (_, client):
+        hang_up_when(lambda: len(provider.requests) == 1, settings, STREAM)
+        may_answer.set()
         wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
         assert post(client, STREAM).text.endswith("[DONE]\n\n")
         assert len(provider.requests) == 1
@@ -212,7 +217,7 @@ def test_the_same_request_twice_at_once_is_two_calls(provider, tmp_path):
     async def both() -> list[int]:
         transport = httpx.AsyncHTTPTransport(uds=str(tmp_path / "llm.sock"))
         headers = {"authorization": f"Bearer {DUMMY}"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://g", headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://g", headers=headers, timeout=120) as client:
             return [a.status_code for a in await asyncio.gather(*(client.post(CHAT[0], json=CHAT[1]) for _ in "ab"))]
 
     with running(gateway_settings(tmp_path, provider.url)):
@@ -221,10 +226,12 @@ def test_the_same_request_twice_at_once_is_two_calls(provider, tmp_path):
 
 
 def test_nothing_is_tried_again_for_an_agent_that_has_left(provider, tmp_path):
-    provider.then(*[saying(503, headers={"retry-after": "1"})] * 3)
-    with running(gateway_settings(tmp_path, provider.url)) as (_, client):
-        with pytest.raises(httpx.ReadTimeout):
-            client.post(CHAT[0], json=CHAT[1], timeout=0.3)
+    has_left, refusal = threading.Event(), saying(503, headers={"retry-after": "1"})
+    provider.then(held(has_left, refusal), refusal, refusal)
+    settings = gateway_settings(tmp_path, provider.url)
+    with running(settings):
+        hang_up_when(lambda: len(provider.requests) == 1, settings, CHAT)
+        has_left.set()
         wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
     (exchange,) = read_exchanges(tmp_path / "llm")
     assert (exchange.outcome, exchange.dollars, len(provider.requests)) == (ExchangeOutcome.FAILED, 0.0, 1)
@@ -232,12 +239,23 @@ def test_nothing_is_tried_again_for_an_agent_that_has_left(provider, tmp_path):
 
 
 def test_an_agent_that_hangs_up_does_not_hide_what_it_cost(provider, tmp_path):
-    chunks = [sse(chunk) for chunk in chat_chunks()]
-    provider.then(streaming(*chunks, b"data: [DONE]\n\n", wait_s=0.2))
+    first, *chunks = [sse(chunk) for chunk in chat_chunks()]
+    has_left = threading.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(first)
+        assert await asyncio.to_thread(has_left.wait, 120)
+        await response.write(b"".join(chunks) + b"data: [DONE]\n\n")
+        return response
+
+    provider.then(answer)
     settings = gateway_settings(tmp_path, provider.url)
     with running(settings) as (_, client):
-        with client.stream("POST", STREAM[0], json=STREAM[1]) as answer:
-            next(answer.iter_raw())
+        with client.stream("POST", STREAM[0], json=STREAM[1]) as answered:
+            next(answered.iter_raw())
+        has_left.set()
         wait_for(lambda: read_exchanges(tmp_path / "llm")[0].outcome is not ExchangeOutcome.OPEN)
     (exchange,) = read_exchanges(tmp_path / "llm")
     assert (exchange.outcome, exchange.tokens.input, exchange.counted) == (ExchangeOutcome.OK, 1000, True)

@@ -7,6 +7,7 @@ import sqlite3
 import string
 import threading
 import time
+from contextlib import suppress
 from http.client import HTTPResponse
 from urllib.parse import quote
 
@@ -201,12 +202,12 @@ def test_refusals_by_the_framework_have_the_form_of_every_refusal(client):
         }
 
 
-PACE = Pace(head_s=0.5, body_s=0.5, read_s=0.5)
+PACE = Pace(head_s=2.0, body_s=2.0, read_s=2.0)
 
 
 @pytest.fixture
 def connect(make_grader, trial, tmp_path, monkeypatch):
-    """Raw connections to a served grader that allows half a second for everything."""
+    """Raw connections to a served grader that allows two seconds for everything."""
     monkeypatch.chdir(tmp_path)
     write_checkpoint(trial.workspace / "output" / "model", seed=1)
     evaluate = ScriptedEvaluation()
@@ -310,7 +311,7 @@ def test_who_waits_for_a_score_is_not_slow_and_who_leaves_is_forgotten(connect):
     for connection in (patient, leaving):
         connection.sendall(HEAD % len(body) + body)
     leaving.close()
-    time.sleep(1.5)  # three times what a slow client gets
+    time.sleep(3 * PACE.head_s)
     ends_at = time.monotonic() + 60
     while len(connect.server._server.server_state.tasks) != 1:
         assert time.monotonic() < ends_at
@@ -324,14 +325,15 @@ def test_who_waits_for_a_score_is_not_slow_and_who_leaves_is_forgotten(connect):
 def test_slow_clients_leave_room_for_others(connect):
     held = [connect() for _ in range(120)]
     for connection in held:
-        connection.sendall(b"GET /hea")
+        with suppress(ConnectionError):  # the first may be cut off before the last has begun
+            connection.sendall(b"GET /hea")
     ends_at = time.monotonic() + 120
     while True:
         other = connect()
-        other.sendall(GET)
         try:
+            other.sendall(GET)
             answer = other.recv(65536)
-        except ConnectionResetError:
+        except ConnectionError:
             answer = b""
         if answer:
             break

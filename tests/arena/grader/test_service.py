@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def model(trial):
 
 
 def verdict(grader: Grader, number: int):
-    record = grader.wait(number, 20)
+    record = grader.wait(number, 120)
     assert record is not None and record.state is not SubmissionState.ACCEPTED
     return record
 
@@ -239,16 +240,19 @@ def test_a_submission_that_breaks_the_grading_is_charged_like_any_other(make_gra
 
 
 class SlowEvaluation(ScriptedEvaluation):
-    """Takes as long as the job lets it, up to 0.6 s, then has a fault that may be retried."""
+    """Takes as long as the job lets it, up to 0.75 s of its own clock, then has a fault that may be retried."""
+
+    now = 0.0
 
     def __call__(self, job, stop):
         self.jobs.append(job)
-        stop.wait(min(0.6, job.timeout_s or 0.6))
+        self.now += min(0.75, job.timeout_s)
         return broken(Fault.INFRASTRUCTURE, "it hangs")
 
 
-def test_the_grading_of_all_submissions_together_has_an_end(make_grader, model):
+def test_the_grading_of_all_submissions_together_has_an_end(make_grader, model, monkeypatch):
     evaluate = SlowEvaluation()
+    monkeypatch.setattr(service, "time", SimpleNamespace(monotonic=lambda: evaluate.now))
     grader = make_grader(evaluate, grading_s=1.0)
     numbers = [grader.submit("output/model").number for _ in range(4)]
     grader.start()
@@ -347,7 +351,7 @@ def test_draining_finishes_what_was_accepted_and_takes_no_more(make_grader, mode
     assert grader.drain(0.05) is False
     assert not grader.submit("output/model").is_accepted
     evaluate.may_go_on.set()
-    assert grader.drain(20) is True
+    assert grader.drain(120) is True
     assert [record.state for record in grader.all()] == [SubmissionState.SCORED] * 3 + [SubmissionState.REJECTED]
 
 
@@ -466,20 +470,16 @@ def test_text_that_would_explode_in_memory_is_refused_before_it_is_parsed(make_g
 
 
 def test_what_arrived_in_time_is_recorded_before_a_stopping_grader_closes(make_grader, model):
-    arrived = [threading.Event() for _ in range(3)]
     may_go_on = threading.Event()
-
-    def submit(event: threading.Event) -> None:
-        event.set()
-        grader.submit("output/model")
-
     grader = make_grader(None, lambda number: may_go_on.wait(120))
-    arrivals = [threading.Thread(target=submit, args=(event,)) for event in arrived]
+    arrivals = [threading.Thread(target=grader.submit, args=("output/model",)) for _ in range(3)]
     for arrival in arrivals:
         arrival.start()
-    assert all(event.wait(120) for event in arrived)
+    ends_at = time.monotonic() + 120
+    while grader._n_arriving < 3:
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
     threading.Timer(0.5, may_go_on.set).start()
-    time.sleep(0.2)
     grader.stop()
     for arrival in arrivals:
         arrival.join()

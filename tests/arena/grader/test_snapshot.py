@@ -208,7 +208,7 @@ def test_a_log_that_grows_beside_the_weights_is_no_reason_to_refuse(workspace):
 def test_a_large_file_that_a_thread_keeps_writing_is_noticed(workspace):
     weights = workspace / "output/model/model.safetensors"
     weights.write_bytes(os.urandom(1 << 20) * 64)
-    done = threading.Event()
+    done, wrote = threading.Event(), threading.Event()
 
     def keep_writing() -> None:
         with weights.open("r+b") as file:
@@ -216,11 +216,19 @@ def test_a_large_file_that_a_thread_keeps_writing_is_noticed(workspace):
                 file.seek(0)
                 file.write(os.urandom(4096))
                 file.flush()
+                wrote.set()
+
+    def see_a_write() -> None:
+        """On a busy machine the writer may not run during the copy."""
+        time.sleep(0.05)  # file systems of older kernels count time in ticks of a few milliseconds
+        wrote.clear()
+        assert wrote.wait(120)
 
     writer = threading.Thread(target=keep_writing)
     writer.start()
     try:
-        assert "changed while the snapshot was taken" in refusal(workspace)
+        with pytest.raises(SubmissionError, match="changed while the snapshot was taken"):
+            take(workspace, see_a_write)
     finally:
         done.set()
         writer.join()

@@ -11,7 +11,9 @@ AIM = "training code that no report shows, in a record that calls itself complet
 DEFENCE = "the kernel tells of each change; code that is too large or packed is named and makes the record incomplete"
 
 N_VERSIONS = 8
-LONGEST_S = 30.0
+LONGEST_S = 60.0
+"""After so long the recorder looks without being told of a change."""
+SOON_S = 20.0
 
 
 def attempt(scene: Scene) -> Outcome:
@@ -27,11 +29,13 @@ def attempt(scene: Scene) -> Outcome:
         (workspace / "early.py").write_text(f"t = {time.monotonic()}\n")  # until the watch has begun
         time.sleep(0.2)
         assert time.monotonic() < ends_at
-    before = len(read_events(log).rows)
+    n_kept = 0
     for number in range(N_VERSIONS):
+        before, ends_at = len(read_events(log).rows), time.monotonic() + SOON_S
         (workspace / "train.py").write_text(f"version = {number}\n")
-        time.sleep(1.5)  # less than the 5 s between two looks
-    n_kept = len(read_events(log).rows) - before
+        while (is_kept := len(read_events(log).rows) > before) is False and time.monotonic() < ends_at:
+            time.sleep(0.1)
+        n_kept += is_kept
     (workspace / "big.py").write_text("#" * 300_000)
     (workspace / "packed.zip").write_bytes(b"PK\x03\x04\0")
     (workspace / "note.txt").write_text("x")

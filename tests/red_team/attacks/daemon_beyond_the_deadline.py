@@ -25,6 +25,8 @@ if os.fork() == 0:
                 file.write(f"{os.getpid()}\\n")
             time.sleep(0.1)
     os._exit(0)
+while not os.path.exists("heartbeat"):
+    time.sleep(0.1)
 time.sleep(1)
 """
 

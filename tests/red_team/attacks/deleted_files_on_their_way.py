@@ -1,6 +1,6 @@
 """Delete files and send them into a socket: they are in no folder and in no process."""
 
-from red_team.moves import judge_words, program_moves
+from red_team.moves import holding_moves
 from red_team.scene import SMALL
 
 AIM = "to fill the host's disk"
@@ -19,8 +19,8 @@ for _ in range(15):
     socket.send_fds(here, [b"x"], [file])
     os.close(file)
     time.sleep(0.05)
-time.sleep(3)
-print("done: 300 MiB held for 3 s in files that are nowhere")
+time.sleep(HOLD_S)
+print(f"done: 300 MiB held for {HOLD_S} s in files that are nowhere")
 """
 
-attempt, control = program_moves(PROGRAM, judge_words, limits=SMALL)
+attempt, control = holding_moves(PROGRAM, limits=SMALL)

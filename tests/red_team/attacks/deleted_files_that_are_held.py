@@ -1,6 +1,6 @@
 """Delete files that are still open: a walk through the workspace does not find what they take."""
 
-from red_team.moves import judge_words, program_moves
+from red_team.moves import holding_moves
 from red_team.scene import SMALL
 
 AIM = "to fill the host's disk"
@@ -15,8 +15,8 @@ for _ in range(15):
     for _ in range(20):
         os.write(kept[-1], block)
     os.fsync(kept[-1])
-time.sleep(3)
-print("done: 300 MiB held for 3 s in deleted files")
+time.sleep(HOLD_S)
+print(f"done: 300 MiB held for {HOLD_S} s in deleted files")
 """
 
-attempt, control = program_moves(PROGRAM, judge_words, limits=SMALL)
+attempt, control = holding_moves(PROGRAM, limits=SMALL)

@@ -1,6 +1,6 @@
 """Fill the workspace beyond the limit with many files, each of a legal size."""
 
-from red_team.moves import judge_words, program_moves
+from red_team.moves import holding_moves
 from red_team.scene import SMALL
 
 AIM = "to fill the host's disk"
@@ -18,12 +18,13 @@ try:
             file.flush()
             os.fsync(file.fileno())
         time.sleep(0.1)
-    time.sleep(2)
-    print("done:", sum(os.path.getsize(f"fill/{name}") for name in os.listdir("fill")) >> 20, "MiB kept for 2 s")
+    time.sleep(HOLD_S)
+    size = sum(os.path.getsize(f"fill/{name}") for name in os.listdir("fill"))
+    print("done:", size >> 20, f"MiB kept for {HOLD_S} s")
 except OSError as error:
     print("refused:", error)
 finally:
     shutil.rmtree("fill")
 """
 
-attempt, control = program_moves(PROGRAM, judge_words, limits=SMALL)
+attempt, control = holding_moves(PROGRAM, limits=SMALL)

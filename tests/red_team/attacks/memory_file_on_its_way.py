@@ -1,6 +1,6 @@
 """Send memory files into a socket and close them: they are in no process while nobody receives them."""
 
-from red_team.moves import judge_words, program_moves
+from red_team.moves import holding_moves
 from red_team.scene import SMALL
 
 AIM = "to starve the host of memory"
@@ -19,8 +19,8 @@ try:
         time.sleep(0.01)
 except OSError as error:
     raise SystemExit(print("refused:", error))
-time.sleep(3)
-print("done: 400 MiB held for 3 s in no process")
+time.sleep(HOLD_S)
+print(f"done: 400 MiB held for {HOLD_S} s in no process")
 """
 
-attempt, control = program_moves(PROGRAM, judge_words, limits=SMALL)
+attempt, control = holding_moves(PROGRAM, limits=SMALL)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from red_team.moves import judge_words, program_moves
+from red_team.moves import holding_moves
 from red_team.scene import SMALL
 
 AIM = "to starve the host of memory"
@@ -23,8 +23,8 @@ while sent < 450 << 20:
         except BlockingIOError:
             pass
     time.sleep(0.002)
-time.sleep(3)
-print("done:", sent >> 20, "MiB held for 3 s in", len(kept), "pairs of sockets")
+time.sleep(HOLD_S)
+print("done:", sent >> 20, f"MiB held for {HOLD_S} s in", len(kept), "pairs of sockets")
 """
 
-attempt, control = program_moves(PROGRAM, judge_words, limits=replace(SMALL, open_files=4096))
+attempt, control = holding_moves(PROGRAM, limits=replace(SMALL, open_files=4096))
