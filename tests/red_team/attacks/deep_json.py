@@ -19,12 +19,12 @@ def attempt(scene: Scene) -> Outcome:
                 started = time.monotonic()
                 answer = client.post("/submit", content=body, headers={"Content-Type": "application/json"})
                 said.append(answer.status_code)
-                if time.monotonic() - started > 60 or answer.status_code >= 500:
+                if time.monotonic() - started > 200 or answer.status_code >= 500:
                     return Outcome(True, f"depth {depth}: {answer.status_code}")
         alive = client.get("/health").status_code
     return Outcome(alive != 200 or 200 in said, f"answers {sorted(set(said))}, healthy after it")
 
 
 def control(scene: Scene) -> Outcome:
-    said = in_time("import json; json.loads('[' * 100_000 + ']' * 100_000); print('read')", seconds=20)
+    said = in_time("import json; json.loads('[' * 100_000 + ']' * 100_000); print('read')", seconds=120)
     return Outcome(said.startswith("breaks"), f"json.loads {said}")

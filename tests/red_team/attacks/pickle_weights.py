@@ -34,7 +34,7 @@ def attempt(scene: Scene) -> Outcome:
 def control(scene: Scene) -> Outcome:
     proof = _proof(scene)
     path = _make(scene, proof, "pytorch_model.bin")
-    in_time("import sys, torch; torch.load(sys.argv[1], weights_only=False)", path, seconds=60, memory_gib=16)
+    in_time("import sys, torch; torch.load(sys.argv[1], weights_only=False)", path, seconds=300, memory_gib=16)
     return Outcome(proof.exists(), "torch.load ran the program")
 
 

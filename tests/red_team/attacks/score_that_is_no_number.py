@@ -38,7 +38,7 @@ def attempt(scene: Scene) -> Outcome:
         grader.start()
         try:
             receipt = grader.submit("output/liar")
-            record = grader.wait(receipt.number, 60)
+            record = grader.wait(receipt.number, 200)
         finally:
             grader.stop()
         if record is None or record.state is not SubmissionState.FAILED or calls.n > 2:

@@ -60,7 +60,7 @@ def attempt(scene: Scene) -> Outcome:
         folder = scene.root / f"aliases-{number}"
         folder.mkdir(exist_ok=True)
         (folder / kind.partition(",")[0]).write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
-        said[kind] = in_time(READ, folder, seconds=60, memory_gib=3)
+        said[kind] = in_time(READ, folder, seconds=200, memory_gib=3)
     wrong = {kind: words for kind, words in said.items() if not words.startswith("refused in")}
     return Outcome(bool(wrong), f"{wrong or f'{len(said)} texts refused'}"[:200])
 

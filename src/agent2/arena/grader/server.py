@@ -228,7 +228,7 @@ async def _refuse(send: Send, status: int, error: str) -> None:
 
 
 PACE = Pace()
-START_S = 20.0
+START_S = 120.0
 STOP_S = 5.0
 
 
