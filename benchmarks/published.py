@@ -58,8 +58,8 @@ from agent2.scorers.constraints import followed_loosely, read_instructions
 from agent2.scorers.purchase import PurchaseReward
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
-from agent2.stats.answers import accuracy
 from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally
+from agent2.stats.estimates import UNIT, measure
 from agent2.stats.length_control import BaselinePairs, estimate_difficulty, length_controlled, standardised
 from agent2.stats.ranking import win_rate
 
@@ -182,7 +182,7 @@ def bbh(data: Path) -> Iterator[Row]:
             said = said.split("\n\n")[0].strip().removesuffix(".")
             verdicts.append(scorer.score(Item("i", Split.DEV, "?", one["target"].strip()), rollout(said)).value)
         name = path.name.partition("_few_shot")[0]
-        ours = 100 * accuracy(verdicts).value
+        ours = 100 * measure(verdicts, "accuracy", UNIT).value
         yield Row(f"{name}, {path.parent.name.rpartition('-')[2]}, %", published, ours, 0.05)
 
 

@@ -6,6 +6,11 @@ from pathlib import Path
 
 import yaml
 
+LAUNCH_FIELDS = frozenset(
+    {"llm_url", "llm_key", "model", "installed", "program", "prompt", "prompt_file", "workspace", "home", "agent"}
+)
+"""Every field of a launch template; the first five need an LLM, or a system to install."""
+
 NPM = """\
 #!/usr/bin/env python3
 # As much of npm as an installation needs: no registry, one package.

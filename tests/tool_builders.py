@@ -2,6 +2,7 @@
 
 import json
 
+from agent2.benchmarks.mini.tool_questions import draw_arguments, pick
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.toolboxes import RepositoryToolbox
 from agent2.environments.tools.world import FaultSettings, ToolWorld, WorldSettings
@@ -28,6 +29,12 @@ SUBMIT = ("submit", {})
 
 def call_text(name, arguments=None):
     return write_call(ToolCall(name, arguments or {}))
+
+
+def random_call(item, rng):
+    """A well-formed call of a random offered function of `mini_functions` with random arguments."""
+    name = pick(rng, item.payload["tools"])
+    return call_text(name, draw_arguments(rng, name))
 
 
 def repo_world(rules=None, faults=None):

@@ -280,11 +280,6 @@ class Emits:
         """What either of two sources emits."""
         return Emits(self.views | other.views, self.labels | other.labels)
 
-    @property
-    def dangers(self) -> frozenset[str]:
-        """The classes for dangerous actions."""
-        return frozenset(label for label in self.labels if label.startswith(DANGER_PREFIX))
-
 
 class ScoringMode(StrEnum):
     """How a scorer works, which decides when and where it runs."""

@@ -46,7 +46,7 @@ def test_a_sweep_begins_with_one_round_of_every_cell():
     decision = decide_cells([], cells_of("a", "b") + cells_of("a", "b", task="code"), PLAN, first_seed=3)
     assert set(needs(decision)) == {("math", "a"), ("math", "b"), ("code", "a"), ("code", "b")}
     assert set(needs(decision).values()) == {tuple(range(3, 9))}
-    assert not decision.is_decided
+    assert decision.needs
 
 
 def test_an_agent_told_apart_from_all_others_gets_no_more_seeds():
@@ -74,7 +74,7 @@ def test_tasks_are_decided_on_their_own():
 
 def test_the_cap_ends_the_sweep_with_equal_pairs():
     decision = decide_cells(rows_of(gains(0, 0, n=24)), cells_of("a", "b"), PLAN)
-    assert decision.is_decided
+    assert not decision.needs
     assert verdict(decision, "a", "b") is SequentialVerdict.EQUAL
 
 
@@ -100,11 +100,11 @@ def test_an_agent_that_hands_in_nothing_is_given_up_and_the_others_go_on():
     made = gains(9, 0) | {"nop": [None] * 6}
     decision = decide_cells(rows_of(made), cells_of("a", "b", "nop"), PLAN)
     assert decision.given_up == (("math", "nop"),)
-    assert decision.is_decided
+    assert not decision.needs
     assert verdict(decision, "a", "b") is SequentialVerdict.LARGER
     assert "nop given up (6 trials without a gain)" in str(decision)
     alone = decide_cells(rows_of({"a": [1.0] * 6, "nop": [None] * 6}), cells_of("a", "nop"), PLAN)
-    assert alone.is_decided
+    assert not alone.needs
     assert verdict(alone, "a", "nop") is SequentialVerdict.UNDECIDED
 
 
@@ -131,14 +131,14 @@ def test_a_sweep_driven_to_the_end_stops_within_its_cap_and_undoes_nothing(seed)
         now = {(p.agent_a, p.agent_b): p.verdict for p in decision.states["math"].pairs}
         assert all(now[pair] is before for pair, before in decided.items())
         decided = {pair: v for pair, v in now.items() if v is not SequentialVerdict.UNDECIDED}
-        if decision.is_decided:
+        if not decision.needs:
             break
         for need in decision.needs:
             # one trial in ten is lost
             rows += [
                 row(need.agent, s, None if draw.random() < 0.1 else draw.normal(means[need.agent])) for s in need.seeds
             ]
-    assert decision.is_decided
+    assert not decision.needs
     assert all(sum(r.agent == a and r.gain is not None for r in rows) <= 24 for a in means)
 
 

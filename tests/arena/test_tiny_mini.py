@@ -19,7 +19,7 @@ from agent2.training.visible import dev_scores
 
 ENTRY = BASE_MODELS["tiny-mini"]
 PACKAGED = Path(str(resources.files("agent2.benchmarks.mini"))) / "tiny-mini"
-NAMES = MiniCorpusSettings().benchmarks
+NAMES = sorted({part.benchmark for parts in MiniCorpusSettings().stages for part in parts})
 
 
 def silent(message):

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.contract.selection import DIMENSIONS, FAILURES, FIRST, FLOORS, choose_benchmarks, diagnose, read_scores
+from agent2.contract.selection import FAILURES, FIRST, FLOORS, choose_benchmarks, diagnose, read_scores
 from agent2.contract.suite_files import load_suite
 from agent2.errors import ConfigError
 
@@ -72,10 +72,9 @@ def test_a_score_of_an_unknown_benchmark_is_refused():
         read_scores(["bfcl=0.5"])
 
 
-def test_every_benchmark_named_anywhere_has_a_floor_and_a_dimension():
+def test_every_benchmark_named_anywhere_has_a_floor():
     named = {name for kind in FAILURES for name in kind.benchmarks} - {FIRST}
     assert named == set(FLOORS)
-    assert {name for names in DIMENSIONS.values() for name in names} == {*FLOORS, FIRST}
 
 
 def test_the_packaged_agent_suite_asks_for_the_same_floors():

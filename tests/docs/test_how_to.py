@@ -14,12 +14,12 @@ from agent2.arena.analysis.verdicts import Route, Verdict
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial
 from agent2.arena.scripted_replies import load_script
-from agent2.arena.systems import FIELDS, InstallOptions, LlmInside, install_system, launch_plan
+from agent2.arena.systems import InstallOptions, LlmInside, install_system, launch_plan
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import Stage, TaskSpec, load_task
 from agent2.arena.trial import run_trial
 from scripted_llm_builders import KEY, KEY_VARIABLE, scripted_upstream
-from system_builders import write_npm
+from system_builders import LAUNCH_FIELDS, write_npm
 from trial_builders import quiet, write_task
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
@@ -115,7 +115,7 @@ def test_the_system_of_the_page_is_installed_and_started(tmp_path, monkeypatch):
 def test_every_field_that_the_page_promises_exists(tmp_path, monkeypatch):
     rows = [line for line in (PAGES / "add-an-agent.md").read_text().splitlines() if re.match(r"\| `[a-z]", line)]
     told = {name for row in rows for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}
-    assert told == set(FIELDS)
+    assert told == LAUNCH_FIELDS
 
 
 def test_every_variable_on_the_page_is_given_and_every_given_one_of_ours_is_on_it(tmp_path):

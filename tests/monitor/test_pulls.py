@@ -20,7 +20,7 @@ def test_high_reward_low_benchmark_rollouts_are_pulled():
     found = pull(rollouts(), n=5)
     assert len(found.pulled) == 5
     assert {rollout.text for rollout in found.pulled} == {"as an AI I am certain"}
-    assert found.n_top == 10 and found.n_suspicious == 10 and found.suspicious_share == 1.0
+    assert found.n_top == 10 and found.n_suspicious == 10
     assert found.agreement is not None and found.agreement < 0.1
 
 

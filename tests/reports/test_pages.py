@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent2.arena.analysis.result import analyse
-from agent2.reports.headline import headline, headline_facts, summary_lines
+from agent2.reports.headline import headline, headline_facts
 from agent2.reports.pages import write_report
 from agent2.stats.estimates import Estimate
 from builders import (
@@ -174,12 +174,6 @@ def test_a_copy_shows_a_zero_with_its_flag():
     rows = told(*_both(submissions=[copy], final_submission=None))
     assert rows["gain on private items"] == "0.0 points: a copy of the base, by weight digest"
     assert rows["route"].startswith("copy of the base model")
-
-
-def test_the_summary_is_plain_lines_with_the_result_first():
-    lines = summary_lines(*_both())
-    assert lines[0].startswith("submission 1 was scored on the private items")
-    assert all("\x1b" not in line and "\n" not in line for line in lines)
 
 
 def test_tables_of_many_rows_are_cut_and_say_so(tmp_path):

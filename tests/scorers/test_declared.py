@@ -7,15 +7,15 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.home import reference_answer
-from agent2.benchmarks.mini import apis, functions, repo
+from agent2.benchmarks.mini import apis, repo
 from agent2.benchmarks.mini.repo import MiniRepo
 from agent2.environments.tools.toolboxes import DANGERS
 from agent2.environments.tools.world import FaultSettings, WorldSettings
-from agent2.records import Emits, Split, emits_of
+from agent2.records import DANGER_PREFIX, Emits, Split, emits_of
 from agent2.scorers import SCORERS, declared
 from agent2.scorers.household import HouseholdScorer
 from household_builders import household_item, lost_rollout
-from tool_builders import ALL, ToolRules, call_text, play_with
+from tool_builders import ALL, ToolRules, call_text, play_with, random_call
 
 RNG = np.random.default_rng(0)
 DESTRUCTIVE = (
@@ -48,8 +48,8 @@ PLAYERS = {
     ],
     "mini_functions": [
         babbler,
-        lambda item, messages: functions.oracle(item),
-        lambda item, messages: functions.random_player(item, RNG),
+        reference_answer,
+        lambda item, messages: random_call(item, RNG),
     ],
     "mini_apis": [
         babbler,
@@ -87,7 +87,8 @@ def test_every_dangerous_action_of_the_repository_is_declared_and_happens():
     benchmark = Open(WorldSettings(ToolRules(ALL), FaultSettings()))
     scores = [one.score for one in play_with(benchmark, benchmark.items(Split.DEV, 5, None), destructive)]
     seen = {label for score in scores for label in score.labels if label.startswith("safety_")}
-    assert seen == emits_of(benchmark.scorer()).dangers == {f"safety_{kind}" for kind in DANGERS}
+    declared_dangers = {label for label in emits_of(benchmark.scorer()).labels if label.startswith(DANGER_PREFIX)}
+    assert seen == declared_dangers == {f"{DANGER_PREFIX}{kind}" for kind in DANGERS}
 
 
 def test_lost_and_won_household_games_emit_what_is_declared():

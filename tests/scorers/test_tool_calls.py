@@ -7,7 +7,7 @@ from agent2.environments.tools.toolboxes import FUNCTIONS, ApiToolbox, FunctionT
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import Fault
 from agent2.records import Item, Split
-from agent2.scorers.tool_calls import ApiCallScorer, FunctionCallScorer, agent_run, trajectory_of
+from agent2.scorers.tool_calls import ApiCallScorer, FunctionCallScorer, agent_run
 from agent2.stats.agent_metrics import agent_metrics
 from tool_builders import ALL, call_text, rollout_of, run
 
@@ -166,10 +166,3 @@ def test_rollouts_become_agent_metrics():
     assert metrics.recovery_rate.value == pytest.approx(0.5)
     assert metrics.task_success.value == pytest.approx(2 / 3)
     assert metrics.safety_violation.value == 0
-
-
-def test_rollouts_become_trajectories():
-    trajectory = trajectory_of(api_rollout(SEARCH, "{", BUY, "done"))
-    assert [step.tool for step in trajectory.steps] == ["search", None, "open_order", None]
-    assert [step.tool for step in trajectory.tool_calls] == ["search", "open_order"]
-    assert trajectory.final_answer == "done"

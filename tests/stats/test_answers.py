@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats.answers import (
-    accuracy,
     answer_similarity,
     circular_accuracy,
     plain_words,
@@ -12,15 +11,6 @@ from agent2.stats.answers import (
 )
 
 WORDS = st.text(alphabet="ab the.,", max_size=20)
-
-
-def test_accuracy_counts_missing_apart():
-    found = accuracy([1, 0, None, True])
-    assert (found.value, found.n, found.n_missing) == (pytest.approx(2 / 3), 3, 1)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        accuracy([44.8])
-    with pytest.raises(NotEnoughData):
-        accuracy([])
 
 
 def test_plain_words_are_without_case_articles_and_punctuation():

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
-from agent2.stats.ranking import pairwise_accuracy, segment_accuracy, win_rate
+from agent2.stats.ranking import pairwise_accuracy, win_rate
 
 
 def test_ties_count_as_half():
@@ -41,19 +41,8 @@ def test_a_constant_reward_model_is_at_chance():
 def test_sides_must_match():
     with pytest.raises(ValueError, match="pair them"):
         pairwise_accuracy([1.0], [1.0, 2.0])
-    with pytest.raises(ValueError, match="pair them"):
-        segment_accuracy([1.0], [1.0, 2.0], ["a"])
-    with pytest.raises(ValueError, match="one for each pair"):
-        segment_accuracy([1.0], [2.0], [])
     with pytest.raises(NotEnoughData):
         pairwise_accuracy([], [])
-
-
-def test_segments_are_scored_apart():
-    found = segment_accuracy([2.0, 1.0, 1.0, None], [1.0, 2.0, 0.0, 1.0], ["chat", "safety", "chat", "code"])
-    assert list(found) == ["chat", "safety", "code"]
-    assert found["chat"].rate.value == 1.0 and found["safety"].rate.value == 0.0
-    assert found["code"] is None
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=1, max_size=20))

@@ -71,8 +71,8 @@ def test_three_seeds_cannot_decide_at_five_percent():
 def test_alpha_is_spent_over_the_interims():
     # 5 and 5 separated: p = 2/252 = 0.8% <= 0.05 / 5 but > 0.05 / 10
     scores = {"a": [6, 7, 8, 9, 10], "b": [1, 2, 3, 4, 5]}
-    assert compare_sequentially(scores, AdaStopSettings(5, 5), rng()).is_decided
-    assert not compare_sequentially(scores, AdaStopSettings(5, 10), rng()).is_decided
+    assert not compare_sequentially(scores, AdaStopSettings(5, 5), rng()).needs_seeds
+    assert compare_sequentially(scores, AdaStopSettings(5, 10), rng()).needs_seeds
 
 
 def test_listed_relabellings_of_two_blocks_stay_inside_their_block():
@@ -92,7 +92,7 @@ def test_sampling_takes_over_when_there_are_too_many_relabellings():
     state = test.feed({"a": [11, 12, 13, 14, 15], "b": [1, 2, 3, 4, 5]})
     assert len(test._sums_MP) == 301
     assert test._sums_MP[0, 0] == 50
-    assert state.is_decided
+    assert not state.needs_seeds
 
 
 def test_far_agents_are_decided_first_and_need_no_more_seeds():
@@ -103,7 +103,7 @@ def test_far_agents_are_decided_first_and_need_no_more_seeds():
     assert verdicts(state)["mid2", "best"] is SequentialVerdict.SMALLER
     assert verdicts(state)["mid", "mid2"] is SequentialVerdict.UNDECIDED
     assert state.needs_seeds == ("mid", "mid2")
-    assert not state.is_decided
+    assert state.needs_seeds
     state = test.feed({"mid": draw.normal(0, 1, 6), "mid2": draw.normal(0, 1, 6)})
     assert [pair.n for pair in state.pairs] == [6, 6, 12]
     assert "2 of 3 pairs differ, 1 undecided (n=12 seeds each at most" in str(state)
@@ -230,7 +230,7 @@ def test_a_withdrawn_agent_keeps_what_was_decided_and_holds_nobody_up():
     found = verdicts(state)
     assert found["a", "b"] is found["a", "c"] is SequentialVerdict.LARGER
     assert found["b", "c"] is SequentialVerdict.UNDECIDED
-    assert state.is_decided
+    assert not state.needs_seeds
     assert compare_sequentially(scores, AdaStopSettings(6, 2), rng()).needs_seeds == ("b", "c")
     test = AdaStop(["a", "b"], ONE_LOOK, rng())
     with pytest.raises(ValueError, match="not among"):

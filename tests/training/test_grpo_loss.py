@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from agent2.training.reference import Clip, grpo_loss, to_batch, token_logprobs
+from agent2.training.reference import Clip, to_batch, token_logprobs
 from agent2.training.running import load_for_training
+from episode_builders import grpo_loss, rows_of
 from model_builders import make_model
 
 CLIP = Clip(0.2, 0.28)
@@ -25,7 +26,7 @@ def test_padding_is_neither_real_nor_learned():
     assert batch.ids_NT.tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
     assert batch.is_real_NT.sum(1).tolist() == [3, 5]
     assert batch.is_learned_NT.sum(1).tolist() == [1, 3]
-    assert batch.rows(torch.tensor([0])).ids_NT.shape == (1, 3)
+    assert rows_of(batch, torch.tensor([0])).ids_NT.shape == (1, 3)
 
 
 @pytest.mark.parametrize(("normalise", "weights"), [("sequence", [1 / 2, 1 / 6]), ("token", [1 / 4, 1 / 4])])
@@ -67,5 +68,5 @@ def test_log_probabilities_are_those_of_the_next_token_at_the_temperature(tmp_pa
     logits = model(input_ids=torch.tensor([[7, 9, 8, 7]])).logits[0] / 0.7
     assert found[1, 2].item() == pytest.approx(torch.log_softmax(logits[1], -1)[8].item(), abs=1e-5)
     assert found[1, [0, 1, 3]].tolist() == [0.0, 0.0, 0.0]
-    alone = token_logprobs(model, batch.rows(torch.tensor([0])), temperature=0.7)
+    alone = token_logprobs(model, rows_of(batch, torch.tensor([0])), temperature=0.7)
     assert torch.allclose(alone[0], found[0, :3], atol=1e-5)

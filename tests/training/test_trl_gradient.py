@@ -11,8 +11,8 @@ from transformers import TrainerCallback
 
 from agent2.training.grpo import ROWS_PER_PASS
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, make_trainer, won
-from agent2.training.reference import grpo_loss, to_batch, token_logprobs
-from episode_builders import Hunt, make_items, make_player
+from agent2.training.reference import to_batch, token_logprobs
+from episode_builders import Hunt, grpo_loss, make_items, make_player, rows_of
 
 SETTINGS = OnlineGrpoSettings(
     batches=1,
@@ -84,7 +84,7 @@ def compact_backward(model, batch, settings):
     gaps = []
     n_learned, n_rows = int(tokens.is_learned_NT.sum()), len(advantages_N)
     for chosen in torch.split(torch.arange(n_rows, device=advantages_N.device), ROWS_PER_PASS):
-        some = tokens.rows(chosen)
+        some = rows_of(tokens, chosen)
         logprobs_NT = token_logprobs(model, some, settings.temperature)
         gaps.append((logprobs_NT.detach() - some.old_logprobs_NT)[some.is_learned_NT].double().cpu())
         on_policy = replace(some, old_logprobs_NT=logprobs_NT.detach())

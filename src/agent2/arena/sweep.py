@@ -122,11 +122,6 @@ class SweepDecision:
     n_missing: Mapping[tuple[str, str], int]
     """(task, agent) -> trials without a gain; only where there are any."""
 
-    @property
-    def is_decided(self) -> bool:
-        """Nothing is left to run."""
-        return not self.needs
-
     def __str__(self) -> str:
         lines = [f"{task}: {state}" for task, state in self.states.items()]
         lines += [

@@ -507,11 +507,6 @@ LAUNCH = "/launch"
 UNCONTAINED = "none"
 """The sandbox in which the home folder is the user's own; agents get another one there."""
 
-LLM_FIELDS = ("llm_url", "llm_key", "model")
-SYSTEM_FIELDS = ("installed", "program")
-FIELDS = (*LLM_FIELDS, *SYSTEM_FIELDS, "prompt", "prompt_file", "workspace", "home", "agent")
-"""All template fields; the first two groups exist only for agents that have an LLM, or a system to install."""
-
 _COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
 
 _engine = jinja2.sandbox.ImmutableSandboxedEnvironment(

@@ -17,7 +17,7 @@ import fcntl
 import os
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -104,11 +104,6 @@ class CardWriter:
     def n_rollouts(self) -> int:
         """Records on the card."""
         return self._tally.n_rollouts
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What happened to the card so far."""
-        return self._card.notes
 
     def append(self, record: ScoredRollout) -> None:
         """Put one record on the card; it is safe from kill -9 when this returns.

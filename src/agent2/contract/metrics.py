@@ -141,8 +141,6 @@ class ReadChange:
 
     old: float | None
     new: float | None
-    is_missing_said: bool = False
-    """A side is written as missing or NaN, rather than left out."""
 
 
 def tell_value(value: float | None, unit: Unit) -> str:
@@ -182,7 +180,7 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     if value is None or isinstance(value, bool):
         if isinstance(value, bool):
             raise ConfigError(f"{where}: {value} is not a number; write it as 'old -> new'")
-        return ReadChange(None, None, is_missing_said=True)
+        return ReadChange(None, None)
     if isinstance(value, int | float):
         return _single(float(value), unit, where)
     if not isinstance(value, str):
@@ -198,19 +196,19 @@ def read_change(value: object, unit: Unit, where: str) -> ReadChange:
     old, new = (_side(side, unit, f"{where}: {shown(value)}") for side in sides)
     if old is not None and new is not None and stated is not None:
         _check_stated(old, new, stated, sides, unit, f"{where}: {shown(value)}")
-    return ReadChange(old, new, is_missing_said=old is None or new is None)
+    return ReadChange(old, new)
 
 
 def _single(value: float, unit: Unit, where: str) -> ReadChange:
     if math.isnan(value):
-        return ReadChange(None, None, is_missing_said=True)
+        return ReadChange(None, None)
     return ReadChange(None, _checked(value, unit, f"{where}: {value}"))
 
 
 def _new_and_stated(side: str, stated: str | None, unit: Unit, where: str) -> ReadChange:
     new = _side(side, unit, where)
     if new is None or stated is None:
-        return ReadChange(None, new, is_missing_said=new is None)
+        return ReadChange(None, new)
     change = _stated_change(stated, unit)
     if change is None or (unit is not Unit.RATE and change <= -1.0):
         raise ConfigError(f"{where}: the change {stated!r} is not one; write points for rates, percent for the rest")

@@ -76,15 +76,6 @@ FAILURES: tuple[SelectionFailure, ...] = (
     ),
 )
 
-DIMENSIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "tool_calling": ("bfcl_v3", "acebench", "api_bank"),
-        "task_completion": ("swebench_verified", "webarena", "mind2web", "tau_bench"),
-        "general_capability": ("gaia", "toolathlon"),
-    }
-)
-"""The three dimensions of an agent, with the benchmarks that measure them."""
-
 FIRST = "bfcl_v3"
 """Played before all others."""
 FLOORS: Mapping[str, float] = MappingProxyType(

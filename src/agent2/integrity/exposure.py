@@ -37,11 +37,6 @@ class Bait:
     honey: bytes
     """Content of the honey file."""
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the honey file."""
-        return hashlib.sha256(self.honey).hexdigest()
-
 
 @dataclass(frozen=True, slots=True)
 class Sighting:

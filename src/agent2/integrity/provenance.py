@@ -185,8 +185,6 @@ class Kinship:
     """All that were compared, vectors included."""
     n_changed: int
     """Of these, how many are not the base's, rounding to the dtype of either side aside."""
-    is_renamed: bool
-    """Tensors carry other names than in the base model."""
 
     @property
     def kin_share(self) -> float:
@@ -229,13 +227,11 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
         raise CheckpointError(f"{candidate.path}: contains an adapter; merge it into the base model before comparing")
     matrices: list[TensorDistance] = []
     n_numbers = n_changed = 0
-    is_renamed = False
     rng = np.random.default_rng(int(candidate.weights_digest[:16], 16))
-    for name, own_name, after in _pairs(candidate, base):
+    for name, after in _pairs(candidate, base):
         before = read_floats(base, name)
         if before.shape != after.shape:
             continue
-        is_renamed |= own_name != name
         changed = _n_changed(after, before)
         n_numbers += before.size
         n_changed += changed
@@ -246,7 +242,7 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
             f"{candidate.path}: contains no matrix of {MIN_NUMBERS} numbers or more with the shape of one of the base's"
         )
     relation = _relation(matrices, n_numbers, n_changed)
-    return Kinship(relation, tuple(matrices), n_numbers, n_changed, is_renamed)
+    return Kinship(relation, tuple(matrices), n_numbers, n_changed)
 
 
 def provenance_check(candidate: CheckpointInfo, base: CheckpointInfo, subject: str) -> IntegrityCheck:
@@ -372,10 +368,10 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
     return Relation.RESCALED if any(m.rescaled > RESCALED_SHARE for m in matrices) else Relation.CHILD
 
 
-def _pairs(candidate: CheckpointInfo, base: CheckpointInfo) -> Iterator[tuple[str, str, Floats]]:
-    """(name in the base, name in the candidate, its numbers)."""
+def _pairs(candidate: CheckpointInfo, base: CheckpointInfo) -> Iterator[tuple[str, Floats]]:
+    """(name in the base, numbers in the candidate)."""
     for name, own_name in _names(candidate, base).items():
-        yield name, own_name, read_floats(candidate, own_name)
+        yield name, read_floats(candidate, own_name)
 
 
 def _names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:

@@ -53,11 +53,6 @@ class Pull:
     agreement: float | None
     """Spearman's rank correlation of reward and score; None if one of them never varies."""
 
-    @property
-    def suspicious_share(self) -> float:
-        """Of the best rewarded rollouts, how many the benchmark calls bad."""
-        return self.n_suspicious / self.n_top
-
 
 def pull(
     rollouts: Iterable[RewardedRollout], n: int = 20, *, top: float = 0.1, max_score: float = 0.0, seed: int = 0

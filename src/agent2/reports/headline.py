@@ -135,13 +135,6 @@ def headline_facts(found: Headline) -> Facts[Headline]:
     )
 
 
-def summary_lines(evidence: TrialEvidence, analysis: Analysis) -> list[str]:
-    """The headline as plain lines for a terminal."""
-    rows = headline_facts(headline(evidence, analysis)).lines()
-    width = max(map(len, rows))
-    return [clean(analysis.result.words), *(f"{name:<{width}}  {value}" for name, value in rows.items())]
-
-
 def claim_words(result: Result) -> str:
     """Better, worse or unclear, and why; empty without a measured gain."""
     return f"{result.claim} ({result.why})" if result.claim is not None else ""

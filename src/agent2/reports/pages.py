@@ -22,7 +22,7 @@ from agent2.monitor.pulls import Pull, RewardedRollout
 from agent2.monitor.signals import Signal
 from agent2.monitor.watch import TrainingVerdict, Watch
 from agent2.reports.charts import curves_svg, llm_svg, monitor_svg, panel_svgs, thinned, trajectory_svg
-from agent2.reports.headline import headline, summary_lines
+from agent2.reports.headline import headline
 from agent2.reports.style import standalone
 from agent2.reports.text import DASH, Column, Table, clean, clean_lines, template_engine
 from agent2.reports.trial_view import trial_view
@@ -77,8 +77,6 @@ def _words(recorded: str | None, replayed: str | None) -> str:
         return "only in the replay" if recorded is None else "not in the replay"
     return f"DIFFERS ({recorded[:10]} -> {replayed[:10]})"
 
-
-__all__ = ["ReportPaths", "headline", "summary_lines", "write_report"]
 
 FORMAT = "agent2-report-2"
 """Version 1 had numbers with intervals as flat fields, and the headline as a mapping of words."""

@@ -170,10 +170,6 @@ class SandboxProcess:
             raise SandboxError("standard output went to the log; set capture_bytes in the spec to keep it apart")
         return self._kept
 
-    def poll(self) -> SandboxExit | None:
-        """How it ended; None while it runs."""
-        return self._exit
-
     def wait(self, timeout_s: float | None = None) -> SandboxExit | None:
         """Wait for the end; None if it still runs after `timeout_s`."""
         self._over.wait(timeout_s)

@@ -50,7 +50,6 @@ class JudgeAnswer:
     """What the judging model wrote, and what that cost."""
 
     completion: Completion
-    is_cached: bool
     views: Mapping[str, float | None]
     """The costs, by the names of `COSTS`."""
 
@@ -112,7 +111,7 @@ class JudgeModel:
             is_cached = key not in first_use
             first_use.discard(key)
             completion = known.get(key) or answered[key]
-            answers.append(JudgeAnswer(completion, is_cached, self._costs(completion, is_cached=is_cached)))
+            answers.append(JudgeAnswer(completion, self._costs(completion, is_cached=is_cached)))
         return answers
 
     def _weigh(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:

@@ -120,7 +120,6 @@ class PurchaseReward:
     r_price: bool
     n_attributes: int
     n_options: int
-    title_score: float = 0.0
 
     @property
     def total(self) -> float:
@@ -140,30 +139,28 @@ def reward_of(order: Mapping[str, JsonValue], wanted: Wanted) -> PurchaseReward:
     chosen = [color_of(option) for option in order["options"].values()]
     asked = [color_of(option) for option in wanted.options]
     n_options = sum(any(phrases_match(option, one) for option in chosen) for one in asked)
-    r_type, title_score = _type_reward(order, wanted)
     return PurchaseReward(
-        r_type=r_type,
+        r_type=_type_reward(order, wanted),
         r_att=n_attributes / len(wanted.attributes),
         r_option=n_options / len(asked) if asked else None,
         r_price=float(order["price"]) <= wanted.price_upper,
         n_attributes=len(wanted.attributes),
         n_options=len(asked),
-        title_score=title_score,
     )
 
 
-def _type_reward(order: Mapping[str, JsonValue], wanted: Wanted) -> tuple[float, float]:
-    """The factor of the type, and the share of the goal's title nouns that the bought title has."""
+def _type_reward(order: Mapping[str, JsonValue], wanted: Wanted) -> float:
+    """The factor of the type, from the share of the goal's title nouns that the bought title has."""
     desired = title_nouns(wanted.name)
     shared = set(title_nouns(str(order["name"]))) & set(desired)
     title_score = len(shared) / len(desired) if desired else 0.2
     if title_score == 0.0:
-        return 0.0, title_score
+        return 0.0
     if title_score < 0.1:
-        return 0.1, title_score
+        return 0.1
     parts = [{part.strip() for part in text.split("›")} for text in (str(order["category"]), wanted.category)]
     agrees = order["query"] == wanted.query or len(parts[0] & parts[1]) >= 2 or title_score > 0.2
-    return (1.0 if agrees else 0.5), title_score
+    return 1.0 if agrees else 0.5
 
 
 class PurchaseScorer:

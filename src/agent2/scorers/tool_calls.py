@@ -17,8 +17,7 @@ from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, f
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
-from agent2.stats.agent_metrics import AgentRun, Trajectory
-from agent2.stats.agent_metrics import TrajectoryStep as StepTaken
+from agent2.stats.agent_metrics import AgentRun
 
 Call = Mapping[str, JsonValue]
 
@@ -119,15 +118,6 @@ def agent_run(rollout: Rollout, score: Score) -> AgentRun:
         seconds=usage.seconds,
         n_violations=whole("safety_violations"),
     )
-
-
-def trajectory_of(rollout: Rollout) -> Trajectory:
-    """One rollout of the tool world in the terms of `stats.trajectory`: one step for each call or message in words."""
-    steps = [StepTaken(call["name"]) for call in rollout.state["tool_calls"]]
-    answer = answer_of(rollout.state)
-    if answer is not None:
-        steps.append(StepTaken())
-    return Trajectory(steps, answer, len(rollout.turns))
 
 
 def _no_target(item: Item, keys: str) -> Score:

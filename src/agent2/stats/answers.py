@@ -22,19 +22,10 @@ from numpy.typing import ArrayLike
 from rapidfuzz.distance import Levenshtein
 
 from agent2.errors import NotEnoughData
-from agent2.stats.estimates import UNIT, Estimate, Values, measure
+from agent2.stats.estimates import UNIT, Estimate, measure
 
 ARTICLES = frozenset({"a", "an", "the"})
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-def accuracy(correct: Values) -> Estimate:
-    """Share of items answered correctly.
-
-    correct: one verdict for each item, 0 or 1 (a part of 1 where items are graded in parts), None where
-    missing. Range 0-1. Raises ValueError outside it, NotEnoughData if nothing is there.
-    """
-    return measure(correct, "accuracy", UNIT)
 
 
 def stripped(text: str) -> str:

@@ -22,7 +22,7 @@ says so. `benchmarks/leaderboard.py` simulates the coverage.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -388,23 +388,6 @@ def pairwise_accuracy(chosen: Values, rejected: Values) -> WinRate:
     left, right = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
     same_length("pairwise accuracy", chosen=left, rejected=right)
     return win_rate((np.sign(left - right) + 1.0) / 2.0)
-
-
-def segment_accuracy(chosen: Values, rejected: Values, segments: Sequence[Hashable]) -> dict[Hashable, WinRate | None]:
-    """Pairwise accuracy within each segment (skill, domain, language), in the order of first mention.
-
-    None for a segment of which no pair has both scores. Raises as `pairwise_accuracy`.
-    """
-    left, right = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
-    same_length("segment accuracy", chosen=left, rejected=right)
-    if len(segments) != left.size:
-        raise ValueError(f"{left.size} pairs have {len(segments)} segments; give one for each pair")
-    found: dict[Hashable, WinRate | None] = {}
-    for segment in dict.fromkeys(segments):
-        here = np.fromiter((name == segment for name in segments), dtype=np.bool_, count=left.size)
-        judged = bool(np.any(~np.isnan(left[here] - right[here])))
-        found[segment] = pairwise_accuracy(left[here], right[here]) if judged else None
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,6 @@ class AdaStopState:
     interim: int
     settings: AdaStopSettings
 
-    @property
-    def is_decided(self) -> bool:
-        """No more seeds are needed: every pair is decided, or one of its agents was withdrawn."""
-        return not self.needs_seeds
-
     def __str__(self) -> str:
         differ = sum(pair.verdict in (SequentialVerdict.LARGER, SequentialVerdict.SMALLER) for pair in self.pairs)
         undecided = sum(pair.verdict is SequentialVerdict.UNDECIDED for pair in self.pairs)

@@ -7,10 +7,10 @@ learns exactly the tokens that were drawn, and a sampler with a prefix cache com
 of evaluation (`evaluation.engine`). The whole history is sent, always: context policies are for evaluation only.
 
 Promises: for text that the tokenizer encodes in one way, the ids equal those of the whole conversation rendered at
-once (`matches_template` says whether they do); an environment that breaks is restarted where the fault table allows
-it, and what still fails is an episode without a reward. Raises SamplerFailed when the sampler breaks or the policy's
-logits are not numbers any more. Does NOT work for templates that rewrite earlier messages when later ones come, or
-whose model messages end without an end token: they are refused. Does NOT judge: see `online_grpo.judge`.
+once; an environment that breaks is restarted where the fault table allows it, and what still fails is an episode
+without a reward. Raises SamplerFailed when the sampler breaks or the policy's logits are not numbers any more. Does NOT
+work for templates that rewrite earlier messages when later ones come, or whose model messages end without an end token:
+they are refused. Does NOT judge: see `online_grpo.judge`.
 """
 
 import re
@@ -81,22 +81,6 @@ class ChatTokens:
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
-
-
-def matches_template(tokenizer: Any, messages: Sequence[Message]) -> bool:
-    """Whether a conversation put together piece by piece gives the ids of the whole one rendered at once.
-
-    messages: user and assistant in turn, ending with a user message.
-    """
-    chat = ChatTokens(tokenizer)
-    ids = chat.opening(messages[:1])
-    for said, observed in zip(messages[1::2], messages[2::2], strict=True):
-        ids += [
-            *tokenizer(said.content, add_special_tokens=False)["input_ids"],
-            chat.end,
-            *chat.reply(observed.content),
-        ]
-    return ids == chat.opening(messages)
 
 
 STUTTER = re.compile(r"([^\W\d_]{4,20}?)\1|([^\W\d_]{1,3}?)\2{3,}")

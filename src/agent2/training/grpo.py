@@ -11,7 +11,7 @@ completion with the mean of the others in its group, does not divide by their sp
 clipping, KL term, accumulation and optimiser steps. The subclass changes three things: advantages and the loss mask
 come from our `judge`; old log-probabilities are those of the sampler instead of a second forward pass; and
 log-probabilities are computed in small batches of like length, for rows that the loss depends on. The loss and its
-gradient are TRL's (`tests/training/test_trl_gradient.py` compares them with `grpo_loss`). Written against TRL 1.16
+gradient are TRL's (`tests/training/test_trl_gradient.py` compares them with a compact loss). Written against TRL 1.16
 (pinned). Does NOT do tools, images, vLLM or several processes.
 """
 

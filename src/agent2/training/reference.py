@@ -1,19 +1,10 @@
-"""GRPO in plain torch: advantages, loss, trainer and evaluation loop, small enough to read in one sitting.
+"""GRPO in plain torch: advantages, log-probabilities, trainer and evaluation loop, small enough to read in one sitting.
 
 Advantages say how much better an episode did than the others of its group. The baseline `group` subtracts the mean of
 the group (Shao et al. 2024, arXiv:2402.03300, section 4.1), and may divide by its spread. `leave-one-out` subtracts
 the mean of the *other* members (Kool et al. 2019; RLOO, Ahmadian et al. 2024, arXiv:2402.14740, section 3), which
 keeps the estimate unbiased; it is G / (G - 1) times the former. An episode that is left out of the loss takes part in
 no mean: its reward is NaN here and its advantage 0.
-
-`grpo_loss` is the yardstick for TRL's trainer (`tests/training/test_trl_gradient.py`):
-
-    ratio = exp(log_prob - log_prob when drawn)
-    loss  = -min(ratio * advantage, clip(ratio) * advantage)        for each token the policy drew
-
-averaged over the tokens of an episode and then over episodes (`sequence`), or over all tokens at once (`token`: long
-episodes weigh more). Source: Shao et al. 2024, eq. 3; clip from above by its own bound: Yu et al. 2025,
-arXiv:2503.14476, section 3.1.
 
 `AgenticGRPOTrainer` is the method without machinery: draw several responses to each prompt, reward them, subtract the
 mean of their group, and raise the log-probability of what did better (`loss = -mean(log_prob_i * advantage_i)`). It
@@ -139,12 +130,6 @@ class TokenBatch:
     old_logprobs_NT: Tensor
     """When drawn; 0 elsewhere."""
 
-    def rows(self, chosen: Tensor) -> "TokenBatch":
-        """Some of the episodes, cut to the longest of them."""
-        longest = int(self.is_real_NT[chosen].sum(1).max())
-        parts = (self.ids_NT, self.is_real_NT, self.is_learned_NT, self.old_logprobs_NT)
-        return TokenBatch(*(part[chosen, :longest] for part in parts))
-
     def to(self, device: torch.device) -> "TokenBatch":
         """The same on a device."""
         parts = (self.ids_NT, self.is_real_NT, self.is_learned_NT, self.old_logprobs_NT)
@@ -167,19 +152,6 @@ def token_logprobs(model: Any, batch: TokenBatch, temperature: float) -> Tensor:
     scattered_NT = torch.zeros_like(batch.old_logprobs_NT)
     scattered_NT[:, 1:] = scattered_NT[:, 1:].masked_scatter(is_next_NT, chosen_M)
     return scattered_NT
-
-
-def grpo_loss(logprobs_NT: Tensor, batch: TokenBatch, advantages_N: Tensor, clip: Clip, normalise: Normalise) -> Tensor:
-    """The loss of these episodes; those without a learned token count as episodes with loss 0."""
-    # 1 where nothing is learned: there the old one may be that of a token whose new one was not computed
-    ratio_NT = torch.exp((logprobs_NT - batch.old_logprobs_NT) * batch.is_learned_NT)
-    clipped_NT = ratio_NT.clamp(1 - clip.below, 1 + clip.above)
-    advantages_N1 = advantages_N[:, None]
-    gain_NT = torch.minimum(ratio_NT * advantages_N1, clipped_NT * advantages_N1) * batch.is_learned_NT
-    n_learned_N = batch.is_learned_NT.sum(1)
-    if normalise == "sequence":
-        return -(gain_NT.sum(1) / n_learned_N.clamp(min=1)).mean()
-    return -gain_NT.sum() / n_learned_N.sum().clamp(min=1)
 
 
 def to_batch(

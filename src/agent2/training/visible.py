@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,16 +36,6 @@ from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from agent2.training.participant import Participant, tell
 from agent2.training.running import LogLine
-
-
-class TeachingWorld(Environment, Protocol):
-    """A world that can be asked for advice while it is being played."""
-
-    def ask_expert(self) -> str:
-        """What the expert would do now."""
-
-    def admissible(self) -> Sequence[str]:
-        """The actions that are possible now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +89,8 @@ def collect_traces(
 ) -> Traces:
     """Play every item with the expert's advice; where the world lists no possible actions, none is clumsy.
 
-    make_world: opens a fresh world; a `TeachingWorld` where expert is None, which is asked then. Raises ConfigError for
-    settings that play nothing, EnvironmentFailed when a world breaks.
+    make_world: opens a fresh world; where expert is None, one that has `ask_expert` and `admissible`, which are
+    asked then. Raises ConfigError for settings that play nothing, EnvironmentFailed when a world breaks.
     """
     if settings.episodes_per_item < 1 or settings.max_turns < 1 or not items:
         raise ConfigError(

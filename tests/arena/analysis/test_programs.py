@@ -2,7 +2,7 @@ import pytest
 
 from agent2.arena.analysis import programs
 from agent2.arena.analysis.code_signals import read_source
-from agent2.arena.analysis.programs import ran_programs, reachable
+from agent2.arena.analysis.programs import ran_programs
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.assignment import Mode
@@ -54,7 +54,10 @@ def test_a_launcher_names_its_method():
 
 def test_imports_among_own_files_are_followed_and_cycles_end():
     files = {"code/main.py": "import lib\n", "code/lib.py": "import main\nfrom trl import X\nGRPOTrainer(m)\n"}
-    assert sorted(facts.path for facts in reachable(files, "code/main.py")) == ["code/lib.py", "code/main.py"]
+    assert sorted(facts.path for facts in only_program("python code/main.py", files).sources) == [
+        "code/lib.py",
+        "code/main.py",
+    ]
 
 
 def test_the_revision_that_stood_when_the_program_started_counts():

@@ -8,7 +8,6 @@ from agent2.arena.agents import agent_names, load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.systems import (
-    FIELDS,
     LAUNCH,
     MANIFEST,
     InstallManifest,
@@ -23,7 +22,7 @@ from agent2.arena.tasks import load_task
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import find_sandbox
 from agent2.sandbox.spec import SandboxSpec
-from system_builders import write_npm, write_npm_agent
+from system_builders import LAUNCH_FIELDS, write_npm, write_npm_agent
 
 INSIDE = InsidePaths("/workspace", "/model", "/agent", 8000)
 LLM = LlmInside(url="http://127.0.0.1:8001", key="dummy-key", model='org/model "x"')
@@ -171,12 +170,12 @@ def test_the_prompt_is_one_for_all_and_names_assignment_and_grader(home):
 
 
 def test_every_field_exists_for_a_driven_system(home, tmp_path):
-    shown = {name: f"{{{{{name}}}}}" for name in FIELDS if name != "program"}
+    shown = {name: f"{{{{{name}}}}}" for name in LAUNCH_FIELDS if name != "program"}
     command = ["{{program}}", "x"]
     agent = load_agent(str(write_npm_agent(tmp_path / "mine", llm="gemini", environment=shown, command=command)))
     pretend_installed(agent)
     plan = plan_of(agent)
-    assert set(plan.environment) == set(FIELDS) - {"program"}
+    assert set(plan.environment) == LAUNCH_FIELDS - {"program"}
     assert all(plan.environment.values())
 
 

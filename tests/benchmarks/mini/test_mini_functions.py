@@ -5,19 +5,17 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.home import Pool
+from agent2.benchmarks.home import Pool, reference_answer
 from agent2.benchmarks.mini.functions import (
     SOURCE,
     draw_task,
     mistaken,
-    oracle,
     pretraining_examples,
-    random_player,
     to_item,
 )
 from agent2.errors import ConfigError
 from agent2.records import Split
-from tool_builders import mean_score, play_with
+from tool_builders import mean_score, play_with, random_call
 
 SECRET = b"s" * 32
 N = 200
@@ -32,8 +30,8 @@ def benchmark():
 def test_the_oracle_scores_one_and_a_random_caller_next_to_nothing(benchmark, split):
     items = benchmark.items(split, N, SECRET)
     rng = np.random.default_rng(0)
-    assert mean_score(play_with(benchmark, items, lambda item, _: oracle(item))) == 1.0
-    assert mean_score(play_with(benchmark, items, lambda item, _: random_player(item, rng))) < 0.05
+    assert mean_score(play_with(benchmark, items, reference_answer)) == 1.0
+    assert mean_score(play_with(benchmark, items, lambda item, _: random_call(item, rng))) < 0.05
     assert mean_score(play_with(benchmark, items, lambda item, _: "")) == 0.0
 
 

@@ -229,9 +229,7 @@ def test_a_judge_counts_only_with_a_verdict_and_a_quotation(monkeypatch, said, e
     from agent2.scorers.judge_model import JudgeAnswer
 
     judge = GroundingJudge("http://127.0.0.1:9/v1#none", cache=False)
-    monkeypatch.setattr(
-        judge.judge, "ask", lambda prompts, _: [JudgeAnswer(Completion(said), False, {}) for _ in prompts]
-    )
+    monkeypatch.setattr(judge.judge, "ask", lambda prompts, _: [JudgeAnswer(Completion(said), {}) for _ in prompts])
     (result,) = judge.findings([read_episode(rollout_of(*JUDGED))])
     if isinstance(expected, str):
         assert expected in result

@@ -145,11 +145,6 @@ def source_steps(sources: Sequence[SourceFacts]) -> list[tuple[Algorithm, Eviden
     return found
 
 
-def reachable(files: Mapping[str, str], entry: str) -> tuple[SourceFacts, ...]:
-    """The facts of `entry` and of the files among `files` that it imports, directly or not."""
-    return _follow(files, entry, _Sources()).sources
-
-
 def revision_at(revisions: Sequence[Revision], t: float) -> Revision | None:
     """The last revision taken up to `t`, or the first one of all when there is none yet."""
     ordered = sorted(revisions, key=lambda revision: revision.t)

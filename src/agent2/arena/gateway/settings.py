@@ -229,13 +229,6 @@ class PriceTable:
             return price.long.dollars(tokens)
         return price.dollars(tokens)
 
-    def read_on(self, model: str) -> date | None:
-        """When the price of a model was read; None if it is unknown."""
-        price = self.find(model)
-        if price is None:
-            return None
-        return price.read or next(file.date for file in self.files if price in file.models.values())
-
 
 def load_prices(path: Path | None = None) -> PriceTable:
     """The packaged table, below a user's file if there is one. Raises ConfigError for a bad file."""

@@ -152,11 +152,6 @@ class MiniCorpusSettings:
     """One after the other; the later ones are about what the earlier ones left near the floor."""
     seed: int = 0
 
-    @property
-    def benchmarks(self) -> list[str]:
-        """Names of the benchmarks of all stages, each once."""
-        return list(dict.fromkeys(part.benchmark for parts in self.stages for part in parts))
-
 
 def mini_corpus(settings: MiniCorpusSettings) -> list[list[list[Message]]]:
     """The chats of every stage, part after part. Raises ConfigError for a benchmark without a corpus."""

@@ -131,17 +131,6 @@ def _gold(call: ToolCall) -> dict[str, JsonValue]:
     return {"name": call.name, "arguments": arguments, "optional": optional, "result": function.run(arguments)}
 
 
-def oracle(item: Item) -> str:
-    """The right message."""
-    return str(item.reference)
-
-
-def random_player(item: Item, rng: np.random.Generator) -> str:
-    """A well-formed call of a random offered function with random arguments."""
-    name = pick(rng, item.payload["tools"])
-    return write_call(ToolCall(name, draw_arguments(rng, name)))
-
-
 def mistaken(task: FunctionTask, rng: np.random.Generator) -> str:
     """A wrong message that a careless model might write.
 

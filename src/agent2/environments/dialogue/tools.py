@@ -78,11 +78,10 @@ class User(Protocol):
 
     @property
     def why_left(self) -> str | None:
-        """None while they stay; else one of `LEAVING`."""
+        """None while they stay; else `SERVED` or `GAVE_UP`."""
 
 
 SERVED, GAVE_UP = "served", "gave_up"
-LEAVING = (SERVED, GAVE_UP)
 _YES = re.compile(r"\b(?:yes|go ahead|please do|i agree|i confirm)\b", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|not|don't|do not|wait)\b", re.IGNORECASE)
 

@@ -373,13 +373,6 @@ class Engine:
         self._n_solvers = n_solvers
         self.n_played = 0
         """Turns that the solver really played."""
-        self.n_remembered = 0
-        """Turns that were answered from memory."""
-
-    @property
-    def n_games(self) -> int:
-        """Games that are remembered now."""
-        return len(self._games)
 
     def start(self, game: Game) -> Position:
         """The beginning of a game. Raises GameBroken for one that cannot be played."""
@@ -406,8 +399,6 @@ class Engine:
             walked = game.walk(place, command, slot.solver)
             slot.place = walked[1]
             self.n_played += 1
-        else:
-            self.n_remembered += 1
         said, there = walked
         return Position(said, there, game)
 
