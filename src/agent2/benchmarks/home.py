@@ -262,6 +262,11 @@ def question_of_row(row: Mapping[str, JsonValue], benchmark: str) -> Item:
 T = TypeVar("T")
 
 
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
+    """One of the options, evenly."""
+    return options[int(rng.integers(len(options)))]
+
+
 class Pool(StrEnum):
     """The part of all candidates that a split draws from."""
 

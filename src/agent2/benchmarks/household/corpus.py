@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agent2.benchmarks.home import pick
 from agent2.benchmarks.household.generate import (
     CLEAN,
     COOL,
@@ -346,13 +347,13 @@ def wandering_command(admissible: Sequence[str], rng: np.random.Generator, idle_
         verb = command.partition(" ")[0]
         if may_idle or verb not in _IDLE:
             by_verb.setdefault(verb, []).append(command)
-    options = by_verb[_pick(sorted(by_verb), rng)]
-    return _pick(options, rng)
+    options = by_verb[pick(rng, sorted(by_verb))]
+    return pick(rng, options)
 
 
 def impossible_command(mirror: Mirror, rng: np.random.Generator) -> str:
     """A command in the right words that will most often have no effect here."""
-    thing, place = _pick(mirror.objects, rng), _pick(mirror.receptacles, rng)
+    thing, place = pick(rng, mirror.objects), pick(rng, mirror.receptacles)
     forms = (
         f"take {thing} from {place}",
         f"take {thing} from {place}",
@@ -363,11 +364,7 @@ def impossible_command(mirror: Mirror, rng: np.random.Generator) -> str:
         f"heat {thing} with {place}",
         "use desklamp 1",
     )
-    return _pick(forms, rng)
-
-
-def _pick(options: Sequence[str], rng: np.random.Generator) -> str:
-    return options[int(rng.integers(len(options)))]
+    return pick(rng, forms)
 
 
 def single_tokens(size: WorldSize) -> tuple[str, ...]:

@@ -28,11 +28,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TypeVar
 
 import numpy as np
 
-from agent2.benchmarks.home import Source
+from agent2.benchmarks.home import Source, pick
 from agent2.environments.household.game import TASK_TYPES, Game, part
 from agent2.errors import ConfigError, unknown_name
 
@@ -244,8 +243,6 @@ def size_of(name: str) -> WorldSize:
     return SIZES[name]
 
 
-T = TypeVar("T")
-
 _MAX_DRAWS = 1000
 """So many rooms in a row that do not suit their task are an error of the size's settings."""
 
@@ -332,7 +329,7 @@ def draw_layout(rng: np.random.Generator, size: WorldSize) -> Layout:
 
 def _attempt(rng: np.random.Generator, size: WorldSize, task_type: str) -> Layout | None:
     """One draw; None if the room does not suit the task."""
-    room = size.rooms[_pick(rng, sorted(size.rooms))]
+    room = size.rooms[pick(rng, sorted(size.rooms))]
     types = _receptacle_types(rng, size, room, task_type)
     return None if types is None else layout_in(rng, size, types, task_type)
 
@@ -353,7 +350,7 @@ def layout_in(rng: np.random.Generator, size: WorldSize, types: Sequence[str], t
     pairs = _target_pairs(task_type, fits, tables)
     if not pairs:
         return None
-    target, destination = _pick(rng, pairs)
+    target, destination = pick(rng, pairs)
     receptacles = tuple(Thing(_receptacle_id(kind, place), kind) for kind, place in _numbered(types))
     placed = _placed_types(rng, size, (task_type, target, destination), receptacles, fits)
     objects = tuple(
@@ -372,7 +369,7 @@ def _receptacle_types(rng: np.random.Generator, size: WorldSize, room: Counts, t
         places = sorted(kind for kind in room if kind in LAMP_PLACES)
         if not places:
             return None
-        needed.append(_pick(rng, places))
+        needed.append(pick(rng, places))
     for kind in needed:
         if kind not in room:
             return None
@@ -384,7 +381,7 @@ def _receptacle_types(rng: np.random.Generator, size: WorldSize, room: Counts, t
         free = [kind for kind in sorted(room) if counts[kind] < room[kind][1] and not (is_full and kind in openable)]
         if not free:
             return None
-        counts[_pick(rng, free)] += 1
+        counts[pick(rng, free)] += 1
     return sorted(counts.elements())
 
 
@@ -417,16 +414,16 @@ def _placed_types(
     n_targets = int(rng.integers(fewest, fewest + 2))
     is_away = task_type in (PICK, TWO)
     spots = [r.id for r in receptacles if target in fits[r.type] and not (is_away and r.type == destination)]
-    placed = [(target, _pick(rng, spots)) for _ in range(n_targets)]
+    placed = [(target, pick(rng, spots)) for _ in range(n_targets)]
     if task_type == LOOK:
-        placed.append((LAMP, _pick(rng, [r.id for r in receptacles if r.type in LAMP_PLACES])))
+        placed.append((LAMP, pick(rng, [r.id for r in receptacles if r.type in LAMP_PLACES])))
     n_wanted = max(int(rng.integers(size.n_objects[0], size.n_objects[1] + 1)), len(placed) + 1)
     others = sorted({thing for things in fits.values() for thing in things} - {target})
     for index in rng.permutation(len(others)):
         kind = others[int(index)]
         spots = [r.id for r in receptacles if kind in fits[r.type]]
         n_copies = min(int(rng.integers(1, size.max_copies + 1)), n_wanted - len(placed))
-        placed += [(kind, _pick(rng, spots)) for _ in range(n_copies)]
+        placed += [(kind, pick(rng, spots)) for _ in range(n_copies)]
         if len(placed) >= n_wanted:
             break
     return sorted(placed, key=lambda one: one[0])
@@ -447,10 +444,6 @@ def _receptacle_id(kind: str, number: int) -> str:
     if kind.endswith("Basin"):
         return f"{kind.removesuffix('Basin')}_bar_{number:02d}_bar_{kind}"
     return f"{kind}_bar_{number:02d}"
-
-
-def _pick(rng: np.random.Generator, options: Sequence[T]) -> T:
-    return options[int(rng.integers(len(options)))]
 
 
 _START = "loc_bar_0"

@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 
-from agent2.benchmarks.home import Source
+from agent2.benchmarks.home import Source, pick
 from agent2.benchmarks.mini.tool_questions import (
     EpisodeParts,
     ToolEpisodes,
@@ -32,7 +32,6 @@ from agent2.benchmarks.mini.tool_questions import (
     careless_arguments,
     draw_arguments,
     draw_question,
-    pick,
     right_share,
 )
 from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call

@@ -20,13 +20,12 @@ from itertools import islice
 
 import numpy as np
 
-from agent2.benchmarks.home import Source
+from agent2.benchmarks.home import Source, pick
 from agent2.benchmarks.mini.tool_questions import (
     ToolQuestion,
     careless_arguments,
     draw_arguments,
     draw_question,
-    pick,
     right_share,
 )
 from agent2.environments.tools.calls import ToolCall, ToolRules, write_call, write_calls

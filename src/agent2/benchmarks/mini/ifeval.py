@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
+from agent2.benchmarks.home import Players, Source, foreign_answers, pick, reference_answer
 from agent2.benchmarks.mini.tool_questions import right_share
 from agent2.environments import NAME, VERSION, QuestionEnvironment
 from agent2.errors import ConfigError
@@ -194,11 +194,6 @@ _FIXED: Mapping[str, tuple[Arguments, str]] = MappingProxyType(
         LOWERCASE: ({}, "Use lowercase letters only."),
     }
 )
-
-
-def pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
-    """One of the choices, evenly."""
-    return choices[int(rng.integers(len(choices)))]
 
 
 SHORT = "short"

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
+from agent2.benchmarks.home import Players, Source, foreign_answers, pick, reference_answer
 from agent2.benchmarks.mini.tool_questions import right_share
 from agent2.environments import NAME, VERSION, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
@@ -83,13 +83,13 @@ def draw_problem(rng: np.random.Generator) -> Problem:
     """A random problem of a random kind."""
     kind = KINDS[int(rng.choice(len(KINDS), p=_SHARES))]
     numbers = _numbers(rng, kind)
-    who, what = _pick(rng, PEOPLE), _pick(rng, THINGS)
-    opening = _pick(rng, _BOXES) if "multiply" in kind else "{who} has {a} {what}."
+    who, what = pick(rng, PEOPLE), pick(rng, THINGS)
+    opening = pick(rng, _BOXES) if "multiply" in kind else "{who} has {a} {what}."
     text = opening.format(who=who, what=what, a=numbers[0], b=numbers[1])
     changes = numbers[2:] if "multiply" in kind else numbers[1:]
     symbols = _STEPS[kind][-len(changes) :] if changes else ""
     clauses = [
-        _pick(rng, _MORE if symbol == "+" else _LESS).format(n=number)
+        pick(rng, _MORE if symbol == "+" else _LESS).format(n=number)
         for symbol, number in zip(symbols, changes, strict=True)
     ]
     if clauses:
@@ -131,10 +131,6 @@ def _numbers(rng: np.random.Generator, kind: str) -> list[int]:
             return [boxes, each, draw(2, 20)]
         case _:
             return [boxes, each, draw(2, min(20, boxes * each - 1))]
-
-
-def _pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
-    return choices[int(rng.integers(len(choices)))]
 
 
 FOOTER = " End with #### and the number."

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, Source, at_random
+from agent2.benchmarks.home import Players, Source, at_random, pick
 from agent2.environments.tools.toolboxes import CITIES, CURRENCIES, DAYS, ITEMS
 from agent2.environments.tools.world import NAME, VERSION, Toolbox, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, Split, derive_seed
@@ -70,11 +70,6 @@ def draw_arguments(rng: np.random.Generator, capability: str) -> dict[str, JsonV
             return {"amount": int(rng.integers(2, 30)), "currency": pick(rng, CURRENCIES)}
         case _:
             return {"city": pick(rng, CITIES), "later": int(rng.integers(1, 13))}
-
-
-def pick(rng: np.random.Generator, choices: Sequence[str]) -> str:
-    """One of the choices, evenly."""
-    return choices[int(rng.integers(len(choices)))]
 
 
 def careless_arguments(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

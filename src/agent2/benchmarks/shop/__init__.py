@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from agent2.benchmarks.home import Players, Source, at_random, require_keys
+from agent2.benchmarks.home import Players, Source, at_random, pick, require_keys
 from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
 from agent2.environments.shop.store import Product, Store, index_products, require_store_name, words_of
 from agent2.environments.shop.world import (
@@ -441,7 +441,7 @@ def careless_action(
     results, any; of an item, any option, often none, and `buy now` soon.
     """
     if rng.random() < impossible_share:
-        return f"choose[{_pick((*sorted(VALUES), *DETAILS, BUY, BACK, NEXT), rng)}]"
+        return f"choose[{pick(rng, (*sorted(VALUES), *DETAILS, BUY, BACK, NEXT))}]"
     if possible[0].startswith("search["):
         kind, *others = wish_of(instruction).query.split()
         words = [word for word in others if rng.random() < 0.4]
@@ -451,15 +451,11 @@ def careless_action(
     things = [name for name in buttons if name not in _AROUND]
     if BUY in around and rng.random() < 0.3:
         return f"choose[{BUY}]"
-    return f"choose[{_pick(things if things and rng.random() < 0.85 else around, rng)}]"
+    return f"choose[{pick(rng, things if things and rng.random() < 0.85 else around)}]"
 
 
 _AROUND = frozenset({*DETAILS, BACK, BUY, NEXT, NEW_SEARCH})
 """Buttons that are neither a product nor an option."""
-
-
-def _pick(options: Sequence[str], rng: np.random.Generator) -> str:
-    return options[int(rng.integers(len(options)))]
 
 
 def single_tokens(n_products: int) -> tuple[str, ...]:
