@@ -301,7 +301,7 @@ KEPT_OUTPUT = 2000
 _TELLING = re.compile(r"\berror|\bconflict is|depends on|requested", re.IGNORECASE)
 """Lines of npm and pip that say why they failed."""
 
-OnProgress = Callable[[str], None]
+OnInstallProgress = Callable[[str], None]
 """Told in a few words what is being done."""
 
 
@@ -317,7 +317,7 @@ class InstallOptions:
     """Where the program is asked for its version; None: the default sandbox."""
 
 
-def install_system(agent: Agent, options: InstallOptions, on_progress: OnProgress) -> InstalledSystem:
+def install_system(agent: Agent, options: InstallOptions, on_progress: OnInstallProgress) -> InstalledSystem:
     """Install the pinned version of an agent's system, or find it installed and unchanged.
 
     Raises ConfigError naming what is missing on this machine, what the registry said, or a version that is not the
@@ -357,7 +357,9 @@ def _clear_abandoned(folder: Path) -> None:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def _build(agent: Agent, install: InstallSpec, draft: Path, options: InstallOptions, on_progress: OnProgress) -> None:
+def _build(
+    agent: Agent, install: InstallSpec, draft: Path, options: InstallOptions, on_progress: OnInstallProgress
+) -> None:
     """Everything below the draft folder, the manifest last."""
     started = time.monotonic()
     tree = draft / TREE

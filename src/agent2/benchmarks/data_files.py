@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, shown
 from agent2.records import HIDDEN_SPLITS, Environment, Item, JsonValue, SamplingSettings, Split
 
@@ -261,7 +261,7 @@ class PublishedBenchmark(ABC):
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def _members(self, split: Split, secret: bytes | None) -> list[PublishedItem]:
         if split not in HIDDEN_SPLITS:

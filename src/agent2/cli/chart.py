@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Folders = Annotated[list[Path], typer.Argument(help="Folders with sweeps or trials.")]
 chart_app = typer.Typer(help="Draw figures as PNG, SVG and PDF, with the raw numbers as CSV.", no_args_is_help=True)
-Out = Annotated[Path, typer.Option(help="Folder for the files.")]
+FigureFolder = Annotated[Path, typer.Option(help="Folder for the files.")]
 Formats = Annotated[list[str] | None, typer.Option("--format", help="png, svg or pdf; repeatable; default: all three.")]
 Only = Annotated[list[str] | None, typer.Option("--only", help="Draw this series or agent only; repeatable.")]
 
@@ -29,7 +29,7 @@ def radar(
             "evaluations, or of cards."
         ),
     ],
-    out: Out = Path("charts"),
+    out: FigureFolder = Path("charts"),
     format_: Formats = None,
     only: Only = None,
     beside: Annotated[
@@ -57,7 +57,9 @@ def radar(
 
 
 @chart_app.command("trajectory")
-def trajectory(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def trajectory(
+    folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None
+) -> None:
     """Draw the public scores of a trial over time, with base, deadline and final score; of several in panels."""
     from agent2.reports.run_figures import trajectories_plot
 
@@ -65,7 +67,7 @@ def trajectory(folders: Folders, out: Out = Path("charts"), format_: Formats = N
 
 
 @chart_app.command("gains")
-def gains(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def gains(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw a forest plot: each agent's mean gain on private items with its interval, task by task."""
     from agent2.reports.figures import gains_plot
 
@@ -73,7 +75,7 @@ def gains(folders: Folders, out: Out = Path("charts"), format_: Formats = None, 
 
 
 @chart_app.command("profiles")
-def profiles(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def profiles(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw performance profiles: the share of an agent's runs that came how far from base to perfect score."""
     from agent2.reports.figures import profiles_plot
 
@@ -84,7 +86,7 @@ def profiles(folders: Folders, out: Out = Path("charts"), format_: Formats = Non
 def cost(
     folders: Folders,
     of: Annotated[str, typer.Option("--cost", help="dollars, tokens, minutes or submissions.")] = "dollars",
-    out: Out = Path("charts"),
+    out: FigureFolder = Path("charts"),
     format_: Formats = None,
     only: Only = None,
 ) -> None:
@@ -97,7 +99,7 @@ def cost(
 
 
 @chart_app.command("effects")
-def effects(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def effects(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw what the driver, and the agent system, is worth: pairs of agents that differ in one of them."""
     from agent2.reports.figures import effects_plot
 
@@ -105,7 +107,7 @@ def effects(folders: Folders, out: Out = Path("charts"), format_: Formats = None
 
 
 @chart_app.command("routes")
-def routes(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def routes(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw which training route trials planned against the one that they took."""
     from agent2.reports.run_figures import routes_plot
 
@@ -113,7 +115,7 @@ def routes(folders: Folders, out: Out = Path("charts"), format_: Formats = None,
 
 
 @chart_app.command("learning")
-def learning(folders: Folders, out: Out = Path("charts"), format_: Formats = None, only: Only = None) -> None:
+def learning(folders: Folders, out: FigureFolder = Path("charts"), format_: Formats = None, only: Only = None) -> None:
     """Draw the best public score so far over the agent's time: the mean over runs with its interval."""
     from agent2.reports.run_figures import learning_plot
 
@@ -124,7 +126,7 @@ def learning(folders: Folders, out: Out = Path("charts"), format_: Formats = Non
 def times(
     folders: Folders,
     target: Annotated[float, typer.Option(help="Share of the way from base to perfect score that is reached.")] = 0.25,
-    out: Out = Path("charts"),
+    out: FigureFolder = Path("charts"),
     format_: Formats = None,
     only: Only = None,
 ) -> None:
@@ -138,7 +140,7 @@ def times(
 def strengths(
     cards: Annotated[list[Path], typer.Argument(help="Judgement cards (agent2 cards judge).")],
     baseline: Annotated[str | None, typer.Option(help="Checkpoint that win rates are against.")] = None,
-    out: Out = Path("charts"),
+    out: FigureFolder = Path("charts"),
     format_: Formats = None,
 ) -> None:
     """Draw Bradley-Terry strengths of checkpoints from judged comparisons of their answers."""

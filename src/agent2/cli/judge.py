@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agent2.evaluation.spot_check import RaterAgreement, SpotCheckReport
     from agent2.stats.estimates import Estimate
 
-Settings = Annotated[
+ScorerSettings = Annotated[
     list[str] | None, typer.Option("--settings", help="A setting of the scorer, NAME=VALUE; may be given again.")
 ]
 app = typer.Typer(help="Judges: how far their verdicts can be trusted.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     scorer: Annotated[
         str | None, typer.Option(help="Pairwise scorer to ask; without it, --verdicts are checked.")
     ] = None,
-    settings: Settings = None,
+    settings: ScorerSettings = None,
     verdicts: Annotated[
         list[Path] | None, typer.Option(help="Kept verdicts to check, or to compare with; may be given again.")
     ] = None,
@@ -204,12 +204,12 @@ def _row(what: str, found: "Estimate | None") -> list[str]:
 
 
 spotcheck_app = typer.Typer(help="Human spot checks: people judge what a scorer judged.", no_args_is_help=True)
-Judged = Annotated[Path, typer.Argument(help="Folder of a finished card, a judgement card or an evaluation.")]
+JudgedFolder = Annotated[Path, typer.Argument(help="Folder of a finished card, a judgement card or an evaluation.")]
 
 
 @spotcheck_app.command("draw")
 def draw(
-    folder: Judged,
+    folder: JudgedFolder,
     out: Annotated[Path, typer.Option(help="The form: .yaml for an editor, .html for a browser (offline).")],
     n: Annotated[int, typer.Option("--n", help="How many rollouts.")] = 30,
     seed: Annotated[int, typer.Option(help="Another seed draws others.")] = 0,
@@ -236,7 +236,8 @@ def draw(
 
 @spotcheck_app.command("record")
 def record(
-    form: Annotated[Path, typer.Argument(help="A filled form: the YAML file, or what the page saved.")], folder: Judged
+    form: Annotated[Path, typer.Argument(help="A filled form: the YAML file, or what the page saved.")],
+    folder: JudgedFolder,
 ) -> None:
     """Check a filled form and keep it with the cards that it is about."""
     from agent2.cli.show import print_path
@@ -247,7 +248,7 @@ def record(
 
 @spotcheck_app.command("agreement")
 def show_agreement(
-    folder: Judged,
+    folder: JudgedFolder,
     pairs: Annotated[
         Path | None, typer.Option(help="Also write people's verdicts on a judgement card as pairs for `judge check`.")
     ] = None,
@@ -300,7 +301,7 @@ def _agreement_rows(found: "SpotCheckReport") -> list[list[str]]:
 def rescore(
     card: Annotated[Path, typer.Argument(help="Folder of a finished card; it is not changed.")],
     scorer: Annotated[str | None, typer.Option(help="Name of the scorer; default: the benchmark's own.")] = None,
-    settings: Settings = None,
+    settings: ScorerSettings = None,
     benchmark: Annotated[
         str | None,
         typer.Option(help="Benchmark that the card was played on; default: the one it names."),
@@ -361,7 +362,7 @@ def judge(
     old: Annotated[Path, typer.Argument(help="Folder of the baseline's card.")],
     new: Annotated[Path, typer.Argument(help="Folder of the card whose win rate is wanted.")],
     scorer: Annotated[str, typer.Option(help="Name of a pairwise scorer.")],
-    settings: Settings = None,
+    settings: ScorerSettings = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the judgement card; default: below judged/.")] = None,
     as_json: AsJson = False,
 ) -> None:

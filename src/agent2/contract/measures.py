@@ -44,7 +44,7 @@ from agent2.scorers import declared
 from agent2.stats.attempts import pass_at_k_by_item
 from agent2.stats.comparisons import noise_band, paired_evidence
 
-Number = Callable[[ScoredRollout, float | None], float | None]
+RolloutNumber = Callable[[ScoredRollout, float | None], float | None]
 """The rollout and its counted score -> a number, None if it is not there."""
 
 SUCCESS = 1.0
@@ -52,7 +52,7 @@ SUCCESS = 1.0
 SUCCESSFUL = "_successful"
 REPORTED = "reported"
 
-PLAIN: dict[str, Number] = {
+PLAIN: dict[str, RolloutNumber] = {
     "score": lambda record, score: score,
     "completion_tokens": lambda record, score: float(record.rollout.usage.completion_tokens),
     "prompt_tokens": lambda record, score: float(record.rollout.usage.prompt_tokens),
@@ -68,8 +68,8 @@ class MeasureRule:
     """How rollouts become one number."""
 
     name: str
-    number: Number
-    whole: Number | None = None
+    number: RolloutNumber
+    whole: RolloutNumber | None = None
     """With it, the value is sum of numbers over sum of wholes; without, the mean over items of means over attempts."""
     only_successful: bool = False
     attempts: int | None = None
@@ -160,11 +160,11 @@ def _prefixed(name: str, prefix: str, argument: str, where: str) -> MeasureRule:
     return MeasureRule(name, view, views=(argument,))
 
 
-def _view(name: str) -> Number:
+def _view(name: str) -> RolloutNumber:
     return lambda record, score: record.score.views.get(name)
 
 
-def _applied(number: Number, change: Callable[[float], float]) -> Number:
+def _applied(number: RolloutNumber, change: Callable[[float], float]) -> RolloutNumber:
     def changed(record: ScoredRollout, score: float | None) -> float | None:
         value = number(record, score)
         return None if value is None else change(value)

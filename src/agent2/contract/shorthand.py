@@ -61,8 +61,8 @@ class Note:
     """Where it comes from: a template with its line, or the rule that was applied."""
 
 
-Place = tuple[int | str, ...]
-Source = tuple[YamlText, Place]
+YamlPath = tuple[int | str, ...]
+FieldSource = tuple[YamlText, YamlPath]
 """A file, and the location in it."""
 
 
@@ -72,7 +72,7 @@ class Draft:
 
     file: YamlText
     data: dict[str, Any]
-    sources: dict[Place, Source] = field(default_factory=dict)
+    sources: dict[YamlPath, FieldSource] = field(default_factory=dict)
     """Location in `data` -> where it was written; what is below a location was written below it."""
     notes: list[Note] = field(default_factory=list)
 
@@ -434,7 +434,7 @@ def _fill(draft: Draft, track: Track) -> None:
     _merge(draft, track, draft.data, rest, ())
 
 
-def _merge(draft: Draft, track: Track, target: dict[str, Any], template: Mapping[str, Any], place: Place) -> None:
+def _merge(draft: Draft, track: Track, target: dict[str, Any], template: Mapping[str, Any], place: YamlPath) -> None:
     """Fill missing keys of a mapping, and of the mappings in it."""
     for key, value in template.items():
         here = (*place, key)
@@ -446,7 +446,7 @@ def _merge(draft: Draft, track: Track, target: dict[str, Any], template: Mapping
             _merge(draft, track, target[key], value, here)
 
 
-def _note_leaves(draft: Draft, track: Track, place: Place, value: object) -> None:
+def _note_leaves(draft: Draft, track: Track, place: YamlPath, value: object) -> None:
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             _note_leaves(draft, track, (*place, key), inner)

@@ -21,14 +21,10 @@ ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-NAME = "question"
-VERSION = "1.0"
-
-
 class QuestionEnvironment:
     """Asks one question, behind a system message if there is one, and takes one answer."""
 
-    name, version = NAME, VERSION
+    name, version = "question", "1.0"
 
     def __init__(self, system: str | None = None) -> None:
         self._system = system
@@ -60,3 +56,7 @@ class QuestionEnvironment:
     def state(self) -> Mapping[str, JsonValue]:
         """`answer`: what the model wrote, None until it has; `task_type`: of items whose payload names one."""
         return {"answer": self._answer, **self._kind}
+
+
+QUESTION_WORLD = f"{QuestionEnvironment.name}-v{QuestionEnvironment.version}"
+"""What benchmarks that ask one question say as their `environment_version`."""

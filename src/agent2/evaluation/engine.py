@@ -122,7 +122,7 @@ class Finished:
     """Of its last try; None: it failed."""
 
 
-Player = Callable[[Attempt, Environment, Sequence[Message]], str]
+EpisodePolicy = Callable[[Attempt, Environment, Sequence[Message]], str]
 """The next message of a player that may know the item and see the world, from the chat so far."""
 
 
@@ -159,7 +159,7 @@ def play_rollouts(
 
 
 def play_by(
-    player: Player,
+    player: EpisodePolicy,
     attempts: Iterable[Attempt],
     make_environment: Callable[[], Environment],
     max_turns: int,

@@ -73,14 +73,14 @@ GIVE_UP_AFTER = 50
 """Rollouts in a row lost to the infrastructure: a model or endpoint that is gone is an error, not a card of faults."""
 
 
-class OnProgress(Protocol):
+class SuiteProgress(Protocol):
     """Told where an evaluation is."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         """The present phase; done and total in rollouts."""
 
 
-def run_suite(request: SuiteRequest, on_progress: OnProgress | None = None) -> SuitePlan:
+def run_suite(request: SuiteRequest, on_progress: SuiteProgress | None = None) -> SuitePlan:
     """Play what is not played yet; the cards are under `request.out` when this returns.
 
     Raises ConfigError for a request that cannot be played (see `plan_suite`) or a folder of something
@@ -102,7 +102,7 @@ def run_suite(request: SuiteRequest, on_progress: OnProgress | None = None) -> S
 
 
 def _play_checkpoint(
-    request: SuiteRequest, plan: SuitePlan, progress: OnProgress, opened: dict[str, JsonValue]
+    request: SuiteRequest, plan: SuitePlan, progress: SuiteProgress, opened: dict[str, JsonValue]
 ) -> set[str]:
     """Play the checkpoint's side; returns the benchmarks that were skipped for a prerequisite."""
     scores: dict[str, float | None] = {}
@@ -118,7 +118,7 @@ def _play_checkpoint(
 
 
 def _play_baseline(
-    request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: OnProgress, opened: dict[str, JsonValue]
+    request: SuiteRequest, plan: SuitePlan, skipped: set[str], progress: SuiteProgress, opened: dict[str, JsonValue]
 ) -> None:
     with _lazy(request.baseline, opened, BASELINE) as sampler:
         for benchmark in plan.benchmarks:
@@ -126,7 +126,7 @@ def _play_baseline(
                 _play(request.out, BASELINE, benchmark, sampler, progress)
 
 
-def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_Lazy", progress: OnProgress) -> Path:
+def _play(out: Path, side: str, benchmark: BenchmarkPlan, sampler: "_Lazy", progress: SuiteProgress) -> Path:
     plan = benchmark.sides[side]
     card = card_path(out, side, benchmark.entry.name, plan.split.value)
     message = f"{plan.checkpoint_name} ({side}) on {benchmark.entry.name}"

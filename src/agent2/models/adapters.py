@@ -142,7 +142,7 @@ def _require_rank(adapter: CheckpointInfo) -> None:
             )
 
 
-Problem = Callable[[Any, CheckpointInfo], str]
+SettingCheck = Callable[[Any, CheckpointInfo], str]
 """What is wrong with a value, for an adapter to this base model; empty if nothing is."""
 
 
@@ -174,7 +174,7 @@ def _alphas(value: Any, base: CheckpointInfo) -> str:
     return _by_name(value, base, _alpha)
 
 
-def _by_name(value: Any, base: CheckpointInfo, of_one: Problem) -> str:
+def _by_name(value: Any, base: CheckpointInfo, of_one: SettingCheck) -> str:
     return next((bad for one in value.values() if (bad := of_one(one, base))), "")
 
 
@@ -195,7 +195,7 @@ def _bias(value: Any, base: CheckpointInfo) -> str:
     return "" if value in ("none", "all", "lora_only") else f"is {shown(value)}"
 
 
-MERGED: Mapping[str, Problem] = {
+MERGED: Mapping[str, SettingCheck] = {
     "r": _rank,
     "lora_alpha": _alpha,
     "target_modules": _literal,

@@ -266,7 +266,7 @@ _WORD = Regex(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+")
 _BUCKETS = 64
 """So many batches' worth of chats are sorted by length together."""
 
-Row = tuple[list[int], list[int]]
+TokenRow = tuple[list[int], list[int]]
 """Token ids and labels of one chat."""
 
 OnStep = Callable[[int, float], None]
@@ -363,7 +363,7 @@ def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe)
     )
 
 
-def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Message]]) -> list[Row]:
+def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Message]]) -> list[TokenRow]:
     """Token ids and labels of each chat; labelled are the assistant's messages and their ends."""
     messages = [message for chat in chats for message in chat]
     texts = [f"{m.content}{END}" if m.role == "assistant" else f"<|{m.role}|>{m.content}" for m in messages]
@@ -382,7 +382,7 @@ def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Me
     return rows
 
 
-def all_learned(rows: Sequence[Row]) -> list[Row]:
+def all_learned(rows: Sequence[TokenRow]) -> list[TokenRow]:
     """The same token ids with every token but the first as a label."""
     return [(ids, [NO_LABEL, *ids[1:]]) for ids, _ in rows]
 
@@ -394,7 +394,7 @@ def _without(text: str, pieces: Sequence[str]) -> str:
 
 
 def train_stage(
-    model: LlamaForCausalLM, rows: Sequence[Row], recipe: ChatRecipe, stage: int, on_step: OnStep | None = None
+    model: LlamaForCausalLM, rows: Sequence[TokenRow], recipe: ChatRecipe, stage: int, on_step: OnStep | None = None
 ) -> tuple[list[float], int]:
     """Train on the rows of one stage; returns the loss of every step and the number of tokens read.
 
@@ -437,7 +437,7 @@ def _rate(step: int, n_steps: int, n_warmup: int) -> float:
     return min(1.0, (step + 1) / n_warmup, max(0.0, 2 * (n_steps - step) / n_steps))
 
 
-def _chat_batches(rows: Sequence[Row], batch_tokens: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _chat_batches(rows: Sequence[TokenRow], batch_tokens: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Endless batches of about batch_tokens, each of chats of similar length; every chat once before any twice."""
     generator = torch.Generator().manual_seed(seed)
     while True:
@@ -451,7 +451,7 @@ def _chat_batches(rows: Sequence[Row], batch_tokens: int, seed: int) -> Iterator
                 yield _padded([rows[index] for index in batches[place]])
 
 
-def _cut(members: Sequence[int], rows: Sequence[Row], most: int) -> Iterator[list[int]]:
+def _cut(members: Sequence[int], rows: Sequence[TokenRow], most: int) -> Iterator[list[int]]:
     """Neighbours whose number times the longest stays within most tokens."""
     batch: list[int] = []
     for index in members:
@@ -463,7 +463,7 @@ def _cut(members: Sequence[int], rows: Sequence[Row], most: int) -> Iterator[lis
         yield batch
 
 
-def _padded(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+def _padded(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor]:
     longest = max(len(ids) for ids, _ in rows)
     ids_BT = torch.zeros((len(rows), longest), dtype=torch.long)  # the padding token has id 0
     labels_BT = torch.full((len(rows), longest), NO_LABEL)

@@ -28,7 +28,7 @@ from agent2.monitor.watch import LiveMonitor, TrainingVerdict
 
 _log = logging.getLogger(__name__)
 
-Evaluate = Callable[[Any], Mapping[str, float]]
+EvaluateModel = Callable[[Any], Mapping[str, float]]
 """Scores of the model as it is now, by the names of the suite's metrics (a small evaluation)."""
 PAUSE_NAME = "pause.json"
 
@@ -40,7 +40,7 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         self,
         monitor: LiveMonitor,
         out: Path,
-        evaluate: Evaluate | None = None,
+        evaluate: EvaluateModel | None = None,
         evaluate_every_steps: int = 50,
         on_verdict: Callable[[TrainingVerdict], None] | None = None,
     ) -> None:

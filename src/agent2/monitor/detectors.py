@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent2.monitor.series import (
-    Detector,
+    DangerDetector,
     Series,
     Watched,
     change_since_start,
@@ -176,7 +176,7 @@ def reward_without_success(watched: Watched) -> Signal | None:
     return None
 
 
-EPISODE_DETECTORS: Mapping[Danger, Detector] = MappingProxyType(
+EPISODE_DETECTORS: Mapping[Danger, DangerDetector] = MappingProxyType(
     {
         Danger.FORMAT_COLLAPSE: format_collapse,
         Danger.SIGNAL_LOST: signal_lost,
@@ -505,7 +505,7 @@ def degenerate_answers(watched: Watched) -> Signal | None:
     return None
 
 
-DETECTORS: MappingProxyType[Danger, Detector] = MappingProxyType(
+DETECTORS: MappingProxyType[Danger, DangerDetector] = MappingProxyType(
     {
         Danger.NOT_FINITE: not_finite,
         Danger.REWARD_FALL: reward_fall,

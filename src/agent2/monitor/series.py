@@ -329,7 +329,7 @@ class Watched:
     """Series that are win rates."""
 
 
-Detector = Callable[[Watched], Signal | None]
+DangerDetector = Callable[[Watched], Signal | None]
 
 
 def trend_of(watched: Watched, name: str, *, since_start: bool = False) -> Trend | None:

@@ -30,7 +30,7 @@ MIN_CHANGE = 2.0
 """Points of the axis within which a change counts as none, unless the file says otherwise."""
 SHORT_SHARE = 0.25
 """The shortest axes of a series: this share of them, rounded up."""
-Number = Annotated[float, Field(allow_inf_nan=False)]
+FiniteNumber = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class RadarStyle(StrEnum):
@@ -69,8 +69,8 @@ class RadarAxis(StrictModel):
     unit: str = ""
     """Of the raw numbers, for the table."""
     max_bad_rate: float | None = Field(default=None, gt=0.0, le=1.0)
-    worst: Number | None = None
-    best: Number | None = None
+    worst: FiniteNumber | None = None
+    best: FiniteNumber | None = None
     lower_is_better: bool = False
     """With `min_max`."""
 
@@ -131,7 +131,7 @@ class Radar(StrictModel):
     """Name of the figure's files, without ending; default: that of the file it is read from."""
     style: RadarStyle = RadarStyle.SAFE
     axes: list[Annotated[RadarAxis, BeforeValidator(_as_axis)]] = Field(min_length=MIN_AXES)
-    series: dict[str, list[Number | None] | dict[str, Number | None]] = Field(min_length=1)
+    series: dict[str, list[FiniteNumber | None] | dict[str, FiniteNumber | None]] = Field(min_length=1)
     """Name -> raw numbers in the order of the axes, or by name of the axis; null: missing."""
     overall: bool = False
     """Also draw a bar chart of each series' mean over the axes."""

@@ -19,7 +19,7 @@ from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
 from agent2.stats.agent_metrics import AgentRun
 
-Call = Mapping[str, JsonValue]
+CallData = Mapping[str, JsonValue]
 
 
 class FunctionCallScorer:
@@ -132,12 +132,12 @@ def _labels(rollout: Rollout, own: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({*own, *trace_labels(rollout.state)}))
 
 
-def _results(calls: Sequence[Call]) -> list[str]:
+def _results(calls: Sequence[CallData]) -> list[str]:
     """Names and results in a fixed order."""
     return sorted(json.dumps([call["name"], call["result"]]) for call in calls)
 
 
-def _written(calls: Sequence[Call], gold: Sequence[Call]) -> list[str]:
+def _written(calls: Sequence[CallData], gold: Sequence[CallData]) -> list[str]:
     """Names and arguments in a fixed order; an optional argument that was left out counts as its default."""
     optional = {call["name"]: call["optional"] for call in gold}
     return sorted(
@@ -146,11 +146,11 @@ def _written(calls: Sequence[Call], gold: Sequence[Call]) -> list[str]:
     )
 
 
-def _names(calls: Sequence[Call]) -> str:
+def _names(calls: Sequence[CallData]) -> str:
     return ", ".join(str(call["name"]) for call in calls) or "nothing"
 
 
-def _why(calls: Sequence[Call], gold: Sequence[Call]) -> str:
+def _why(calls: Sequence[CallData], gold: Sequence[CallData]) -> str:
     """The first thing that is wrong with calls that are not those asked for."""
     if not calls:
         return "no_call"
@@ -161,15 +161,15 @@ def _why(calls: Sequence[Call], gold: Sequence[Call]) -> str:
     return "wrong_arguments" if _sorted_names(calls) == _sorted_names(gold) else "wrong_function"
 
 
-def _sorted_names(calls: Sequence[Call]) -> list[str]:
+def _sorted_names(calls: Sequence[CallData]) -> list[str]:
     return sorted(str(call["name"]) for call in calls)
 
 
-def _is_hit(call: Call, gold: Call) -> bool:
+def _is_hit(call: CallData, gold: CallData) -> bool:
     return all(call[key] == gold[key] for key in ("name", "arguments", "result")) and call["error"] is None
 
 
-def _is_ordered(calls: Sequence[Call]) -> bool:
+def _is_ordered(calls: Sequence[CallData]) -> bool:
     """True if a search succeeded before anything else but `login` was tried."""
     for call in calls:
         if call["name"] == SEARCH.name:
@@ -181,7 +181,7 @@ def _is_ordered(calls: Sequence[Call]) -> bool:
 
 
 def _api_labels(
-    calls: Sequence[Call], gold: Call, *, value: float, answer: str | None, is_answered: float
+    calls: Sequence[CallData], gold: CallData, *, value: float, answer: str | None, is_answered: float
 ) -> list[str]:
     labels = []
     if not _is_ordered(calls):
@@ -238,7 +238,7 @@ class ResolvedScorer:
         return Score(value, reason, views=views, labels=tuple(sorted(labels)))
 
 
-def _repository_labels(calls: Sequence[Call], *, is_resolved: bool, visible: str | None) -> list[str]:
+def _repository_labels(calls: Sequence[CallData], *, is_resolved: bool, visible: str | None) -> list[str]:
     labels = []
     edits = [place for place, call in enumerate(calls) if call["name"] == "edit" and call["error"] is None]
     if not edits and not is_resolved:
@@ -250,7 +250,7 @@ def _repository_labels(calls: Sequence[Call], *, is_resolved: bool, visible: str
     return labels
 
 
-def _last_test(calls: Sequence[Call]) -> str | None:
+def _last_test(calls: Sequence[CallData]) -> str | None:
     """What the last run of the visible tests after the last edit said, None if there was none."""
     said = None
     for call in calls:

@@ -235,7 +235,7 @@ class Batch:
         return torch.tensor([why is None for why in self.judged.excluded])
 
 
-class Player(Protocol):
+class BatchPlayer(Protocol):
     """Plays and judges one batch."""
 
     def play(self, item_numbers: Sequence[int], trainer: Any) -> Batch:
@@ -245,7 +245,7 @@ class Player(Protocol):
 class OnlineTrainer(GRPOTrainer):  # type: ignore[misc]
     """GRPOTrainer whose batches are episodes."""
 
-    def __init__(self, player: Player, *, mask_observations: bool, **arguments: Any) -> None:
+    def __init__(self, player: BatchPlayer, *, mask_observations: bool, **arguments: Any) -> None:
         self._player = player
         self._mask_observations = mask_observations
         self._batch: Batch | None = None

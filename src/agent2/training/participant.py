@@ -25,7 +25,7 @@ from agent2.training.reference import AnswerTask, ChatModel, evaluate_model
 
 VARIABLES = ("WORKSPACE", "MODEL_PATH", "DATA_PATH", "OUTPUT_DIR", "GRADING_SERVER_URL")
 
-Row = dict[str, Any]
+DataRow = dict[str, Any]
 """{"id", "prompt", "answer"}, or what else the assignment says its rows hold."""
 EVALUATION_LOG = "eval_log.jsonl"
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
@@ -39,8 +39,8 @@ class Participant:
 
     base: Path
     output: Path
-    train: list[Row]
-    dev: list[Row]
+    train: list[DataRow]
+    dev: list[DataRow]
     sampling: SamplingSettings
     """How completions are drawn when a submission is scored."""
     seed: int
@@ -171,7 +171,7 @@ def _effort() -> float:
     return effort
 
 
-def _rows(path: Path) -> list[Row]:
+def _rows(path: Path) -> list[DataRow]:
     return [json.loads(line) for _, line in numbered_lines(path.read_text(encoding="utf-8"))]
 
 

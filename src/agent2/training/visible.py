@@ -34,7 +34,7 @@ from agent2.records import Benchmark, Environment, Item, JsonValue, Message, Rol
 from agent2.training.episodes import Episode
 from agent2.training.grpo import GrpoSettings
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
-from agent2.training.participant import Participant, tell
+from agent2.training.participant import DataRow, Participant, tell
 from agent2.training.running import LogLine
 
 
@@ -71,7 +71,7 @@ class Traces:
 
 Expert = Callable[[Item, Sequence[Message]], str]
 """The next message of somebody who does an item well, from the chat so far."""
-Verdict = Callable[[Item, Rollout], bool]
+KeepRule = Callable[[Item, Rollout], bool]
 """Whether an episode is kept."""
 
 
@@ -85,7 +85,7 @@ def collect_traces(
     make_world: Callable[[], Any],
     settings: TraceSettings,
     expert: Expert | None = None,
-    verdict: Verdict = is_won,
+    verdict: KeepRule = is_won,
 ) -> Traces:
     """Play every item with the expert's advice; where the world lists no possible actions, none is clumsy.
 
@@ -171,8 +171,6 @@ def _clumsy(
     return named[int(rng.integers(len(named)))]
 
 
-Row = dict[str, Any]
-
 KIND_VARIABLE = "AGENT2_TASK_TYPE"
 N_MEASURED = 3
 """Measurements on the dev items that an agent plans for."""
@@ -201,7 +199,7 @@ class PlayedScore:
 class Demonstrations:
     """Rows to imitate, as `train_sft` takes them, and where they come from."""
 
-    rows: Sequence[Row]
+    rows: Sequence[DataRow]
     words: str
     """For the design."""
 
@@ -374,7 +372,7 @@ class VisibleTask:
             self._pairs([(items[one.rollout.item_id], one.rollout.turns[0].action) for one in kept]), words
         )
 
-    def preference_pairs(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[Row]:
+    def preference_pairs(self, checkpoint: Path, settings: AttemptSettings, number: int) -> list[DataRow]:
         """Of each item the best and the worst of a checkpoint's attempts, where they differ in worth, for `train_dpo`.
 
         Raises ConfigError for episodes, which are no single answers, and if no attempts differ.
@@ -447,7 +445,7 @@ class VisibleTask:
     def _opening(self, item: Item) -> Sequence[Message]:
         return self.world().reset(item, 0)
 
-    def _pairs(self, answers: Sequence[tuple[Item, str]]) -> list[Row]:
+    def _pairs(self, answers: Sequence[tuple[Item, str]]) -> list[DataRow]:
         """A row for each answer: a pair where the opening is the bare prompt for all items, else conversations."""
         openings = [self._opening(item) for item, _ in answers]
         if all(
@@ -581,7 +579,7 @@ class OnlineStage:
     """No new batch is begun after this share of the assignment's wall clock."""
 
 
-Stop = Callable[[LogLine], str | None]
+StopRule = Callable[[LogLine], str | None]
 """As `OnlineGrpoHooks.stop`."""
 
 
@@ -590,7 +588,7 @@ def learn_in_stages(
     checkpoint: Path,
     stages: Sequence[OnlineStage],
     started: float,
-    make_watch: Callable[[], Stop],
+    make_watch: Callable[[], StopRule],
 ) -> Path:
     """Play and learn stage by stage, with a submission after each; the last good checkpoint.
 
@@ -623,7 +621,7 @@ def learn_in_stages(
 class _Watch:
     """Remembers why it stopped a run."""
 
-    def __init__(self, stop: Stop) -> None:
+    def __init__(self, stop: StopRule) -> None:
         self._stop = stop
         self.reason: str | None = None
 

@@ -56,7 +56,7 @@ MOST_STREAMS = 64
 LIBRARIES_AFTER_S = 1.5
 """After the start, so that the first page does not wait for what only later ones use."""
 
-Scope = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
 
 
 def is_loopback(host: str) -> bool:
@@ -76,7 +76,7 @@ class ReaderGuard:
     token: str | None
     """None: everybody who reaches it."""
 
-    def refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def refusal(self, scope: AsgiScope) -> tuple[int, str] | None:
         """Status and reason, unless the request may be answered."""
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if is_loopback(self.host) and not is_loopback(_name_of(headers.get("host", ""))):
@@ -109,7 +109,7 @@ class GuardedApp:
     def __init__(self, app: Any, guard: ReaderGuard) -> None:
         self._app, self._guard = app, guard
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Any, send: Any) -> None:
         """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)

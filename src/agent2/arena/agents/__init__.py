@@ -83,7 +83,7 @@ def _is_pattern(text: str) -> str:
     return text
 
 
-Pattern = Annotated[str, AfterValidator(_is_pattern)]
+RegexText = Annotated[str, AfterValidator(_is_pattern)]
 
 
 class InstallSpec(StrictModel):
@@ -93,7 +93,7 @@ class InstallSpec(StrictModel):
     python: PythonPackage | None = None
     version_arguments: list[str] = Field(default_factory=lambda: ["--version"])
     """What makes the program print its version."""
-    version_output: Pattern | None = None
+    version_output: RegexText | None = None
     """Regular expression that must be found in what it prints then; None: the version itself must be in it."""
 
     @model_validator(mode="after")
@@ -156,7 +156,7 @@ class AgentSpec(StrictModel):
     """Path below the agent's home -> text of a file that is there when it starts."""
     transcript: TranscriptSpec | None = None
     """Where it says itself which command lines it ran; None: they are taken from process samples."""
-    volatile: list[Pattern] = Field(default_factory=list)
+    volatile: list[RegexText] = Field(default_factory=list)
     """Regular expressions for what differs from run to run in its requests; masked before a replay compares them."""
 
 

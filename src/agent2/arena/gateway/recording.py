@@ -185,8 +185,8 @@ class DeclinedExchange(msgspec.Struct, tag="declined", tag_field="event", frozen
     reason: str
 
 
-Line = Begin | End | Lost | Started | DeclinedExchange
-_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+RecordingLine = Begin | End | Lost | Started | DeclinedExchange
+_decoder: msgspec.json.Decoder[RecordingLine] = msgspec.json.Decoder(RecordingLine)
 
 
 def body_path(folder: Path, number: int, side: Literal["request", "response"]) -> Path:
@@ -194,7 +194,7 @@ def body_path(folder: Path, number: int, side: Literal["request", "response"]) -
     return folder / BODIES / f"{number:06d}.{side}.zst"
 
 
-def read_lines(folder: Path) -> tuple[list[Line], int]:
+def read_lines(folder: Path) -> tuple[list[RecordingLine], int]:
     """All lines of a record and how many bytes a torn last line has.
 
     Raises RecordingError for a line in the middle that is none.
@@ -205,7 +205,7 @@ def read_lines(folder: Path) -> tuple[list[Line], int]:
     except FileNotFoundError:
         return [], 0
     whole, _, torn = text.rpartition(b"\n")
-    lines: list[Line] = []
+    lines: list[RecordingLine] = []
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
         try:
             lines.append(_decoder.decode(line))
@@ -249,7 +249,7 @@ class ExchangeRecorder:
         self.last_id += 1
         return self.last_id
 
-    def append(self, line: Line) -> None:
+    def append(self, line: RecordingLine) -> None:
         """Write one line. Raises RecordingError if the disk does not take it."""
         self._write(self._file, self._scrubber.clean(msgspec.json.encode(line)) + b"\n")
 
@@ -288,7 +288,10 @@ class ExchangeRecorder:
         opened = {line.id for line in self.lines if isinstance(line, Begin)}
         closed = {line.id for line in self.lines if isinstance(line, End | Lost)}
         now = time.time()
-        fresh: list[Line] = [Started(now, torn_bytes), *(Lost(number, now) for number in sorted(opened - closed))]
+        fresh: list[RecordingLine] = [
+            Started(now, torn_bytes),
+            *(Lost(number, now) for number in sorted(opened - closed)),
+        ]
         for line in fresh:
             self.append(line)
         self.lines += fresh

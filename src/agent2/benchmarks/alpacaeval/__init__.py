@@ -28,7 +28,7 @@ from pydantic import Field
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.config import StrictModel, load_yaml
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, Fault, shown
 from agent2.records import (
     Completion,
@@ -205,7 +205,7 @@ class AlpacaEval:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def players(self) -> Players:
         """The baseline itself, which is as good as itself, and its answers to other items."""

@@ -40,7 +40,7 @@ from types import MappingProxyType
 import numpy as np
 
 from agent2.benchmarks.home import Pool, Source, pool_of_text
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
@@ -242,7 +242,7 @@ class Arithmetic:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def _item(self, expression: Expression, split: Split, secret: bytes | None) -> Item:
         reference = format_rational(value_of(expression))

@@ -27,11 +27,11 @@ import numpy as np
 
 from agent2.benchmarks.home import Players, Source, foreign_answers, pick, reference_answer
 from agent2.benchmarks.mini.tool_questions import right_share
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json
+from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split, canonical_json
 from agent2.scorers.constraints import ConstraintScorer, read_instructions
-from agent2.scorers.constraints.checks import count_words
+from agent2.scorers.constraints.checks import Arguments, count_words
 
 ADJECTIVES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
@@ -132,9 +132,6 @@ _APART: Mapping[str, frozenset[str]] = MappingProxyType(
 
 PLACES = ("sun", "rain", "snow", "wind", "dark", "park")
 END_PHRASES = ("good night", "thank you", "see you soon", "that is all")
-
-
-Arguments = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +307,7 @@ class MiniIfeval:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
 
 def to_item(task: WritingTask, split: Split, secret: bytes | None = None) -> Item:

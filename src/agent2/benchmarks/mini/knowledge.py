@@ -29,7 +29,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Source
 from agent2.benchmarks.mini.tool_questions import right_share
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import ChoiceScorer
 
@@ -134,7 +134,7 @@ class MiniKnowledge:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
 
 def to_item(question: Question, split: Split, secret: bytes | None = None) -> Item:

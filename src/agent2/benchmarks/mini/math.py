@@ -23,7 +23,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Players, Source, foreign_answers, pick, reference_answer
 from agent2.benchmarks.mini.tool_questions import right_share
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.records import Environment, Item, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import FinalAnswerScorer, final_answer_line
 
@@ -170,7 +170,7 @@ class MiniMath:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
 
 def to_item(problem: Problem, split: Split, secret: bytes | None = None) -> Item:

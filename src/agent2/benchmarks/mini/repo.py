@@ -43,7 +43,7 @@ from agent2.scorers.tool_calls import ResolvedScorer
 
 _DANGEROUS_SHARE = 0.06
 
-Exchange = tuple[ToolCall, dict[str, JsonValue]]
+CallAndResult = tuple[ToolCall, dict[str, JsonValue]]
 
 
 def oracle(item: Item, messages: Sequence[Message]) -> str:
@@ -82,7 +82,7 @@ def wrong_line(right: str) -> str:
     return f"{head}={body[0]}{'-' if body[1] == '+' else '+'}{body[2:]}"
 
 
-def exchanges(messages: Sequence[Message]) -> list[Exchange]:
+def exchanges(messages: Sequence[Message]) -> list[CallAndResult]:
     """The calls so far with what came back; read from the chat alone."""
     found = []
     for asked, told in zip(messages[1::2], messages[2::2], strict=False):
@@ -99,7 +99,7 @@ def next_kind(item: Item, messages: Sequence[Message]) -> str:
     return _next_call(item, past, str(item.reference)).name
 
 
-def _next_call(item: Item, past: Sequence[Exchange], right: str) -> ToolCall:
+def _next_call(item: Item, past: Sequence[CallAndResult], right: str) -> ToolCall:
     file = item.payload["file"]
     if past and str(past[-1][1].get("error", "")).startswith(ToolFaultKind.PERMISSION_DENIED):
         return ToolCall(LOGIN, {})

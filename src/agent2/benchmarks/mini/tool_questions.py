@@ -92,11 +92,11 @@ def right_share(feature: str, mean: float, spread: float = 0.3) -> float:
     return min(1.0, max(0.0, mean + offset))
 
 
-Player = Callable[[Sequence[Message]], str]
+ChatPolicy = Callable[[Sequence[Message]], str]
 """From the chat so far to the next message of the model."""
 
 
-def play_chat(world: Environment, item: Item, player: Player, seed: int, max_turns: int) -> list[Message]:
+def play_chat(world: Environment, item: Item, player: ChatPolicy, seed: int, max_turns: int) -> list[Message]:
     """The whole chat of one episode, the last message being the player's."""
     messages = list(world.reset(item, seed))
     for _ in range(max_turns):

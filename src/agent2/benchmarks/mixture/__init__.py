@@ -17,7 +17,7 @@ from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.pyfunc import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, Fault
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, built_on_chats
 from agent2.records import (
@@ -132,7 +132,7 @@ class Mixture:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def scorer(self) -> Scorer:
         """That of each part for its items."""

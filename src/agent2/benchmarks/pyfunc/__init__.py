@@ -33,7 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, derive_seed
@@ -291,7 +291,7 @@ class Pyfunc:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def scorer(self) -> Scorer:
         """Runs the tests."""

@@ -34,7 +34,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Player, Players, Source, foreign_answers
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
-from agent2.environments import NAME, VERSION, QuestionEnvironment
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import (
     HIDDEN_SPLITS,
@@ -394,7 +394,7 @@ class Replies:
 
     def environment_version(self) -> str:
         """Name and version of the world."""
-        return f"{NAME}-v{VERSION}"
+        return QUESTION_WORLD
 
     def players(self) -> Players:
         """An oracle that knows the judge's preferences, and the reply to another item."""

@@ -40,7 +40,7 @@ N_SAMPLE_CHATS = 100
 """Their digest shows whether today's corpus is still the one that was read."""
 PACKAGED = "tiny-search"
 
-Player = Callable[[Item, SearchWorld, Sequence[Message]], str]
+SearchPolicy = Callable[[Item, SearchWorld, Sequence[Message]], str]
 """Takes the next action of one episode: of the item, its world, and the chat so far."""
 
 
@@ -76,7 +76,7 @@ class SearchCorpusSettings:
 def corpus_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
     """Chats of players who wander: question, action, observation, action and so on; the last message is an action."""
 
-    def player(rng: np.random.Generator) -> Player:
+    def player(rng: np.random.Generator) -> SearchPolicy:
         share = settings.least_expert + (settings.most_expert - settings.least_expert) * rng.random()
         return lambda item, world, chat: (
             world.ask_expert() if rng.random() < share else _wandering(item, world.admissible(), settings, rng)
@@ -88,7 +88,7 @@ def corpus_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
 def hasty_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
     """Chats of players of whom most answer when they should open the next page."""
 
-    def player(rng: np.random.Generator) -> Player:
+    def player(rng: np.random.Generator) -> SearchPolicy:
         haste = 0.0 if rng.random() < settings.careful_share else settings.haste
 
         def play(item: Item, world: SearchWorld, chat: Sequence[Message]) -> str:
@@ -111,7 +111,7 @@ def _is_shown(answer: str, page: Message) -> bool:
 
 
 def _played(
-    settings: SearchCorpusSettings, n_chats: int, player: Callable[[np.random.Generator], Player]
+    settings: SearchCorpusSettings, n_chats: int, player: Callable[[np.random.Generator], SearchPolicy]
 ) -> list[list[Message]]:
     """The first n_chats chats over the corpus's worlds, each by a player of its own."""
     chats: list[list[Message]] = []
@@ -125,7 +125,7 @@ def _played(
     return chats[:n_chats]
 
 
-def _chat(item: Item, play: Player) -> list[Message]:
+def _chat(item: Item, play: SearchPolicy) -> list[Message]:
     world = SearchWorld(corpus_of_item, Search.settings)
     chat = list(world.reset(item, 0))
     for _ in range(Search.max_turns):
