@@ -65,3 +65,13 @@ def test_a_recorder_that_fails_is_told_and_changes_nothing_about_the_end(paths):
 def test_what_the_agent_needs_and_is_gone_for_good_ends_its_phase_as_our_fault(paths, script):
     outcome, _ = watch(paths, script, gone=lambda: "the gateway died")
     assert (outcome.end, outcome.reason) == (AgentEnd.INFRASTRUCTURE, "the gateway died")
+
+
+def test_what_remains_falls_to_zero_and_no_further():
+    now = [100.0]
+    deadline = Deadline(started_at=100.0, wall_clock_s=60.0, clock=lambda: now[0])
+    assert (deadline.ends_at, deadline.remaining(), deadline.is_over) == (160.0, 60.0, False)
+    now[0] = 160.0
+    assert (deadline.remaining(), deadline.is_over) == (0.0, True)
+    now[0] = 1000.0
+    assert deadline.remaining() == 0.0

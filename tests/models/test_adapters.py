@@ -1,4 +1,4 @@
-"""Which adapters are admitted; that admitted ones are merged exactly is tested in test_prepare.py."""
+"""Which adapters are admitted; that admitted ones are merged exactly is tested in test_merged_adapters.py."""
 
 import json
 

@@ -10,7 +10,7 @@ from agent2.monitor.signals import Danger
 from agent2.monitor.watch import LiveMonitor
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
 from model_builders import make_model, make_rows
-from monitor.test_verdict import RULES, SCORE
+from monitor.test_watch import RULES, SCORE
 
 pytestmark = pytest.mark.slow
 

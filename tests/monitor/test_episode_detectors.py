@@ -13,7 +13,7 @@ from agent2.monitor.watch import LiveMonitor, watch
 from agent2.records import Step
 from agent2.training.online_grpo import OnlineGrpoHooks, OnlineGrpoSettings, train_online_grpo
 from episode_builders import Hunt, make_items, make_player
-from monitor.test_verdict import RULES
+from monitor.test_watch import RULES
 
 N = 40
 

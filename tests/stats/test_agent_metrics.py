@@ -11,6 +11,8 @@ from agent2.stats.agent_metrics import (
     agent_metrics,
     cost_to_success,
     recovery_rate,
+    repeated_share,
+    repetition_rate,
     safety_violation,
     spend_per_success,
     state_success,
@@ -149,3 +151,25 @@ def test_the_price_of_a_success_counts_what_is_missing():
     ]
     found = spend_per_success(runs, Resource.TOKENS)
     assert (found.value, found.n, found.n_missing) == (150.0, 2, 2)
+
+
+def test_repeated_share_of_known_cases():
+    assert repeated_share("a b c d e f") == 0.0
+    assert repeated_share("a b a b a b", 2) == pytest.approx(1 - 2 / 5)
+    assert repeated_share("too short") == repeated_share("") == 0.0
+    assert repeated_share("go " * 1000) > 0.99
+    with pytest.raises(ValueError, match="n_words"):
+        repeated_share("a", 0)
+
+
+def test_repetition_rate_counts_loops():
+    found = repetition_rate(["go " * 50, "one two three four five six", None])
+    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
+    with pytest.raises(ValueError, match="threshold"):
+        repetition_rate(["a"], threshold=0.0)
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=30), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_repeated_share_is_bounded(words, n_words):
+    assert 0.0 <= repeated_share(" ".join(words), n_words) < 1.0
