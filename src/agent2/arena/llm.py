@@ -93,12 +93,6 @@ class Gateway:
         self.stop()
 
     @property
-    def is_alive(self) -> bool:
-        """The process runs (false for a moment while it is being replaced)."""
-        process = self._process
-        return process is not None and process.poll() is None
-
-    @property
     def pid(self) -> int | None:
         """Of the present process."""
         return self._process.pid if self._process is not None else None

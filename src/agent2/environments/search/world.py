@@ -19,7 +19,7 @@ search over segments by their likelihood is NOT covered.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from agent2.environments.search.corpus import SearchBackend, sentences_of, words_of
 from agent2.environments.tools.calls import (
@@ -93,11 +93,6 @@ class SearchSettings:
         permissions = frozenset({Permission.READING, self.permission})
         rules = ToolRules(permissions, self.max_tool_calls, parallel_tool_calls=False)
         return WorldSettings(rules, self.faults, syntax=CallSyntax.BRACKETS)
-
-    def as_protocol(self) -> dict[str, JsonValue]:
-        """As plain data for `EvaluationProtocol.tools`."""
-        own = {name: value for name, value in asdict(self).items() if name not in {"faults", "permission"}}
-        return {**self.world.as_protocol(), **own}
 
     @property
     def digest(self) -> str:
