@@ -38,6 +38,7 @@ from rich.progress import track
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from agent2.arena.analysis.published import read_published
 from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
 from agent2.benchmarks.alpacaeval import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
@@ -552,6 +553,22 @@ def mbpp(folder: Path) -> Iterator[Row]:
     yield Row("published programs that pass in a minute a test", len(problems), sum(right))
 
 
+POSTTRAINBENCH = {
+    "opus-4.6": 23.163,
+    "gpt-5.2": 21.381,
+    "opus-4.5": 17.139,
+    "base models, zero shot": 7.528,
+    "instruction-tuned by the models' makers": 51.136,
+}
+
+
+def posttrainbench(folder: Path) -> Iterator[Row]:
+    """Aggregates of agents and of the two references, by the import of `agent2 leaderboard`."""
+    found = {row.name: 100 * row.score.value for row in read_published(folder).rows}
+    for name, published in POSTTRAINBENCH.items():
+        yield Row(f"weighted mean of {name}, %", published, found[name], 1e-3)
+
+
 SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "gsm8k": gsm8k,
     "math": mathematics,
@@ -569,6 +586,7 @@ SERVED: dict[str, Callable[[Path], Iterator[Row]]] = {
     "react": react,
     "humaneval": humaneval,
     "mbpp": mbpp,
+    "posttrainbench": posttrainbench,
 }
 ARCHIVE = "alfworld_official.tar.gz"
 NOT_SERVED = {
@@ -581,7 +599,6 @@ NOT_SERVED = {
     "bfcl": "`function_calls` compares with one gold call, BFCL lists acceptable values for each argument",
     "llmbar, kappa with the labels": "published ones code a verdict '2' as 0 and a label 2 as 2: no agreement",
     "webshop/human_goals, items_ins_v2_1000, goal_query_map": "the catalogue that they belong to is not here",
-    "posttrainbench": "no weighted mean over benchmarks among the statistics",
 }
 
 

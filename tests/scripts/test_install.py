@@ -1,12 +1,16 @@
 import ast
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "install.py"
@@ -186,3 +190,21 @@ def test_what_is_installed_bare_comes_last_pinned_and_without_its_requirements(t
     assert whole.endswith("--editable .[dev]") and "--no-deps" not in whole
     assert bare.endswith("--no-deps openenv") and "--constraint" in bare
     assert install.PARTS["test"].bare == ("openenv",) and install.PARTS["demo"].bare == ()
+
+
+def test_what_the_package_and_each_extra_ask_for_is_pinned_to_a_version_that_they_accept():
+    pins = {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    reserved = {"vllm", "ray"}  # back ends that do not exist yet
+    asked = [*project["dependencies"], *(one for name in extras if name not in reserved for one in extras[name])]
+    unmet = {
+        str(requirement): pins.get(canonicalize_name(requirement.name))
+        for requirement in map(Requirement, asked)
+        if canonicalize_name(requirement.name) != canonicalize_name(project["name"])
+        and not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0"))
+    }
+    assert unmet == {}
