@@ -69,6 +69,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
+TURNS_TEXT = (
+    "array_to_string(list_concat(json_extract_string(record, '$.rollout.prompt[*].content'), "
+    "json_extract_string(record, '$.rollout.turns[*].action'), "
+    "json_extract_string(record, '$.rollout.turns[*].observation'), "
+    "[json_extract_string(record, '$.rollout.answer'), json_extract_string(record, '$.score.reason'), item_id]), "
+    "chr(10))"
+)
+"""All that was said in a rollout, and what its list is searched for."""
+
+
 @dataclass(frozen=True, slots=True)
 class CardFilter:
     """Which rollouts of a card are listed, and in which order; everything of it is in the address of the page."""
@@ -124,12 +134,17 @@ class CardFilter:
             conditions.append("list_contains(labels, ?)")
             values.append(self.label)
         if self.search:
-            columns = ("item_id",) if is_hidden else ("item_id", "answer", "reason")
-            columns = ("record",) if self.everywhere and not is_hidden else columns
             exact = self.search != self.search.lower()
+            if (
+                self.everywhere and not is_hidden
+            ):  # first what is quick to tell; names and numbers of a record are no text
+                told = msgspec.json.encode(self.search).decode()[1:-1]
+                columns = {"record": told, TURNS_TEXT: self.search}
+            else:
+                columns = dict.fromkeys(("item_id",) if is_hidden else ("item_id", "answer", "reason"), self.search)
             parts = [f"contains({name if exact else f'lower({name})'}, ?)" for name in columns]
-            conditions.append(f"({' or '.join(parts)})")
-            values += [self.search] * len(columns)
+            conditions.append(f"({(' and ' if 'record' in columns else ' or ').join(parts)})")
+            values += columns.values()
         return (f"where {' and '.join(conditions)}" if conditions else ""), values
 
 
@@ -314,7 +329,7 @@ def list_card(
         "select label, count(*) n from (select unnest(labels) as label from rollouts) group by all "
         f"order by n desc, label limit {LABELS_SHOWN}",
     )
-    lines = tuple(_line(dict(zip(COLUMNS, row, strict=True)), hides=hides) for row in rows)
+    lines = tuple(rollout_line(dict(zip(COLUMNS, row, strict=True)), hides=hides) for row in rows)
     return CardListing(lines, total, n_pages, True, tuple((str(name), int(n)) for name, n in labels))
 
 
@@ -333,7 +348,7 @@ def _list_open(path: Path, card: CardFile, wanted: CardFilter, *, hides: bool) -
             "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens,
             "seconds": usage.seconds, "reason": score.reason, "answer": rollout.answer,
         }  # fmt: skip
-        lines.append(_line(row, hides=hides))
+        lines.append(rollout_line(row, hides=hides))
     return CardListing(tuple(lines), n_found, n_pages, False, ())
 
 
@@ -342,7 +357,8 @@ def verdict_of(counted: float | None) -> str:
     return "unknown" if counted is None else "pass" if counted >= PASSES_AT else "fail"
 
 
-def _line(row: Mapping[str, Any], *, hides: bool) -> RolloutLine:
+def rollout_line(row: Mapping[str, Any], *, hides: bool) -> RolloutLine:
+    """A row of `COLUMNS` as a list shows it. hides: its text is left out."""
     counted = row["counted"]
     notes = [kind.replace("_", " ") for kind in row["kinds"]]
     notes += [f"fault: {row['fault']}"] if row["fault"] and counted is None else []

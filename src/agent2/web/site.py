@@ -50,6 +50,7 @@ from agent2.web.page import (
     size_of,
     without_dead_links,
 )
+from agent2.web.pairs import comparable, compare_page
 from agent2.web.plots import histogram
 from agent2.web.rollouts import (
     ANY_NOTE,
@@ -63,6 +64,7 @@ from agent2.web.rollouts import (
     verdict_of,
     view_rollout,
 )
+from agent2.web.search import search_page
 from agent2.web.trials import (
     event_words,
     log_tail,
@@ -110,6 +112,8 @@ class Site(PageContext):
             "rollout": self._rollout,
             "history": partial(history_page, self),
             "spotcheck": partial(spot_check_page, self),
+            "search": partial(search_page, self),
+            "compare": partial(compare_page, self),
         }
 
     def html(self, route: PageAddress, links: Links) -> str:
@@ -356,6 +360,7 @@ class Site(PageContext):
             note_labels=sorted((clean(label, 80), n) for label, n in labels.items() if label),
             judge=judge,
             others=others,
+            choices=comparable(self, entry, card) if known else [],
             history=history_of(self, entry, links) if known else ("", 0),
             is_judgement=JUDGEMENT in card.header.lock,
         )
@@ -422,7 +427,7 @@ class Site(PageContext):
             attempts=attempts if len(attempts) > 1 else [],
             bins=histogram([value for *_, value in attempts if value is not None]) if len(attempts) > 1 else (),
             at=at,
-            choices=[] if links.is_static else self._comparable(entry, card),
+            choices=[] if links.is_static else comparable(self, entry, card),
             beside_id=beside_id if other is not None else "",
             hides=hides,
             query=query,
@@ -470,18 +475,6 @@ class Site(PageContext):
         view = view_rollout(self.record(beside, line), card, hides=self.hides(card, links))
         return fields | {"view": view, "href": links.to("rollout", beside.id, line)}
 
-    def _comparable(self, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
-        """(id, name) of cards of the same benchmark and split, those of the same result first."""
-        found = []
-        for one in self.catalog.findings().entries.values():
-            if one.kind is not EntryKind.CARD or one.id == entry.id:
-                continue
-            told = self.card_file(one)
-            if told is not None and _asked(told) == _asked(card):
-                name = f"{told.header.checkpoint_name} ({one.path.parent.name}/{one.path.name})"
-                found.append((one.parent != entry.parent, one.place, one.id, clean(name, 120)))
-        return [(found_id, name) for _, _, found_id, name in sorted(found)[:60]]
-
     def standalone(self, route: PageAddress) -> str:
         """Any page as one HTML file that needs no server, no network and no script; a rollout is in it to its end."""
         return without_dead_links(self.html(route, SingleLinks()))
@@ -493,10 +486,6 @@ def _noted(by_rollout: Mapping[tuple[str, int], Sequence[RolloutNote]], wanted: 
         key for key, notes in by_rollout.items()
         if wanted.note == ANY_NOTE or any(clean(one.label, 80) == wanted.note for one in notes)
     ]  # fmt: skip
-
-
-def _asked(card: CardFile) -> tuple[str, str]:
-    return card.header.protocol.benchmark, card.header.protocol.split
 
 
 def _note_words(note: RolloutNote) -> dict[str, str]:
