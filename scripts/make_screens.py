@@ -1,10 +1,11 @@
-"""Screens of the web app for the documentation: each page at desktop width in light and at phone width in dark.
+"""Screens of the web app for the documentation: each page at desktop and phone width, in light and in dark.
 
     python scripts/make_screens.py FOLDER [--out docs/images] [--only NAME ...] [--whole]
 
 FOLDER: results with a finished trial and an evaluation of visible items, such as what `agent2 demo` and
-`examples/evaluate_checkpoint.py` leave. Needs the `dev` extra and a Chromium on PATH. Writes `web-NAME.png` for every
-kind of page that the folder has; --whole shows pages to their end instead of the first screen.
+`examples/evaluate_checkpoint.py` leave. Needs the `dev` extra and a Chromium on PATH. Writes `web-NAME.png` (light) and
+`web-NAME-dark.png` for every kind of page that the folder has, each at both widths side by side; --whole shows pages to
+their end instead of the first screen.
 """
 
 import argparse
@@ -20,7 +21,10 @@ from PIL import Image
 
 from browser_builders import find_chromium, open_browser, serving
 
-SIZES = (("light", 1280, 860), ("dark", 390, 860))
+SCHEMES = {"light": "", "dark": "-dark"}
+"""Colour scheme -> end of the file's name."""
+WIDTHS, HEIGHT = (1280, 390), 860
+"""Desktop and phone."""
 COLOURS = 128
 """Of a stored image; pages are flat."""
 MOST_CARDS = 40
@@ -66,6 +70,13 @@ def find_pages(tab: Any, address: str) -> dict[str, str]:
             found["agreement"] = tab.url
     if "card" in found:
         first("rollout", ".rollouts tbody a", found["card"])
+        tab.goto(found["card"])
+        other = tab.locator("select[name=with] option:nth-child(2)")
+        if other.count():
+            found["compare"] = (
+                f"{found['card'].replace('/card/', '/compare/')}?with={other.first.get_attribute('value')}"
+            )
+    found["search"] = f"{address}search?q=12&show=failed"
     cards = tab_links(tab, f"{address}?kind=card", "main .rows a[href^='/card/']")
     for evaluation in evaluations[:3]:
         cards += tab_links(tab, evaluation, "main .rows a[href^='/card/']")[:2]
@@ -145,10 +156,11 @@ def main() -> int:
         for name, link in pages.items():
             if asked.only and name not in asked.only:
                 continue
-            images = [screen(browser, link, *size, whole=asked.whole) for size in SIZES]
-            path = asked.out / f"web-{re.sub('[^a-z]', '', name)}.png"
-            side_by_side(images).quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
-            print(path)
+            for scheme, end in SCHEMES.items():
+                images = [screen(browser, link, scheme, width, HEIGHT, whole=asked.whole) for width in WIDTHS]
+                path = asked.out / f"web-{re.sub('[^a-z]', '', name)}{end}.png"
+                side_by_side(images).quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+                print(path)
     return 1 if unknown else 0
 
 

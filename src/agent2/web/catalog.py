@@ -8,6 +8,7 @@ Ids are made of the path below the folder, so that a link holds as long as nothi
 """
 
 import hashlib
+import math
 import os
 import re
 import threading
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from agent2.arena.analysis.published import PUBLISHED_FILES
+from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
@@ -97,6 +99,8 @@ class EntrySummary:
     """Seed, suite, split: what distinguishes it from others of the same title."""
     command: str = ""
     """The command that continues it."""
+    deadline: float | None = None
+    """Unix seconds until which an agent may work, while it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +276,10 @@ def _name(entry: CatalogEntry) -> str:
 def _stamp(entry: CatalogEntry) -> tuple[object, ...]:
     """Changes when the summary may."""
     names = {
-        EntryKind.TRIAL: ("trial.json", "events/trial.jsonl", "integrity.json"),
+        EntryKind.TRIAL: ("trial.json", "events/trial.jsonl", "integrity.json", "grader.db", "grader.db-wal"),
         EntryKind.EVALUATION: (IDENTITY_FILE, "report.json"),
         EntryKind.CARD: (card_folder.CARD_JSON, card_folder.OPEN_ROLLOUTS),
-        EntryKind.SWEEP: ("sweep.json", "report/sweep.json"),
+        EntryKind.SWEEP: ("sweep.json", "report/sweep.json", "trials"),
         EntryKind.TRAINING: ("monitor.json",),
     }[entry.kind]
     told: list[object] = []
@@ -286,24 +290,31 @@ def _stamp(entry: CatalogEntry) -> tuple[object, ...]:
         except OSError:
             told.append(None)
     if entry.kind in (EntryKind.TRIAL, EntryKind.EVALUATION):
-        told.append(is_held(entry))
+        told.append(is_held(entry.path, entry.kind))
+    if entry.kind is EntryKind.SWEEP:
+        told.append(_is_swept(entry.path))
     return tuple(told)
 
 
-def is_held(entry: CatalogEntry) -> bool:
+def is_held(path: Path, kind: EntryKind) -> bool:
     """Whether a process is at a trial or an evaluation, told without taking its lock.
 
     The kernel lists who holds a lock (`/proc/locks`). Where another system's processes are not listed, a heartbeat of
     the last ten seconds counts.
     """
-    lock = entry.path / ("harness.lock" if entry.kind is EntryKind.TRIAL else IDENTITY_FILE)
+    lock = path / ("harness.lock" if kind is EntryKind.TRIAL else IDENTITY_FILE)
     try:
         inode = lock.stat().st_ino
     except OSError:
         return False
     if inode in _locked_inodes():
         return True
-    return time.time() - _changed(entry.path / "harness.alive") < 10
+    return time.time() - _changed(path / "harness.alive") < 10
+
+
+def _is_swept(path: Path) -> bool:
+    """Whether one of a sweep's trials is being played."""
+    return any(is_held(trial, EntryKind.TRIAL) for trial in _folders(path / "trials"))
 
 
 _LOCK_LINE = re.compile(r"^\d+: FLOCK\s+ADVISORY\s+WRITE\s+\d+\s+\w+:\w+:(\d+)\s", re.MULTILINE)
@@ -367,14 +378,30 @@ def _trial_summary(entry: CatalogEntry) -> EntrySummary:
     names = [row.get("event") for row in events]
     if "finished" in names:
         return _finished_trial(known, {str(row.get("event")): row for row in events})
-    if is_held(entry):
-        return replace(known, state=EntryState.RUNNING, words=f"in its {_phase(names)}")
+    if is_held(entry.path, EntryKind.TRIAL):
+        phase = _phase(names)
+        started = next((row for row in events if row.get("event") == "agent_started"), {})
+        deadline = started.get("deadline") if phase == "agent phase" else None
+        words = f"in its {phase}{_submitted(TrialPaths(entry.path))}"
+        until = float(deadline) if isinstance(deadline, int | float) else None
+        return replace(known, state=EntryState.RUNNING, words=clean(words), deadline=until)
     command = TrialPaths(entry.path).resume_command
     told = next((row for row in reversed(events) if row.get("event") == "agent_interrupted"), None)
     if told is not None and names[-1] == "agent_interrupted":
         return replace(known, state=EntryState.STOPPED, words=clean(str(told.get("reason", ""))), command=command)
     words = f"killed in its {_phase(names)}" if names else "killed before its first event, or never started"
     return replace(known, state=EntryState.STOPPED, words=words, command=command)
+
+
+def _submitted(paths: TrialPaths) -> str:
+    """How many checkpoints an agent has handed in, and the best public score."""
+    try:
+        records = read_submissions_of(paths)
+    except Exception:  # boundary: the grader may be making its file
+        return ""
+    scores = [one.score for one in records if one.score is not None]
+    best = f", the best {PERCENT.estimate(max(scores, key=lambda one: one.value))}" if scores else ""
+    return f"; {counted(len(records), 'submission')}{best}" if records else "; no submission yet"
 
 
 def _finished_trial(known: EntrySummary, events: dict[str, dict[str, Any]]) -> EntrySummary:
@@ -417,7 +444,7 @@ def _evaluation_summary(entry: CatalogEntry) -> EntrySummary:
     if (entry.path / "report.json").is_file():
         report = read_object(entry.path / "report.json")
         return replace(known, words=clean(f"release decision: {report.get('release_decision', 'not stated')}"))
-    if is_held(entry):
+    if is_held(entry.path, EntryKind.EVALUATION):
         return replace(known, state=EntryState.RUNNING, words="rollouts are being played")
     return replace(known, state=EntryState.STOPPED, words="not finished; the same `agent2 eval` command resumes it")
 
@@ -428,16 +455,45 @@ def _card_summary(entry: CatalogEntry) -> EntrySummary:
         entry,
         EntryState.FINISHED if card.state == "closed" else EntryState.STOPPED,
         clean(f"{card.header.checkpoint_name} on {card.header.protocol.benchmark}", 200),
-        card_words(card),
+        card_words(card, _open_lines.count(entry.path / card_folder.OPEN_ROLLOUTS) if card.state == "open" else 0),
         clean(card.header.protocol.split.value),
     )
 
 
-def card_words(card: CardFile) -> str:
-    """A card's score in one sentence."""
+class LineCounter:
+    """Lines of files that only grow; of each, only what is new is read. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[int, int, int]] = {}
+        """File -> its inode, the bytes read and the lines in them."""
+        self._lock = threading.Lock()
+
+    def count(self, path: Path) -> int:
+        """Whole lines of the file; 0 where there is none."""
+        with self._lock:
+            try:
+                with path.open("rb") as stream:
+                    inode = os.fstat(stream.fileno()).st_ino
+                    known_inode, place, n = self._known.get(path, (inode, 0, 0))
+                    if known_inode != inode or os.fstat(stream.fileno()).st_size < place:
+                        place = n = 0
+                    stream.seek(place)
+                    while block := stream.read(1 << 20):
+                        place, n = place + len(block), n + block.count(b"\n")
+            except OSError:
+                return 0
+            self._known[path] = (inode, place, n)
+            return n
+
+
+_open_lines = LineCounter()
+
+
+def card_words(card: CardFile, n_open: int) -> str:
+    """A card's score in one sentence. n_open: rollouts so far, of one that is open."""
     if card.summary is None:
         planned = card.header.planned_rollouts
-        return f"open: being played, or stopped{f'; {planned} rollouts are planned' if planned else ''}"
+        return f"open: {n_open:,}{f' of {planned:,}' if planned else ''} rollouts so far"
     told = card.summary
     missing = f", {told.n_missing} without a score" if told.n_missing else ""
     return (
@@ -450,9 +506,20 @@ def _sweep_summary(entry: CatalogEntry) -> EntrySummary:
     plan = read_object(entry.path / "sweep.json")
     n_trials = sum(1 for _ in _folders(entry.path / "trials"))
     has_report = (entry.path / "report" / "sweep.json").is_file()
-    words = counted(n_trials, "trial") + ("" if has_report else "; no report yet")
-    state = EntryState.FINISHED if has_report else EntryState.STOPPED
+    planned = _planned_trials(plan)
+    begun = f"{n_trials} of {planned} trials begun" if planned else counted(n_trials, "trial")
+    words = counted(n_trials, "trial") if has_report else f"{begun}; no report yet"
+    is_running = _is_swept(entry.path)
+    state = EntryState.RUNNING if is_running else EntryState.FINISHED if has_report else EntryState.STOPPED
     return EntrySummary(entry, state, clean(f"sweep {plan.get('name', entry.path.name)}"), words)
+
+
+def _planned_trials(plan: dict[str, Any]) -> int:
+    """Trials that a sweep's file asks for; 0 where only its end tells, or its agents need drivers."""
+    if plan.get("until_decided") or plan.get("drivers"):
+        return 0
+    sizes = [len(plan[name]) for name in ("tasks", "agents", "modes", "seeds") if isinstance(plan.get(name), list)]
+    return math.prod(sizes) if len(sizes) == 4 else 0
 
 
 def _folders(path: Path) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 import logging
 import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
+import jinja2
+from markupsafe import Markup
+
 from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.errors import Agent2Error, CardError
-from agent2.reports.text import clean, counted, template_engine
+from agent2.reports.text import clean, counted, duration, template_engine
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, reason_of
 from agent2.web.notes import NoteBook
 from agent2.web.rollouts import CardTables
@@ -117,7 +121,8 @@ class PageContext:
         self.shows_hidden = shows_hidden
         self.notes = NoteBook(catalog.root)
         self._engine = template_engine("agent2.web", "agent2.reports")
-        self._engine.filters |= {"clean": clean, "counted": counted}
+        self._engine.filters |= {"clean": clean, "counted": counted, "place": _linked_place}
+        self._engine.globals["left"] = time_left
         self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
         self._making: dict[tuple[object, ...], threading.Lock] = {}
         self._card_files: dict[str, tuple[float, CardFile | None]] = {}
@@ -198,6 +203,18 @@ class PageContext:
                 known = (entry.changed, None)
             self._card_files[entry.id] = known
         return known[1]
+
+
+@jinja2.pass_context
+def _linked_place(context: jinja2.runtime.Context, where: str) -> str:
+    """Where evidence is found, as a link where the page knows one."""
+    href = context["evidence"](where) if "evidence" in context else ""
+    return Markup('<a href="{}">{}</a>').format(href, where) if href else where
+
+
+def time_left(deadline: float) -> str:
+    """Until a moment (Unix seconds), in words."""
+    return duration(max(0.0, deadline - time.time()))
 
 
 def size_of(path: Path) -> tuple[int, int] | None:

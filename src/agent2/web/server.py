@@ -31,12 +31,12 @@ from starlette.routing import Route
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths
 from agent2.errors import Agent2Error, ConfigError
-from agent2.web.catalog import Catalog, CatalogEntry, EntryKind
+from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState, EntrySummary
 from agent2.web.computed import load_libraries
 from agent2.web.judging import rate
 from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress, Unreadable
 from agent2.web.site import ASSETS, Site, read_asset
-from agent2.web.trials import event_words, submission_words
+from agent2.web.trials import event_words, log_after, submission_words
 
 COOKIE = "agent2-view-token"
 POLICY = (
@@ -193,15 +193,26 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
         return await _saved(request, site, MAX_RATINGS, keep)
 
     async def live_home(request: Request) -> Response:
-        return _stream(streams, lambda: _home_news(site, request))
+        return _stream(streams, lambda: _list_news(site.states, request, only_running=True))
+
+    async def live_list(request: Request) -> Response:
+        kind = EntryKind(request.url.path.split("/")[2])
+        found = site.catalog.get(request.path_params["id"], kind)
+        if found is None:
+            return not_found(f"there is no such {kind.value}")
+        parts = EntryKind.CARD if kind is EntryKind.EVALUATION else EntryKind.TRIAL
+
+        def listed() -> list[EntrySummary]:
+            return [site.catalog.summary(one) for one in (found, *site.catalog.children(found, parts))]
+
+        return _stream(streams, lambda: _list_news(listed, request))
 
     async def live_trial(request: Request) -> Response:
         found = site.catalog.get(request.path_params["id"], EntryKind.TRIAL)
         if found is None:
             return not_found("there is no such trial")
-        given = request.query_params.get("after", "")
-        after = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0
-        return _stream(streams, lambda: _trial_news(site, found, after, request))
+        after, log = (_place(request.query_params.get(name, "")) for name in ("after", "log"))
+        return _stream(streams, lambda: _trial_news(site, found, after, log, request))
 
     app = Starlette(
         routes=[
@@ -213,6 +224,8 @@ def make_view_app(site: Site, guard: ReaderGuard) -> GuardedApp:
             Route("/spotcheck/{id}", keep_ratings, methods=["POST"]),
             Route("/live/home", live_home),
             Route("/live/trial/{id}", live_trial),
+            Route("/live/evaluation/{id}", live_list),
+            Route("/live/sweep/{id}", live_list),
             Route("/", page),
             Route("/{kind}", page),
             Route("/{kind}/{id}", page),
@@ -287,39 +300,62 @@ def _event(name: str, **fields: object) -> str:
     return f"event: {name}\ndata: {json.dumps(fields)}\n\n"
 
 
-async def _home_news(site: Site, request: Request) -> AsyncIterator[str]:
-    """One event as soon as a trial or an evaluation appears, or changes its state."""
+async def _list_news(
+    listed: Callable[[], list[EntrySummary]], request: Request, *, only_running: bool = False
+) -> AsyncIterator[str]:
+    """Words of the results of a list that have changed, and an event as soon as one appears or changes its state.
 
-    def states() -> list[tuple[str, str]]:
-        entries = site.catalog.findings().entries.values()
-        kinds = (EntryKind.TRIAL, EntryKind.EVALUATION)
-        return sorted((one.id, site.catalog.summary(one).state.value) for one in entries if one.kind in kinds)
+    only_running: words of others are not told.
+    """
 
-    before = await asyncio.to_thread(states)
+    def look() -> tuple[list[tuple[str, str]], dict[str, str]]:
+        found = listed()
+        words = {one.entry.id: one.words for one in found if not only_running or one.state is EntryState.RUNNING}
+        return sorted((one.entry.id, one.state.value) for one in found), words
+
+    states, known = await asyncio.to_thread(look)
     while not await request.is_disconnected():
-        await asyncio.sleep(3 * POLL_S)
-        if await asyncio.to_thread(states) != before:
+        await asyncio.sleep(2 * POLL_S)
+        now, words = await asyncio.to_thread(look)
+        if now != states:
             yield _event("changed")
             return
+        for key, told in words.items():
+            if known.get(key) != told:
+                known[key] = told
+                yield _event("row", list="", words=told, key=key)
 
 
-async def _trial_news(site: Site, entry: CatalogEntry, after: int, request: Request) -> AsyncIterator[str]:
-    """New events of a trial's log, submissions that are new or have changed, and the end."""
+async def _trial_news(site: Site, entry: CatalogEntry, after: int, log: int, request: Request) -> AsyncIterator[str]:
+    """New events of a trial's log, lines of its agent's, submissions that are new or have changed, and the end."""
     paths = TrialPaths(entry.path)
     known: dict[str, str] = {}
-    state = site.catalog.summary(entry).state
+    first = site.catalog.summary(entry)
+    words = first.words
     while not await request.is_disconnected():
         rows, after = await asyncio.to_thread(_rows_after, paths.trial_log, after)
         for row in rows:
             yield _event("row", list="event", words=event_words(row), key="")
-        for key, words in (await asyncio.to_thread(_submission_lines, paths)).items():
-            if known.get(key) != words:
-                known[key] = words
-                yield _event("row", list="submission", words=words, key=key)
-        if (await asyncio.to_thread(site.catalog.summary, entry)).state is not state:
+        for key, told in (await asyncio.to_thread(_submission_lines, paths)).items():
+            if known.get(key) != told:
+                known[key] = told
+                yield _event("row", list="submission", words=told, key=key)
+        text, log = await asyncio.to_thread(log_after, paths.agent_log, log)
+        if text:
+            yield _event("text", list="log", words=text)
+        now = await asyncio.to_thread(site.catalog.summary, entry)
+        if now.state is not first.state:
             yield _event("changed")
             return
+        if now.words != words:
+            words = now.words
+            yield _event("row", list="", words=words, key=entry.id)
         await asyncio.sleep(POLL_S)
+
+
+def _place(text: str) -> int:
+    """A byte of a file, of an address; the first one for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _rows_after(path: Path, place: int) -> tuple[list[dict[str, Any]], int]:

@@ -4,6 +4,7 @@ A page is made from what the folder contains at that moment. What is costly (the
 evaluation) is kept until the files behind it change.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,7 +27,6 @@ from agent2.web.catalog import (
     EntryState,
     EntrySummary,
     ago,
-    card_words,
     last_events,
     reason_of,
 )
@@ -67,6 +67,7 @@ from agent2.web.rollouts import (
 from agent2.web.search import search_page
 from agent2.web.trials import (
     event_words,
+    evidence_place,
     log_tail,
     revision_diffs,
     submission_words,
@@ -82,6 +83,9 @@ ASSETS = {
 """Style sheets and script of the pages -> package and media type."""
 BOARD_WAIT_S, LONGEST_WAIT_S = 1.0, 3600.0
 """For a leaderboard that is being made, before the page says how far it is; of an exported site to the end."""
+LIVE_KINDS = (EntryKind.TRIAL, EntryKind.EVALUATION, EntryKind.SWEEP)
+"""What may be running."""
+STATES_KEPT_S = 1.0
 LISTED = 40
 """Results on one page of a list."""
 MOST_ROLLOUTS = 100_000
@@ -101,6 +105,7 @@ class Site(PageContext):
         """shows_hidden: texts of hidden items are shown too."""
         super().__init__(catalog, shows_hidden=shows_hidden)
         self._board = BoardKeeper(catalog)
+        self._states: tuple[float, list[EntrySummary]] = (-STATES_KEPT_S, [])
         self._pages: dict[str, Callable[[PageAddress, Links], str]] = {
             "home": self._home,
             "leaderboard": self._leaderboard,
@@ -142,10 +147,10 @@ class Site(PageContext):
                 for one in shown
                 if search in one.place.casefold() or search in self.catalog.summary(one).title.casefold()
             ]
-        summaries = [self.catalog.summary(one) for one in shown if one.kind in (EntryKind.TRIAL, EntryKind.EVALUATION)]
         by_state: dict[EntryState, list[EntrySummary]] = {state: [] for state in EntryState}
-        for one in summaries:
-            by_state[one.state].append(one)
+        for one in (self.catalog.summary(entry) for entry in shown if entry.kind in LIVE_KINDS):
+            if one.state is EntryState.RUNNING or one.entry.kind is not EntryKind.SWEEP:
+                by_state[one.state].append(one)
         page = max(1, _number(route.query.get("page", "")) or 1)
         pages = max(1, -(-len(shown) // LISTED))
         page = min(page, pages)
@@ -166,6 +171,14 @@ class Site(PageContext):
             ago=ago,
             root=clean(self.catalog.root.resolve(), 300),
         )
+
+    def states(self) -> list[EntrySummary]:
+        """What may be running, as of a second ago at most: every reader of the home page asks again and again."""
+        kept = self._states
+        if time.monotonic() - kept[0] > STATES_KEPT_S:
+            entries = [one for one in self.catalog.findings().entries.values() if one.kind in LIVE_KINDS]
+            self._states = kept = time.monotonic(), [self.catalog.summary(one) for one in entries]
+        return kept[1]
 
     # Leaderboard
 
@@ -205,8 +218,9 @@ class Site(PageContext):
                 "transcript.html.j2", links, transcript=transcript, log=log_tail(paths.agent_log), **fields
             )
         if route.part == "code":
-            diffs, problems = self.keep(("code", entry.id, size_of(paths.revisions_log)), lambda: revision_diffs(paths))
-            return self.render("code.html.j2", links, diffs=diffs, problems=problems, **fields)
+            key = ("code", entry.id, size_of(paths.revisions_log))
+            diffs, sources, problems = self.keep(key, lambda: revision_diffs(paths))
+            return self.render("code.html.j2", links, diffs=diffs, sources=sources, problems=problems, **fields)
         if route.part:
             raise NoSuchPageError(f"a trial has no page {clean(route.part, 40)}")
         fields |= {"cards": self._cards_of(entry, links)}
@@ -214,35 +228,39 @@ class Site(PageContext):
             return self._unfinished_trial(paths, links, fields)
         stamp = (size_of(paths.trial_log), size_of(paths.integrity), size_of(paths.report / "report.json"))
         view, figures = self.keep(("trial", entry.id, stamp), lambda: trial_fields(entry.path))
-        return self.render("trial_page.html.j2", links, view=view, figures=figures, **fields)
+
+        def evidence(where: str) -> str:
+            """The address of what a verdict is based on; empty where no page shows it."""
+            found = evidence_place(where)
+            page = links.to("trial", entry.id, found[0]) if found is not None else ""
+            return f"{page}#{found[1]}" if page and found is not None else ""
+
+        return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence, **fields)
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
+        log_end = size_of(paths.agent_log)
         try:
             submissions = [submission_words(one) for one in read_submissions_of(paths)]
         except Exception as error:  # boundary: the grader may be about to make its file
             submissions = [f"cannot be read now: {reason_of(error)}"]
-        started = next((row for row in events if row.get("event") == "agent_started"), None)
         return self.render(
             "trial_live.html.j2",
             links,
             events=[(row.get("t", 0.0), event_words(row)) for row in events],
             submissions=submissions,
-            started_at=started.get("t") if started else None,
-            deadline=started.get("deadline") if started else None,
-            log=log_tail(paths.agent_log),
-            log_size=size_of(paths.trial_log),
-            ago=ago,
+            log=log_tail(paths.agent_log, _bytes(log_end)),
+            read={"after": _bytes(size_of(paths.trial_log)), "log": _bytes(log_end)},
             **fields,
         )
 
-    def _cards_of(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str, str, str]]:
-        """(name, address, score in words, split) of each card that is part of a result."""
+    def _cards_of(self, entry: CatalogEntry, links: Links) -> list[tuple[str, str, str, str, str]]:
+        """(name, address, score in words, split, id) of each card that is part of a result."""
         found = []
         for card in self.catalog.children(entry, EntryKind.CARD):
             summary = self.catalog.summary(card)
             name = clean(str(card.path.relative_to(entry.path)), 120)
-            found.append((name, links.to("card", card.id), summary.words, summary.detail))
+            found.append((name, links.to("card", card.id), summary.words, summary.detail, card.id))
         return found
 
     def _sweep(self, route: PageAddress, links: Links) -> str:
@@ -348,7 +366,7 @@ class Site(PageContext):
             trail=self.trail(entry, links),
             card=card,
             title=clean(card.header.checkpoint_name, 160),
-            words=card_words(card),
+            words=self.catalog.summary(entry).words,
             listing=listing,
             problems=self.tables.problems(entry.path, card) if card.state == "closed" else (),
             wanted=wanted,
@@ -497,6 +515,11 @@ def _note_words(note: RolloutNote) -> dict[str, str]:
         "author": clean(note.author, 80) or "somebody",
         "when": ago(note.at),
     }
+
+
+def _bytes(stamp: tuple[int, int] | None) -> int:
+    """How long a file was."""
+    return stamp[0] if stamp is not None else 0
 
 
 def _number(text: str) -> int | None:

@@ -5,6 +5,8 @@ cannot be read is named, and the rest is shown. Everything that an agent wrote i
 """
 
 import difflib
+import hashlib
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from dulwich.repo import Repo
 
 from agent2.arena.evidence import SubmissionRecord
@@ -22,7 +25,7 @@ from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
 from agent2.records import JsonValue
-from agent2.reports.text import clean, clean_lines, dollars, duration, score_words
+from agent2.reports.text import clean, clean_lines, dollars, duration, score_words, size
 
 MAX_MOMENTS = 5_000
 MAX_TURN = 20_000
@@ -32,6 +35,9 @@ MAX_DIFF_LINES = 4_000
 """Of all revisions together."""
 MAX_DIFFED = 200_000
 """Characters of a file."""
+MAX_SOURCES, MAX_SOURCE_LINES = 60, 3_000
+SOURCE_ENDS = (".py", ".sh", ".json", ".yaml", ".yml", ".toml")
+"""Of files that are shown with numbered lines."""
 LOG_TAIL = 20_000
 
 EVENT_WORDS = {
@@ -62,6 +68,8 @@ class Moment:
     words: str
     mark: str = ""
     """pass, fail or partial, where it is good or bad news."""
+    anchor: str = ""
+    """What evidence names it by, as part of an address: `process-12`, `submission-3`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +89,54 @@ class Timeline:
     lanes: tuple[tuple[str, tuple[TimeBar, ...]], ...]
     ticks: tuple[tuple[float, str], ...]
     """Place in percent, and its label."""
-    rows: tuple[tuple[str, str, str, str], ...]
-    """(when, lane, what, mark), in order."""
+    loads: tuple["LoadLane", ...]
+    """What the agent's processes used of the machine."""
+    rows: tuple[tuple[str, str, str, str, str], ...]
+    """(when, lane, what, mark, anchor), in order."""
     problems: tuple[str, ...]
     n_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLane:
+    """One resource on the axis, in as many steps as `LOAD_STEPS`."""
+
+    name: str
+    most: str
+    steps: tuple[tuple[float, str], ...]
+    """(percent of the most, what it is in words), one after the other."""
+
+
+LOAD_STEPS = 120
+
+
+def loads_of(paths: TrialPaths, first: float, last: float) -> tuple[LoadLane, ...]:
+    """Processor and memory of the agent's processes that have ended, over a stretch of time; empty without any.
+
+    The log has one line for each process: its processor time is spread evenly over its life, and its memory is its
+    peak, so the lanes are means and upper bounds.
+    """
+    cores, memory = np.zeros(LOAD_STEPS), np.zeros(LOAD_STEPS)
+    step_s = max(last - first, 1e-3) / LOAD_STEPS
+    edges = first + step_s * np.arange(LOAD_STEPS + 1)
+    for row in read_events(paths.processes_log).rows:
+        begun, ended = float(row["first_seen"]), float(row["last_seen"])
+        held = np.clip(np.minimum(edges[1:], ended) - np.maximum(edges[:-1], begun), 0.0, None) / step_s
+        cores += held * float(row.get("cpu_s") or 0.0) / max(ended - begun, 1.0)
+        memory += (held > 0) * float(row.get("max_rss_bytes") or 0)
+    told = (("CPU, mean", cores, lambda value: f"{value:.1f} cores"), ("memory, at most", memory, size))
+    return tuple(
+        LoadLane(
+            name,
+            words(float(values.max())),
+            tuple(
+                (round(100 * float(value / values.max()), 1), f"{duration(step_s * place)}: {words(float(value))}")
+                for place, value in enumerate(values)
+            ),
+        )
+        for name, values, words in told
+        if values.max() > 0
+    )
 
 
 def read_moments(paths: TrialPaths) -> tuple[list[Moment], list[str]]:
@@ -93,7 +145,7 @@ def read_moments(paths: TrialPaths) -> tuple[list[Moment], list[str]]:
     problems: list[str] = []
     for lane, read in (
         ("events", _events), ("submissions", _submissions), ("LLM calls", _calls), ("code", _code),
-        ("processes", _processes), ("interventions", _interventions),
+        ("processes", _processes), ("GPUs", _gpus), ("interventions", _interventions),
     ):  # fmt: skip
         try:
             moments += read(paths, lane)
@@ -120,9 +172,13 @@ def timeline_of(paths: TrialPaths) -> Timeline | None:
         )
         lanes.setdefault(one.lane, []).append(bar)
     ticks = tuple((place * 20.0, duration(span * place / 5)) for place in range(6))
-    rows = tuple((duration(one.t - first), one.lane, one.words, one.mark) for one in moments[:MAX_MOMENTS])
+    rows = tuple((duration(one.t - first), one.lane, one.words, one.mark, one.anchor) for one in moments[:MAX_MOMENTS])
     drawn = tuple((lane, tuple(bars)) for lane, bars in lanes.items())
-    return Timeline(drawn, ticks, rows, tuple(problems), max(0, len(moments) - MAX_MOMENTS))
+    try:
+        loads = loads_of(paths, first, last)
+    except (Agent2Error, OSError, LookupError, TypeError, ValueError) as error:
+        loads, problems = (), [*problems, clean(f"resources: cannot be read ({error})")]
+    return Timeline(drawn, ticks, loads, rows, tuple(problems), max(0, len(moments) - MAX_MOMENTS))
 
 
 def event_words(row: Mapping[str, JsonValue]) -> str:
@@ -145,7 +201,8 @@ def _events(paths: TrialPaths, lane: str) -> Iterator[Moment]:
 def _submissions(paths: TrialPaths, lane: str) -> Iterator[Moment]:
     for one in read_submissions_of(paths):
         end = one.finished_at or one.received_at
-        yield Moment(lane, one.received_at, end, submission_words(one), "pass" if one.score is not None else "partial")
+        mark = "pass" if one.score is not None else "partial"
+        yield Moment(lane, one.received_at, end, submission_words(one), mark, f"submission-{one.number}")
 
 
 def submission_words(one: SubmissionRecord) -> str:
@@ -174,7 +231,16 @@ def _code(paths: TrialPaths, lane: str) -> Iterator[Moment]:
 def _processes(paths: TrialPaths, lane: str) -> Iterator[Moment]:
     for row in read_events(paths.processes_log).rows:
         first, last = float(row["first_seen"]), float(row["last_seen"])
-        yield Moment(lane, first, last, clean(" ".join(map(str, row.get("command", ()))), 160))
+        used = f"{duration(float(row.get('cpu_s') or 0.0))} of CPU, {size(float(row.get('max_rss_bytes') or 0))}"
+        words = f"{clean(' '.join(map(str, row.get('command', ()))), 160)} ({used})"
+        yield Moment(lane, first, last, words, "", f"process-{int(row['pid'])}" if row.get("pid") else "")
+
+
+def _gpus(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    for row in read_events(paths.gpu_log).rows:
+        seconds, n = row.get("seconds"), row.get("n_gpus")
+        told = duration(float(seconds)) if isinstance(seconds, int | float) else "an unknown time"
+        yield Moment(lane, float(row["t"]), float(row["t"]), f"{n} GPUs worked {told} for the agent until here")
 
 
 def _interventions(paths: TrialPaths, lane: str) -> Iterator[Moment]:
@@ -358,13 +424,24 @@ class RevisionDiff:
     files: tuple[FileDiff, ...]
 
 
-def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[str]]:
-    """Every revision as diffs against the one before, and what could not be read or was left out."""
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was at the end."""
+
+    path: str
+    anchor: str
+    """Line 3 has `-L3` behind it."""
+    lines: tuple[str, ...]
+
+
+def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFile], list[str]]:
+    """Every revision as diffs against the one before; the newest files; what could not be read or was left out."""
     rows = [row for row in read_events(paths.revisions_log).rows if isinstance(row.get("id"), str)]
     started = read_events(paths.trial_log).last("agent_started")
     problems: list[str] = []
+    own = _program(paths.agent)
     if not rows or not paths.revisions_git.is_dir():
-        return [], problems
+        return [], _sources(own), problems
     found: list[RevisionDiff] = []
     left = MAX_DIFF_LINES
     begun = float(started["t"]) if started is not None else float(rows[0]["t"])
@@ -391,7 +468,55 @@ def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[str]]:
         repository.close()
     if left <= 0:
         problems.append(f"only the first {MAX_DIFF_LINES} changed lines are shown; `git` reads all: revisions.git")
-    return found, problems
+    return found, _sources(own | before), problems
+
+
+def _program(folder: Path) -> dict[str, str]:
+    """Texts of the agent's own program, by the path that it has in the sandbox."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if len(found) < MAX_SOURCES and path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_DIFFED:
+            data = path.read_bytes()
+            if b"\0" not in data:
+                found[f"/agent/{path.relative_to(folder)}"] = data.decode(errors="replace")
+    return found
+
+
+def _sources(texts: Mapping[str, str]) -> list[SourceFile]:
+    """Files with numbered lines, so far as there is room; what holds no code is left to the diffs."""
+    found: list[SourceFile] = []
+    left = MAX_SOURCE_LINES
+    for path, text in texts.items():
+        if path.endswith(SOURCE_ENDS) and len(text) <= MAX_DIFFED and left > 0:
+            lines = text.splitlines()[:left]
+            left -= len(lines)
+            found.append(SourceFile(clean(path, 200), source_anchor(path), tuple(clean_lines(x, 400) for x in lines)))
+    return found
+
+
+def source_anchor(path: str) -> str:
+    """The name of a file as part of an address."""
+    return "f-" + hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+_EVIDENCE = (
+    (re.compile(r"process (\d+)"), "timeline", "process-{}"),
+    (re.compile(r"submission (\d+)"), "timeline", "submission-{}"),
+    (re.compile(r"events/\w+\.jsonl"), "timeline", ""),
+    (re.compile(r"llm/exchanges\.jsonl: call (\d+)"), "transcript", "c{}"),
+    (re.compile(r"agent\.log"), "transcript", "agent-log"),
+)
+_SOURCE = re.compile(rf"(\S+(?:{'|'.join(map(re.escape, SOURCE_ENDS))}))(?::(\d+)|: .*)?")
+
+
+def evidence_place(where: str) -> tuple[str, str] | None:
+    """(page of the trial, anchor on it) of what a verdict names as its evidence; None if no page has it."""
+    for pattern, part, anchor in _EVIDENCE:
+        if found := pattern.fullmatch(where):
+            return part, anchor.format(*found.groups())
+    if found := _SOURCE.fullmatch(where):
+        return "code", source_anchor(found[1]) + (f"-L{found[2]}" if found[2] else "")
+    return None
 
 
 def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
@@ -400,7 +525,7 @@ def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
     told: list[DiffLine] = []
     n_added = n_removed = 0
     kinds = {"+": "add", "-": "remove", "@": "place"}
-    for line in difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=3):
+    for line in difflib.unified_diff(*(text.split("\n") if text else [] for text in (old, new)), lineterm="", n=3):
         if line.startswith(("+++ ", "--- ")) and not told:
             continue
         kind = kinds.get(line[:1], "same")
@@ -411,12 +536,26 @@ def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
     return FileDiff(clean(path, 200), n_added, n_removed, tuple(told))
 
 
-def log_tail(path: Path) -> str:
-    """The end of a log that anybody may have written."""
+def log_tail(path: Path, end: int | None = None) -> str:
+    """The end of a log that anybody may have written. end: bytes of it that are read; None: all."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, 2)
-            log.seek(max(0, size - LOG_TAIL))
-            return clean_lines(log.read().decode(errors="replace"), LOG_TAIL)
+            end = size if end is None else min(end, size)
+            log.seek(max(0, end - LOG_TAIL))
+            return clean_lines(log.read(min(end, LOG_TAIL)).decode(errors="replace"), LOG_TAIL)
     except OSError:
         return ""
+
+
+def log_after(path: Path, place: int) -> tuple[str, int]:
+    """The whole lines that a log got after a byte, and the byte after them; of very much the end."""
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, 2)
+            log.seek(max(place, size - LOG_TAIL))
+            data = log.read(LOG_TAIL)
+    except OSError:
+        return "", place
+    whole = data[: data.rfind(b"\n") + 1]
+    return clean_lines(whole.decode(errors="replace"), LOG_TAIL), max(place, size - LOG_TAIL) + len(whole)

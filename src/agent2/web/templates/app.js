@@ -28,6 +28,15 @@ document.addEventListener("keydown", (event) => {
   if (target.matches("input, textarea")) target.focus(); else target.click();
 });
 
+// A link into something that is folded opens it.
+const openTarget = () => {
+  const at = document.getElementById(location.hash.slice(1));
+  const folded = at?.closest("details");
+  if (folded && !folded.open) { folded.open = true; at.scrollIntoView(); }
+};
+openTarget();
+addEventListener("hashchange", openTarget);
+
 // What scrolls on its own can be scrolled by keyboard: it takes the focus, unless something inside does.
 const reachScrollers = () => {
   for (const one of document.querySelectorAll(".scroll, .log, .rated .text")) {
@@ -68,16 +77,31 @@ for (const one of document.querySelectorAll("[data-deadline]")) {
 for (const place of document.querySelectorAll("[data-live]")) {
   const source = new EventSource(place.dataset.live);
   source.addEventListener("row", (event) => {
-    const told = JSON.parse(event.data), list = place.querySelector(`[data-rows="${told.list}"]`);
-    if (!list) return;
-    const known = told.key && [...list.children].find((one) => one.dataset.rowKey === told.key);
-    const line = known || document.createElement("li");
+    const told = JSON.parse(event.data), list = told.list && place.querySelector(`[data-rows="${told.list}"]`);
+    const rows = told.list ? [...(list?.children ?? [])] : [...document.querySelectorAll("[data-row-key]")];
+    const known = told.key ? rows.filter((one) => one.dataset.rowKey === told.key) : [];
+    for (const one of known) (one.querySelector("[data-words]") ?? one).textContent = told.words;
+    if (known.length || !list) return;
+    const line = document.createElement("li");
     line.textContent = told.words;
     if (told.key) line.dataset.rowKey = told.key;
-    if (!known) list.append(line);
+    list.append(line);
     const empty = place.querySelector(`[data-empty="${told.list}"]`);
     if (empty) empty.remove();
   });
-  source.addEventListener("changed", () => { source.close(); location.reload(); });
+  source.addEventListener("text", (event) => {
+    const told = JSON.parse(event.data), text = document.querySelector(`[data-text="${told.list}"]`);
+    if (!text) return;
+    const isAtEnd = text.scrollTop + text.clientHeight > text.scrollHeight - 40;
+    text.textContent = (text.textContent + "\n" + told.words).trimStart().slice(-40000);
+    text.closest("[hidden]")?.removeAttribute("hidden");
+    if (isAtEnd) text.scrollTop = text.scrollHeight;
+    reachScrollers();
+  });
+  source.addEventListener("changed", () => {
+    source.close();
+    const reload = () => isTyping(document.activeElement) ? setTimeout(reload, 2000) : location.reload(); // not while somebody writes
+    reload();
+  });
   addEventListener("pagehide", () => source.close());
 }

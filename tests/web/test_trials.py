@@ -1,0 +1,88 @@
+"""The tabs of a trial: what its processes used, its files with numbered lines, and links to evidence."""
+
+import json
+
+import pytest
+
+from agent2.arena.trial_folder import TrialPaths
+from agent2.web.catalog import Catalog, EntryKind
+from agent2.web.page import LiveLinks, PageAddress
+from agent2.web.site import Site
+from agent2.web.trials import evidence_place, loads_of, revision_diffs, source_anchor, timeline_of
+from web_builders import HOSTILE, write_trial
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """A trial of 100 seconds whose agent ran two programs."""
+    path = write_trial(tmp_path / "trial", {"event": "agent_started"}, {"event": "agent_ended", "t": 1100.0})
+    rows = [
+        {"event": "process", "t": 1060.0, "pid": 7, "command": ["python", HOSTILE], "first_seen": 1000.0,
+         "last_seen": 1050.0, "cpu_s": 100.0, "max_rss_bytes": 2**30},
+        {"event": "process", "t": 1100.0, "pid": 8, "command": ["sh"], "first_seen": 1025.0, "last_seen": 1100.0,
+         "cpu_s": 0.0, "max_rss_bytes": 2**30},
+    ]  # fmt: skip
+    (path / "events" / "processes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (path / "agent").mkdir()
+    (path / "agent" / "main.py").write_text(f"import os\n\nprint({HOSTILE!r})\n")
+    (path / "agent" / "weights.bin").write_bytes(b"\0\1")
+    return path
+
+
+def page_of(folder, part):
+    site = Site(Catalog(folder))
+    (entry,) = (one for one in site.catalog.findings().entries.values() if one.kind is EntryKind.TRIAL)
+    return site.html(PageAddress("trial", entry.id, part), LiveLinks())
+
+
+def test_processor_and_memory_are_on_the_axis_of_time(trial):
+    cpu, memory = loads_of(TrialPaths(trial), 1000.0, 1100.0)
+    assert (cpu.most, memory.most) == ("2.0 cores", "2.00 GiB")
+    assert [share for share, _ in cpu.steps] == [100.0] * 60 + [0.0] * 60
+    assert [share for share, _ in memory.steps] == [50.0] * 30 + [100.0] * 30 + [50.0] * 60
+    assert loads_of(TrialPaths(trial), 2000.0, 2100.0) == ()
+    page = page_of(trial.parent, "timeline")
+    assert 'class="track load"' in page and 'id="process-7"' in page and "100 s of CPU" not in page
+    assert "1.7 min of CPU, 1.00 GiB" in page
+
+
+def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
+    (trial / "events" / "processes.jsonl").write_text('{"event": "process", "t": 1.0, "first_seen": "soon"}\n')
+    found = timeline_of(TrialPaths(trial))
+    assert found.loads == () and any(lane == "events" for lane, _ in found.lanes)
+    assert any("resources" in problem for problem in found.problems)
+
+
+def test_the_agents_program_is_shown_with_numbered_lines_and_never_as_markup(trial):
+    diffs, sources, problems = revision_diffs(TrialPaths(trial))
+    assert (diffs, problems) == ([], []) and [one.path for one in sources] == ["/agent/main.py"]
+    page = page_of(trial.parent, "code")
+    assert f'id="{source_anchor("/agent/main.py")}-L3"' in page and "<img" not in page
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("process 18649", ("timeline", "process-18649")),
+        ("submission 2", ("timeline", "submission-2")),
+        ("events/trial.jsonl", ("timeline", "")),
+        ("llm/exchanges.jsonl: call 12", ("transcript", "c12")),
+        ("agent.log", ("transcript", "agent-log")),
+        ("/agent/main.py:34", ("code", f"{source_anchor('/agent/main.py')}-L34")),
+        ("output/design.json: algorithm", ("code", source_anchor("output/design.json"))),
+        ("output/train_log.jsonl", None),
+        ("grader.db", None),
+        ('x"><script>', None),
+    ],
+)
+def test_evidence_leads_to_the_page_that_shows_it(where, place):
+    assert evidence_place(where) == place
+
+
+def test_evidence_is_a_link_where_a_page_has_it_and_text_elsewhere(tmp_path):
+    site = Site(Catalog(tmp_path))
+    proof = "{% import 'macros.html.j2' as m with context %}{{ m.proof(lines) }}"
+    template = site._engine.from_string(proof)
+    line = {"where": 'a"<b>.py:1', "text": "x"}
+    assert '<a href="/t#&#34;">a&#34;&lt;b&gt;.py:1</a>' in template.render(lines=[line], evidence=lambda w: '/t#"')
+    assert "<a" not in template.render(lines=[line], evidence=lambda w: "") + template.render(lines=[line])
