@@ -14,6 +14,7 @@ from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.reports.leaderboard_pages import NOT_OURS, subtitle
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
 from agent2.web.catalog import Catalog
+from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
 from pool_builders import pooled, simulation
@@ -63,6 +64,22 @@ def test_ties_are_shown_as_ties_and_ranks_do_not_depend_on_the_filter(made):
     (alone,) = board_groups(made, BoardFilter.of({"system": "low"}))
     assert alone.rows[0].cells[rank] == "3"
     assert len(first.trials) == 4
+
+
+def test_pinned_columns_stand_beside_the_stack_and_are_in_the_address(made, tmp_path):
+    (first, _) = board_groups(made, BoardFilter.of({"pin": "LLM cost,within noise,no such column", "columns": "all"}))
+    assert list(first.names)[:4] == ["stack", "LLM cost", "within noise", "rank"] and first.n_pinned == 3
+    assert len(set(first.names)) == len(first.names)
+    (short, _) = board_groups(made, BoardFilter.of({"pin": "seeds"}))
+    assert list(short.names)[:3] == ["stack", "seeds", "rank"] and "routes" in short.names
+    by_driver = board_groups(made, BoardFilter.of({"pin": "seeds", "group": "driver"}))[0]
+    assert list(by_driver.names)[:3] == ["task", "stack", "seeds"] and by_driver.n_pinned == 3
+    site = Site(Catalog(tmp_path))
+    site._board.board = lambda wait_s: made
+    page = site.html(PageAddress("leaderboard", query={"pin": "seeds", "columns": "all", "task": "t"}), LiveLinks())
+    assert 'href="/leaderboard?pin=&amp;' not in page and 'href="/leaderboard?columns=all&amp;task=t"' in page, "unpin"
+    assert "pin=seeds%2Ctier&amp;columns=all&amp;task=t" in page, "pin another one"
+    assert '<input type="hidden" name="pin" value="seeds">' in page, "filters keep it"
 
 
 def test_two_rows_are_compared(made):

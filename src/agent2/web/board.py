@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # it loads matplotlib, and the server starts without
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
 SHORT = (
-    "stack", "rank", "tier", "runs", "base -> final", "mean gain [95%]", "verdict", "LLM cost", "marks",
+    "stack", "rank", "tier", "runs", "base -> final", "mean gain [95%]", "verdict", "routes", "LLM cost", "marks",
 )  # fmt: skip
 """Columns that are shown unless all are asked for."""
 MAX_VALUE = 200
@@ -176,6 +176,8 @@ class BoardFilter:
     group: str = GROUPS[0]
     sort: str = SORTS[0]
     has_all_columns: bool = False
+    pins: tuple[str, ...] = ()
+    """Columns that stand beside the stack and stay in view while the others are scrolled."""
     one: str = ""
     """Stack that is compared, and the task: `TASK / STACK`."""
     other: str = ""
@@ -190,6 +192,7 @@ class BoardFilter:
             group=query["group"] if query.get("group") in GROUPS else GROUPS[0],
             sort=query["sort"] if query.get("sort") in SORTS else SORTS[0],
             has_all_columns=query.get("columns") == "all",
+            pins=tuple(dict.fromkeys(name for name in query.get("pin", "")[:MAX_VALUE].split(",") if name)),
             one=query.get("one", "")[: 2 * MAX_VALUE],
             other=query.get("other", "")[: 2 * MAX_VALUE],
         )
@@ -216,6 +219,8 @@ class BoardGroup:
     note: str
     names: Sequence[str]
     """Of the columns."""
+    n_pinned: int
+    """The first ones, which stay in view."""
     rows: Sequence[BoardRow]
 
 
@@ -282,7 +287,7 @@ def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
     lines: list[BoardLine] = []
     for task in made.board.tasks:
         table = standing_table(task)
-        table = table.of(*(all_columns(table.names) if wanted.has_all_columns else SHORT))
+        table = table.of(*columns_of(table.names, wanted))
         lines += [(task, one, table) for one in task.standings if _is_wanted(task.task, one, wanted)]
     groups: dict[str, list[BoardLine]] = {}
     by: dict[str, Callable[[TaskStandings, Standing], str]] = {
@@ -308,13 +313,15 @@ def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
             rows.append(BoardRow(cells, _trials_of(made, task.task, one.stack), _tie(task, one), starts))
         names = members[0][2].names if wanted.group == "task" else ["task", *members[0][2].names]
         note = _exam_words(members[0][0]) if wanted.group == "task" else ""
-        found.append(BoardGroup(title, note, names, rows))
+        n_pinned = names.index("stack") + 1 + sum(name in names for name in wanted.pins if name != "stack")
+        found.append(BoardGroup(title, note, names, n_pinned, rows))
     return found
 
 
-def all_columns(names: Sequence[str]) -> list[str]:
-    """The stack first: it stays in view while the others are scrolled."""
-    return sorted(names, key=lambda name: name != "stack")
+def columns_of(names: Sequence[str], wanted: BoardFilter) -> list[str]:
+    """The columns that are shown: the stack first, then those that are pinned, each once."""
+    pinned = [name for name in wanted.pins if name in names]
+    return list(dict.fromkeys(["stack", *pinned, *(names if wanted.has_all_columns else SHORT)]))
 
 
 def _is_wanted(task: str, one: Standing, wanted: BoardFilter) -> bool:

@@ -189,8 +189,14 @@ class Site(PageContext):
         made = self._board.board(LONGEST_WAIT_S if links.is_static else BOARD_WAIT_S)
         if isinstance(made, BoardProgress):
             return self.render("leaderboard_page.html.j2", links, progress=made)
+
+        def pinned(name: str) -> str:
+            """The address of the board with a column pinned, or no longer."""
+            pins = [one for one in wanted.pins if one != name] + ([] if name in wanted.pins else [name])
+            return links.to("leaderboard", **(dict(route.query) | {"pin": ",".join(pins)}))
+
         return self.render(
-            "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted,
+            "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted, pinned=pinned,
             is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
         )  # fmt: skip
 

@@ -45,6 +45,19 @@ const reachScrollers = () => {
     else one.removeAttribute("tabindex");
   }
 };
+// Pinned columns stand beside each other; on a phone there is room for the first one alone.
+const placePins = () => {
+  for (const row of document.querySelectorAll("table.wide tr")) {
+    let left = 0;
+    for (const one of row.querySelectorAll(".pin")) {
+      one.style.left = left + "px";
+      one.style.position = left && innerWidth < 700 ? "static" : "";
+      left += one.offsetWidth;
+    }
+  }
+};
+placePins();
+addEventListener("resize", placePins);
 reachScrollers();
 addEventListener("resize", reachScrollers);
 addEventListener("toggle", reachScrollers, true);
