@@ -5,7 +5,10 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
+from agent2.cli import app
+from agent2.errors import ConfigError
 from agent2.records import Split
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.notes import NOTES_FILE, card_digest
@@ -26,8 +29,8 @@ def folder(tmp_path):
 
 
 def client_of(folder, **options):
-    app = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
-    return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
+    shown = make_view_app(Site(Catalog(folder), **options), ReaderGuard("127.0.0.1", None))
+    return TestClient(shown, base_url="http://127.0.0.1", follow_redirects=False)
 
 
 def id_of(folder, name):
@@ -119,3 +122,34 @@ def test_notes_are_never_written_through_a_link(folder, tmp_path_factory):
     (folder / NOTES_FILE).symlink_to(target)
     answer = client_of(folder).post(f"/note/{id_of(folder, 'one')}/1", data={"comment": "x"}, headers=OWN)
     assert answer.status_code == 422 and "cannot be written" in answer.text and target.read_text() == "mine"
+
+
+def test_verdicts_in_notes_are_compared_with_the_scorer_by_the_command(folder, tmp_path):
+    runner, client, card = CliRunner(), client_of(folder), id_of(folder, "one")
+    refused = runner.invoke(app, ["spotcheck", "notes", str(folder / "one")])
+    assert isinstance(refused.exception, ConfigError) and "no agent2-notes.jsonl" in str(refused.exception)
+
+    def note(line, label, author, turn=""):
+        given = {"turn": turn, "label": label, "author": author}
+        assert client.post(f"/note/{card}/{line}", data=given, headers=OWN).status_code == 303
+
+    # rollouts 2 and 5 failed, the others passed
+    for line, label in enumerate(("right", "right", "wrong", "wrong", "Right", "unsure")):
+        note(line, label, "Ada")
+    note(3, "right", "Ada")
+    for line, label in ((0, "wrong"), (1, "right")):
+        note(line, label, "Bob")
+    note(2, "right", "Bob", turn="t1")
+    note(0, "looks odd", "Bob")
+    shown = runner.invoke(app, ["spotcheck", "notes", str(folder / "one"), "--json"])
+    found = json.loads(shown.stdout)
+    assert found["raters"]["Ada"]["agreement"]["value"] == 1.0 and found["raters"]["Ada"]["agreement"]["n"] == 5
+    assert found["raters"]["Bob"]["agreement"]["value"] == 0.5 and found["raters"]["Bob"]["agreement"]["n"] == 2
+    assert found["n_unsure"] == {"Ada": 1, "Bob": 0} and found["people"]["agreement"]["n"] == 5
+    assert [one["people"] for one in found["disagreements"]] == [{"Ada": "right", "Bob": "wrong"}]
+    words = runner.invoke(app, ["spotcheck", "notes", str(folder / "one")]).stdout
+    assert "Ada with the scorer (1 unsure)" in words
+    pairs = runner.invoke(app, ["spotcheck", "notes", str(folder / "one"), "--pairs", str(tmp_path / "pairs.jsonl")])
+    assert isinstance(pairs.exception, ConfigError) and not (tmp_path / "pairs.jsonl").exists()
+    other = runner.invoke(app, ["spotcheck", "notes", str(folder / "two")])
+    assert "no note is a verdict" in str(other.exception), "notes are bound to their card"

@@ -1,6 +1,6 @@
 """`agent2 judge` and `spotcheck`: how far a judge, or any scorer, can be trusted; and judging kept cards again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -255,17 +255,52 @@ def show_agreement(
     as_json: AsJson = False,
 ) -> None:
     """Compare people with the scorer and with each other; for graded scores, find the threshold that people use."""
-    import json
-
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.evaluation.spot_check import agreement, labelled_pairs
-    from agent2.files import write_text
 
     found = agreement(folder)
-    if pairs is not None:
-        if pairs.exists():
-            raise ConfigError(f"{pairs}: exists already; choose another file")
-        write_text(pairs, "".join(f"{json.dumps(row)}\n" for row in labelled_pairs(folder)))
+    _write_pairs(pairs, lambda: labelled_pairs(folder))
+    _print_agreement(found, pairs, folder, as_json=as_json)
+
+
+@spotcheck_app.command("notes")
+def compare_notes(
+    folder: JudgedFolder,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Also write the verdicts on a judgement card as pairs for `judge check`.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare verdicts that people left as notes in `agent2 view` with the scorer; no evidence for a release.
+
+    A note counts whose label is right or wrong (on a judgement card new, old or tie) and that is about the whole
+    rollout; of several by one person the last.
+    """
+    from agent2.evaluation.spot_check import NOTED, agreement_of_notes, cards_to_rate
+    from agent2.web.notes import find_notes, noted_verdicts
+
+    verdicts = noted_verdicts(find_notes(folder), cards_to_rate(folder), NOTED)
+    found, rows = agreement_of_notes(folder, verdicts)
+    if pairs is not None and not rows:
+        raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; leave out --pairs")
+    _write_pairs(pairs, lambda: rows)
+    _print_agreement(found, pairs, folder, as_json=as_json)
+
+
+def _write_pairs(pairs: Path | None, rows: Callable[[], list[dict[str, Any]]]) -> None:
+    import json
+
+    from agent2.files import write_text
+
+    if pairs is None:
+        return
+    if pairs.exists():
+        raise ConfigError(f"{pairs}: exists already; choose another file")
+    write_text(pairs, "".join(f"{json.dumps(row)}\n" for row in rows()))
+
+
+def _print_agreement(found: "SpotCheckReport", pairs: Path | None, folder: Path, *, as_json: bool) -> None:
+    from agent2.cli.show import print_json, print_path, print_table
+
     if as_json:
         print_json(found)
         return
@@ -293,8 +328,9 @@ def _agreement_rows(found: "SpotCheckReport") -> list[list[str]]:
     rows = [
         row(f"{rater} with the scorer ({found.n_unsure[rater]} unsure)", one) for rater, one in found.raters.items()
     ]
-    rows.append(row("the first two raters with each other", found.between))
-    rows.append(["all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "-"), "", ""])
+    if len(found.raters) > 1:
+        rows.append(row("the first two raters with each other", found.between))
+        rows.append(["all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "-"), "", ""])
     return [*rows, row("all raters together with the scorer", found.people)]
 
 

@@ -160,7 +160,7 @@ class StratumAgreement:
     said: str
     n_on_card: int
     n: int
-    """Rollouts on which at least two people gave a verdict."""
+    """Rollouts on which enough people gave a verdict: two of a spot check, one of notes."""
     n_agree: int
     """Of these, where all people say what the scorer says."""
 
@@ -225,15 +225,41 @@ def draw_sample(folder: Path, n: int = 30, seed: int = 0) -> Sample:
         least = LEAST_OF_STRATUM * len(strata)
         raise ConfigError(f"n={n}: at least {least} are needed, two for each card and verdict ({len(strata)} of them)")
     taken = _allocated({key: len(rows) for key, rows in strata.items()}, n)
-
-    def lot(key: tuple[str, str, int]) -> str:
-        return hashlib.sha256("\0".join(map(str, (seed, *key))).encode("utf-8", "surrogatepass")).hexdigest()
-
-    chosen: dict[tuple[str, str, int], str] = {}
+    chosen: dict[RolloutKey, str] = {}
     for (name, said), rows in strata.items():
-        keys = sorted(((name, *row) for row in rows), key=lot)
+        keys = sorted(((name, *row) for row in rows), key=lambda key: _lot(seed, key))
         chosen |= dict.fromkeys(keys[: taken[name, said]], said)
-    numbers = {key: number for number, key in enumerate(sorted(chosen, key=lot), start=1)}
+    numbers = {key: number for number, key in enumerate(sorted(chosen, key=lambda key: _lot(seed, key)), start=1)}
+    digests = {name: file_digest(card / CARD_JSON) for name, card in cards.items()}
+    return Sample(
+        digest=digest_of([digests, n, seed, [list(key) for key in numbers]]),
+        n=n,
+        seed=seed,
+        rollouts=_sampled(cards, references, chosen, numbers, seed, is_pairwise=is_pairwise),
+        on_cards={key: len(rows) for key, rows in strata.items()},
+        is_pairwise=is_pairwise,
+        is_hidden=any(header.protocol.split in HIDDEN_SPLITS for header in headers.values()),
+    )
+
+
+RolloutKey = tuple[str, str, int]
+"""Card, item and attempt."""
+
+
+def _lot(seed: int, key: RolloutKey) -> str:
+    return hashlib.sha256("\0".join(map(str, (seed, *key))).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _sampled(
+    cards: Mapping[str, Path],
+    references: Mapping[str, Mapping[str, str]],
+    chosen: Mapping[RolloutKey, str],
+    numbers: Mapping[RolloutKey, int],
+    seed: int,
+    *,
+    is_pairwise: bool,
+) -> tuple[SampledRollout, ...]:
+    """The rollouts that were chosen, by number. chosen: rollout -> the scorer's verdict."""
     found = []
     for name, card in cards.items():
         for record in iter_rollouts(card):
@@ -250,17 +276,8 @@ def draw_sample(folder: Path, n: int = 30, seed: int = 0) -> Sample:
                     score=record.score.value or 0.0,
                     said=chosen[key],
                 )
-                found.append(_as_pair(shown_as, record, lot(key)) if is_pairwise else shown_as)
-    digests = {name: file_digest(card / CARD_JSON) for name, card in cards.items()}
-    return Sample(
-        digest=digest_of([digests, n, seed, [list(key) for key in numbers]]),
-        n=n,
-        seed=seed,
-        rollouts=tuple(sorted(found, key=lambda one: one.number)),
-        on_cards={key: len(rows) for key, rows in strata.items()},
-        is_pairwise=is_pairwise,
-        is_hidden=any(header.protocol.split in HIDDEN_SPLITS for header in headers.values()),
-    )
+                found.append(_as_pair(shown_as, record, _lot(seed, key)) if is_pairwise else shown_as)
+    return tuple(sorted(found, key=lambda one: one.number))
 
 
 def _cards_of(folder: Path) -> tuple[dict[str, Path], Mapping[str, Mapping[str, str]]]:
@@ -507,21 +524,81 @@ def agreement(folder: Path) -> SpotCheckReport:
     if unknown or any(set(form.verdicts) != numbers for form in forms):
         raise ConfigError(f"{folder / KEPT}: a form was changed after it was recorded; record the forms again")
     by_rater = {form.rater: [one.meaning(form.verdicts[str(one.number)]) for one in sample.rollouts] for form in forms}
+    return _report(sample, by_rater, RATERS)
+
+
+def _report(sample: Sample, by_rater: Mapping[str, Sequence[str | None]], least: int) -> SpotCheckReport:
+    """least: people who have to be sure of a rollout."""
     scorer = [one.said for one in sample.rollouts]
     columns = list(by_rater.values())
-    people = [_common([column[place] for column in columns]) for place in range(len(scorer))]
+    people = [_common([column[place] for column in columns], least) for place in range(len(scorer))]
     return SpotCheckReport(
         sample=sample.digest,
         n=len(sample.rollouts),
         raters={rater: _compared(column, scorer) for rater, column in by_rater.items()},
         n_unsure={rater: column.count(None) for rater, column in by_rater.items()},
-        between=_compared(columns[0], columns[1]),
-        alpha=_alpha(columns),
+        between=_compared(columns[0], columns[1]) if len(columns) > 1 else RaterAgreement(None, None),
+        alpha=_alpha(columns) if len(columns) > 1 else None,
         people=_compared(people, scorer),
         strata=tuple(_strata(sample, people)),
         disagreements=tuple(_disagreements(sample, by_rater)),
         calibration=None if sample.is_pairwise else _calibrated([one.score for one in sample.rollouts], people),
     )
+
+
+def cards_to_rate(folder: Path) -> dict[str, Path]:
+    """The cards that people judge, by name: a card, or those of an evaluation's checkpoint. Raises ConfigError."""
+    return _cards_of(folder)[0]
+
+
+NOTED = (RIGHT, WRONG, UNSURE, NEW, OLD, TIE)
+"""Labels of notes that are verdicts: of a judgement card the last three, of any other the first two."""
+
+
+def agreement_of_notes(
+    folder: Path, verdicts: Mapping[str, Mapping[RolloutKey, str]]
+) -> tuple[SpotCheckReport, list[dict[str, Any]]]:
+    """Verdicts that people left as notes, beside the scorer; and as pairs for `agent2 judge check`, where it compares.
+
+    verdicts: who -> rollout -> word of `NOTED`. Whoever writes a note has seen the score and has chosen the rollout, so
+    this is no spot check. Raises ConfigError where no note is a verdict on a rollout with a score.
+    """
+    cards, references = _cards_of(folder)
+    pairwise = {JUDGEMENT in finished_header(card).lock for card in cards.values()}
+    if len(pairwise) > 1:
+        raise ConfigError(f"{folder}: holds judgements and other cards; pass one card")
+    is_pairwise = pairwise.pop()
+    words = (NEW, OLD, TIE, UNSURE) if is_pairwise else (RIGHT, WRONG, UNSURE)
+    asked = {key for said in verdicts.values() for key, word in said.items() if word in words}
+    chosen: dict[RolloutKey, str] = {}
+    on_cards: Counter[tuple[str, str]] = Counter()
+    for name, card in cards.items():
+        for record in iter_rollouts(card):
+            if record.score.value is not None:
+                said = _said(record, is_pairwise=is_pairwise)
+                on_cards[name, said] += 1
+                if (key := (name, record.rollout.item_id, record.rollout.attempt)) in asked:
+                    chosen[key] = said
+    if not chosen:
+        raise ConfigError(f"{folder}: no note is a verdict ({', '.join(words)}) on a whole rollout with a score")
+    numbers = {key: number for number, key in enumerate(sorted(chosen), start=1)}
+    sampled = _sampled(cards, references, chosen, numbers, 0, is_pairwise=is_pairwise)
+    sample = Sample(digest_of([list(key) for key in numbers]), len(sampled), 0, sampled, on_cards, is_pairwise, False)
+    keys = [(one.card, one.item_id, one.attempt) for one in sampled]
+    sure = {who: [word if (word := said.get(key)) in words and word != UNSURE else None for key in keys]
+            for who, said in verdicts.items()}  # fmt: skip
+    by_rater = {who: column for who, column in sure.items() if any(column)}
+    if not by_rater:
+        raise ConfigError(f"{folder}: everybody is unsure; nothing can be said of the scorer")
+    common = [_common([column[place] for column in by_rater.values()], 1) for place in range(len(keys))]
+    pairs = [_pair(one, said) for one, said in zip(sampled, common, strict=True) if is_pairwise and said in words]
+    found = _report(sample, by_rater, 1)
+    differing = tuple(
+        {**row, "people": {who: said for who, said in row["people"].items() if said != UNSURE}}
+        for row in found.disagreements
+    )
+    n_unsure = {who: sum(word == UNSURE for word in verdicts[who].values()) for who in by_rater}
+    return replace(found, n_unsure=n_unsure, disagreements=differing), pairs
 
 
 def people_say(folder: Path) -> tuple[SpotCheck | None, str]:
@@ -550,19 +627,23 @@ def labelled_pairs(folder: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{folder}: is not a judgement of two cards, so there are no pairs; use the agreement alone")
     rows = []
     for one in sample.rollouts:
-        said = _common([one.meaning(form.verdicts[str(one.number)]) for form in forms])
+        said = _common([one.meaning(form.verdicts[str(one.number)]) for form in forms], RATERS)
         if said in (NEW, OLD, TIE):
-            label = TIE if said == TIE else "1" if (said == NEW) != one.is_swapped else "2"
-            first, second = one.answers
-            name = f"{one.item_id}#{one.attempt}"
-            rows.append({"id": name, "instruction": one.question, "first": first, "second": second, "label": label})
+            rows.append(_pair(one, said))
     return rows
 
 
-def _common(verdicts: Sequence[str | None]) -> str | None:
-    """What all say; "split" if they differ, None if fewer than two are sure."""
+def _pair(one: SampledRollout, said: str | None) -> dict[str, Any]:
+    label = TIE if said == TIE else "1" if (said == NEW) != one.is_swapped else "2"
+    first, second = one.answers
+    name = f"{one.item_id}#{one.attempt}"
+    return {"id": name, "instruction": one.question, "first": first, "second": second, "label": label}
+
+
+def _common(verdicts: Sequence[str | None], least: int) -> str | None:
+    """What all say; "split" if they differ, None if fewer than `least` are sure."""
     sure = [verdict for verdict in verdicts if verdict is not None]
-    return None if len(sure) < RATERS else sure[0] if len(set(sure)) == 1 else "split"
+    return None if len(sure) < least else sure[0] if len(set(sure)) == 1 else "split"
 
 
 def _compared(one: Sequence[Hashable | None], other: Sequence[Hashable | None]) -> RaterAgreement:

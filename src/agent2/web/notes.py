@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -148,6 +148,33 @@ class NoteBook:
             except OSError as error:
                 raise ConfigError(f"{NOTES_FILE} cannot be written ({error.strerror}); who owns the folder?") from error
         return note
+
+
+def noted_verdicts(
+    notes: Path, cards: Mapping[str, Path], words: Collection[str]
+) -> dict[str, dict[tuple[str, str, int], str]]:
+    """Who -> (card, item, attempt) -> the last label on the whole rollout that is one of these words.
+
+    notes: the file. cards: by name.
+    """
+    book = NoteBook(notes.parent)
+    found: dict[str, dict[tuple[str, str, int], str]] = {}
+    for name, card in cards.items():
+        for (item, attempt), said in book.on_card(card).items():
+            for note in said:
+                label = note.label.strip().casefold()
+                if not note.turn and label in words:
+                    found.setdefault(clean(note.author, MAX_AUTHOR) or "somebody", {})[name, item, attempt] = label
+    return found
+
+
+def find_notes(folder: Path) -> Path:
+    """The notes' file in a folder or the nearest one above it. Raises ConfigError if there is none."""
+    top = folder.resolve()
+    for place in (top, *top.parents):
+        if (place / NOTES_FILE).is_file():
+            return place / NOTES_FILE
+    raise ConfigError(f"{folder}: no {NOTES_FILE} there or above; notes are written in `agent2 view`")
 
 
 _LIMITS = {"label": MAX_LABEL, "comment": MAX_COMMENT, "author": MAX_AUTHOR}

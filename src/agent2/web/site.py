@@ -458,6 +458,7 @@ class Site(PageContext):
             notes=[_note_words(one) for one in found.notes],
             noted=Counter(one.turn for one in found.notes),
             n_unread=found.n_unread,
+            verdicts=("new", "old", "tie") if JUDGEMENT in card.header.lock else ("right", "wrong"),
             note_action=links.to("note", entry.id, line, **(query | {"beside": beside_id})),
         )
 

@@ -525,7 +525,8 @@ def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
     told: list[DiffLine] = []
     n_added = n_removed = 0
     kinds = {"+": "add", "-": "remove", "@": "place"}
-    for line in difflib.unified_diff(*(text.split("\n") if text else [] for text in (old, new)), lineterm="", n=3):
+    before, after = (text.split("\n") if text else [] for text in (old, new))
+    for line in difflib.unified_diff(before, after, lineterm="", n=3):
         if line.startswith(("+++ ", "--- ")) and not told:
             continue
         kind = kinds.get(line[:1], "same")
