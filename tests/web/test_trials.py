@@ -46,6 +46,16 @@ def test_processor_and_memory_are_on_the_axis_of_time(trial):
     assert "1.7 min of CPU, 1.00 GiB" in page
 
 
+def test_phases_are_on_the_axis_and_that_of_a_running_trial_reaches_until_now(trial):
+    found = dict(timeline_of(TrialPaths(trial)).lanes)
+    assert [(bar.left, bar.width, bar.words) for bar in found["phases"]] == [
+        (0.0, 100.0, "0.0 s: agent phase, 1.7 min"), (100.0, 0.0, "1.7 min: submissions evaluated")
+    ]  # fmt: skip
+    running = timeline_of(TrialPaths(trial), now=1200.0)
+    assert [(bar.left, bar.width) for bar in dict(running.lanes)["phases"]] == [(0.0, 50.0), (50.0, 50.0)]
+    assert running.ticks[-1] == (100.0, "3.3 min")
+
+
 def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
     (trial / "events" / "processes.jsonl").write_text('{"event": "process", "t": 1.0, "first_seen": "soon"}\n')
     found = timeline_of(TrialPaths(trial))

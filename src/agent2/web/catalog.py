@@ -67,7 +67,7 @@ class EntryState(StrEnum):
     STOPPED = "stopped"
     """Not finished, and no process is at it: interrupted, or killed."""
     FAILED = "failed"
-    """Finished by a fault, or cannot be read."""
+    """Finished without a result, or cannot be read."""
     FINISHED = "finished"
 
 
@@ -182,7 +182,11 @@ def _entry(root: Path, path: str, names: set[str], parent: str | None) -> Catalo
     place = os.path.relpath(path, root)
     folder = Path(path)
     marker = next(marker for marker, of in MARKERS if of is kind)
-    grows = {EntryKind.TRIAL: folder / "events" / "trial.jsonl", EntryKind.CARD: folder / card_folder.OPEN_ROLLOUTS}
+    grows = {
+        EntryKind.TRIAL: folder / "events" / "trial.jsonl",
+        EntryKind.CARD: folder / card_folder.OPEN_ROLLOUTS,
+        EntryKind.SWEEP: folder / "trials",
+    }
     times = [_changed(folder / marker), _changed(grows[kind]) if kind in grows else 0.0]
     name = root.resolve().name if place == "." else folder.name
     shown = clean(os.fsencode(name if place == "." else place).decode(errors="replace"))
@@ -408,13 +412,14 @@ def _finished_trial(known: EntrySummary, events: dict[str, dict[str, Any]]) -> E
     ended, final = events.get("agent_ended", {}), events.get("final_scored", {})
     gain = final.get("gain") or None
     if gain is None:
-        words = "no gain was measured: no submission could be scored"
+        n = len(read_submissions_of(TrialPaths(known.entry.path)))
+        words = f"no result: {f'none of {n} submissions could be scored' if n else 'the agent submitted nothing'}"
     else:
         change = Estimate(gain["delta"], gain["low"], gain["high"], gain["n_items"], gain["n_missing"])
         words = f"gain {POINTS.estimate(change)} points on private items"
     end = str(ended.get("end", ""))
     is_broken = end in ("crashed", "infrastructure", "limit")
-    state = EntryState.FAILED if is_broken and gain is None else EntryState.FINISHED
+    state = EntryState.FAILED if gain is None else EntryState.FINISHED
     note = f"; the agent's phase ended as: {end}" if is_broken else ""
     return replace(known, state=state, words=clean(f"{words}{note}"))
 

@@ -215,7 +215,8 @@ class Site(PageContext):
             ],
         }
         if route.part == "timeline":
-            return self.render("timeline.html.j2", links, timeline=timeline_of(paths), **fields)
+            now = time.time() if summary.state is EntryState.RUNNING else None
+            return self.render("timeline.html.j2", links, timeline=timeline_of(paths, now), **fields)
         if route.part == "transcript":
             transcript = self.keep(
                 ("transcript", entry.id, size_of(paths.llm / "exchanges.jsonl")), lambda: transcript_of(paths)

@@ -9,7 +9,7 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def read_moments(paths: TrialPaths) -> tuple[list[Moment], list[str]]:
     moments: list[Moment] = []
     problems: list[str] = []
     for lane, read in (
-        ("events", _events), ("submissions", _submissions), ("LLM calls", _calls), ("code", _code),
+        ("phases", _phases), ("events", _events), ("submissions", _submissions), ("LLM calls", _calls), ("code", _code),
         ("processes", _processes), ("GPUs", _gpus), ("interventions", _interventions),
     ):  # fmt: skip
         try:
@@ -154,12 +154,15 @@ def read_moments(paths: TrialPaths) -> tuple[list[Moment], list[str]]:
     return sorted(moments, key=lambda one: one.t), problems
 
 
-def timeline_of(paths: TrialPaths) -> Timeline | None:
-    """The timeline of a trial; None before its first event."""
+def timeline_of(paths: TrialPaths, now: float | None = None) -> Timeline | None:
+    """The timeline of a trial; None before its first event. now: Unix seconds, of a trial that is running."""
     moments, problems = read_moments(paths)
     if not moments:
         return None
-    first, last = moments[0].t, max(one.end for one in moments)
+    first, last = moments[0].t, max(now or 0.0, *(one.end for one in moments))
+    if now is not None:
+        open_phase = next(one for one in reversed(moments) if one.lane == "phases")
+        moments = [replace(one, end=last) if one is open_phase else one for one in moments]
     span = max(last - first, 1e-3)
     lanes: dict[str, list[TimeBar]] = {}
     for one in moments[:MAX_MOMENTS]:
@@ -190,6 +193,30 @@ def event_words(row: Mapping[str, JsonValue]) -> str:
         words += f": {100 * score['value']:.1f}%"
     told = [str(row[key]) for key in ("split", "end", "reason") if row.get(key)]
     return clean(f"{words} ({', '.join(told)})" if told else words, 300)
+
+
+PHASE_ENDS = (
+    ("agent_started", "base model scored on public items"),
+    ("agent_ended", "agent phase"),
+    ("graded", "submissions evaluated"),
+    ("final_scored", "final evaluation and noise band"),
+    ("audited", "integrity audit"),
+)
+"""Event with which a phase ends -> the phase."""
+
+
+def _phases(paths: TrialPaths, lane: str) -> Iterator[Moment]:
+    """From the first event on; the phase that is not over ends with the last event."""
+    rows = read_events(paths.trial_log).rows
+    begun = float(rows[0]["t"]) if rows else 0.0
+    for event, words in PHASE_ENDS:
+        ends = [float(row["t"]) for row in rows if row.get("event") == event]
+        if not ends:
+            yield Moment(lane, begun, max([begun, *(float(row["t"]) for row in rows)]), words)
+            return
+        if ends[-1] > begun:
+            yield Moment(lane, begun, ends[-1], f"{words}, {duration(ends[-1] - begun)}")
+        begun = max(begun, ends[-1])
 
 
 def _events(paths: TrialPaths, lane: str) -> Iterator[Moment]:
