@@ -254,6 +254,17 @@ def test_an_evaluation_leads_to_the_rollout_of_a_lost_item(client, site):
     assert "weak" in beside and "strong" in beside and "failed" in beside
 
 
+def test_every_metric_of_an_evaluation_leads_to_the_rollouts_behind_it(client, site):
+    entry = id_of(site, EntryKind.EVALUATION, "an evaluation")
+    page = client.get(f"/evaluation/{entry}").text
+    table = page[page.index("<h2>Metrics</h2>") : page.index("Items lost and won")]
+    found = dict(re.findall(r'<a href="(/compare/[^"]+)">(?:<wbr>|\w)*?(sums|doubles)_', table.replace("<wbr>", "")))
+    assert set(found.values()) == {"sums", "doubles"}
+    for link in found:
+        answer = client.get(link.replace("&amp;", "&"))
+        assert answer.status_code == 200 and "strong" in answer.text and "weak" in answer.text
+
+
 def test_only_its_own_address_is_answered(site):
     client = TestClient(make_view_app(site, ReaderGuard("127.0.0.1", None)), base_url="http://evil.example")
     assert client.get("/").status_code == 421

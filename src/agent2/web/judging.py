@@ -14,7 +14,7 @@ from agent2.cards.judgement import BASELINE, JUDGEMENT, PairwiseJudgement, read_
 from agent2.contract.compare import PASSES_AT
 from agent2.errors import Agent2Error, ConfigError, NotEnoughData
 from agent2.reports.text import UNCUT, clean, clean_lines
-from agent2.stats.estimates import RAW
+from agent2.stats.estimates import Notation
 from agent2.web.catalog import CatalogEntry, EntryKind
 from agent2.web.page import Links, LiveLinks, NoSuchPageError, PageAddress, PageContext
 from agent2.web.rollouts import CardTables
@@ -22,6 +22,8 @@ from agent2.web.rollouts import CardTables
 MOST_JUDGED = 100_000
 """Rollouts of a card up to which two judges are held against each other."""
 MOST_SHOWN = 30
+SHARE = Notation(".3f")
+"""Agreement and kappa."""
 DEFAULT_N, MOST_N = 30, 200
 """Rollouts of a spot check, unless somebody began one with another number."""
 MAX_NOTE, MAX_RATER = 1_000, 80
@@ -71,7 +73,7 @@ def other_judge(tables: CardTables, own: tuple[Path, CardFile], other: tuple[Pat
     both = [key for key in columns[0] if key in columns[1]]
     pairs = [(columns[0][key], columns[1][key]) for key in both]
     try:
-        kappa = RAW.estimate(cohens_kappa([mine for mine, _ in pairs], [its for _, its in pairs]))
+        kappa = SHARE.estimate(cohens_kappa([mine for mine, _ in pairs], [its for _, its in pairs]))
     except NotEnoughData:
         kappa = "not known"
     differing = [(*key, *pair) for key, pair in zip(both, pairs, strict=True) if pair[0] != pair[1]]
@@ -182,13 +184,13 @@ def agreement_fields(folder: Path) -> tuple[list[str], Any, list[Sequence[str]]]
 
     def row(what: str, one: Any) -> tuple[str, str, str, str]:
         n = str(one.agreement.n) if one.agreement is not None else "0"
-        return clean(what, 160), RAW.estimate(one.agreement), n, RAW.estimate(one.kappa, "–")
+        return clean(what, 160), SHARE.estimate(one.agreement), n, SHARE.estimate(one.kappa, "–")
 
     rows = [
         row(f"{rater} with the scorer ({found.n_unsure[rater]} unsure)", one) for rater, one in found.raters.items()
     ]
     rows.append(row("the first two raters with each other", found.between))
-    rows.append(("all raters, Krippendorff's alpha", RAW.estimate(found.alpha, "–"), "", ""))
+    rows.append(("all raters, Krippendorff's alpha", SHARE.estimate(found.alpha, "–"), "", ""))
     return raters, found, [*rows, row("all raters together with the scorer", found.people)]
 
 

@@ -309,9 +309,21 @@ class Site(PageContext):
             found = places.get((benchmark, side))
             return links.to("card", found.id, **query) if found is not None else ""
 
+        def pair(benchmark: str) -> str:
+            """The address of all items of both sides; empty where there is no server, or a side is missing."""
+            new, old = places.get((benchmark, "checkpoint")), places.get((benchmark, "baseline"))
+            return links.to("compare", new.id, **{"with": old.id}) if new is not None and old is not None else ""
+
+        def metric(benchmark: str | None) -> str:
+            if links.is_single:
+                return ""
+            return (pair(benchmark) or card(benchmark, "checkpoint")) if benchmark else "#cards"
+
+        metric_links = [metric(line.spec.benchmark) for line in view.metrics.records]
         return self.render(
-            "evaluation_page.html.j2", links, view=view, figure=figure, changed=changed, rollout=rollout, card_of=card,
-            cards=cards, history=history_of(self, entry, links), **fields,
+            "evaluation_page.html.j2", links, pair_of=pair, metric_links=metric_links, view=view, figure=figure,
+            changed=changed, rollout=rollout, card_of=card, cards=cards, history=history_of(self, entry, links),
+            **fields,
         )  # fmt: skip
 
     def _evaluated(self, entry: CatalogEntry) -> EvaluationFields:
