@@ -172,7 +172,12 @@ def measure(client: httpx.Client, server: psutil.Process, n_rollouts: int) -> tu
     timed("filter: label or search", filters, count)
     timed("a page far down", [f"{card}?page={n_rollouts // 100}"], count)
     timed("search in every turn", [f"{card}?q=12345&in=turns"], count)
-    evaluation_cards = re.findall(r'href="(/card/[^"]+)"', client.get(ids["evaluation"][0]).text)
+    timed("search on every card", ["/search?q=99"], count)
+    timed("search in every turn of every card", ["/search?q=12345&in=turns"], count)
+    evaluation = client.get(ids["evaluation"][0]).text
+    evaluation_cards = re.findall(r'href="(/card/[^"]+)"', evaluation)
+    pair = re.findall(r'href="(/compare/[^"]+)"', evaluation)[0].replace("&amp;", "&")
+    timed("two cards, item by item", [pair], count)
     asked = ["/", "/?kind=evaluation", *ids["evaluation"][:10], *ids["trial"][:10], *rollouts, *evaluation_cards[:4]]
     return rows, [*asked, card, f"{card}?show=failed", f"{card}?page=777"]
 
