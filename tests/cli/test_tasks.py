@@ -15,6 +15,7 @@ from agent2.arena.task_check import (
     last_check,
 )
 from agent2.arena.tasks import load_task, task_names
+from agent2.benchmarks import load_benchmark
 from agent2.cli import app
 from agent2.cli.run import own_inputs
 from agent2.errors import ConfigError
@@ -101,7 +102,9 @@ def test_a_task_that_cannot_be_checked_does_not_keep_the_others_from_it(tmp_path
     assert [[one["ok"] for one in found[name]] for name in found] == [[False], [None], [True, None]]
     assert "alfworld-download" in found["alfworld"][0]["detail"], "its folder is there and empty"
     result = run(*given)
-    assert result.exit_code == 1 and "could not be checked: " in result.output and "arithmetic:" in result.output
+    assert (
+        result.exit_code == 1 and "could not be checked: " in result.output and "arithmetic (3 of 3):" in result.output
+    )
 
 
 def test_what_was_measured_of_the_tasks_own_base_stays_when_another_model_or_none_is_checked():
@@ -148,7 +151,19 @@ def test_sizes_may_be_set_where_the_data_are_smaller_than_published(tmp_path, pr
     sizes = [word for split, n in SMALL.items() for word in ("--set", f"{prefix}n_items.{split}={n}")]
     result = run(*asked, *sizes)
     assert result.exit_code == 0, result.output
-    assert last_check(load_task("alfworld")) is None, "it was another task that was measured"
+    assert last_check(load_task("alfworld")).n_items == SMALL
+    line = next(line for line in run("tasks", "list").output.splitlines() if line.strip().startswith("alfworld "))
+    assert "3000/100/140/134" in line and "on 4/1/2/2" in line, "what was checked is smaller than the task"
+    assert run(*asked, *sizes, "--set", "title=another").exit_code == 0
+    assert last_check(load_task("alfworld").model_copy(update={"title": "another"})) is None, "it is another task"
+
+
+def test_what_was_measured_of_the_base_on_other_sizes_is_forgotten():
+    task = load_task("arithmetic")
+    keep_check(task, [TaskFinding(HEADROOM_OF_BASE, True, "", value=0.31)])
+    smaller = task.n_items.model_copy(update={"test_private": 7})
+    keep_check(task.model_copy(update={"n_items": smaller}), [TaskFinding(CEILING, True, "", value=1.0)])
+    assert last_check(task).value(HEADROOM_OF_BASE) is None and last_check(task).n_items["test_private"] == 7
 
 
 def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
@@ -165,6 +180,39 @@ def test_with_all_a_value_is_set_for_the_task_that_it_names(monkeypatch):
     assert "begin with the task's name" in str(run(*given, "level=3").exception)
     wrong = run("tasks", "check", "household", "--set", "n_items.dve=7")
     assert "--set n_items.dve=7" in str(wrong.exception) and "dev" in str(wrong.exception)
+
+
+def test_with_all_the_data_of_a_task_may_be_in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent2.arena.tasks.task_names", lambda: ["arithmetic", "gsm8k", "alfworld-chat", "mbpp"])
+    monkeypatch.setattr("agent2.arena.task_check.check_task", lambda spec, *rest: [TaskFinding(CEILING, True, "ok")])
+    seen = {}
+
+    def load(name, data=None):
+        seen.setdefault(name, data)
+        return load_benchmark(name, data)
+
+    monkeypatch.setattr("agent2.benchmarks.load_benchmark", load)
+    first, second, own = (tmp_path / name for name in ("first", "second", "equal=sign"))
+    for folder in (first / "gsm8k", first / "mbpp", second / "mbpp", second / "alfworld", own):
+        folder.mkdir(parents=True)
+    asked = ["tasks", "check", "--all", "--model", "none", "--data"]
+    result = run(*asked, str(first), "--data", str(second), "--data", f"gsm8k={own}")
+    assert result.exit_code == 0, result.output
+    assert seen == {
+        "arithmetic": None,
+        "gsm8k": own,
+        "alfworld_chat": second / "alfworld",
+        "mbpp": first / "mbpp",
+    }
+    assert "gsm8k (2 of 4):" in result.output
+    assert run(*asked, str(own)).exit_code == 0, "a folder with = in its name is a folder"
+    for wrong, told in (
+        (f"gsm8q={own}", "did you mean 'gsm8k'"),
+        (f"arithmetic={own}", "reads no data folder"),
+        ("mbpp=nowhere", "is not a directory"),
+    ):
+        assert told in str(run(*asked, wrong).exception)
+    assert "give --data once" in str(run(*asked[:2], "mbpp", "--data", "a", "--data", "b").exception)
 
 
 def test_a_task_is_shown_also_where_its_data_are_missing():

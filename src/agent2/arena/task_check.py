@@ -74,7 +74,9 @@ class KeptCheck:
     """The last check of a task on this installation."""
 
     task_digest: str
-    """Of the task file, with the version of its world: a check of an older one is not shown."""
+    """Of the task file without its sizes, and of the version of its world: a check of an older one is not shown."""
+    n_items: Mapping[str, int]
+    """By split, what was checked; fewer than the task has where its data are smaller."""
     at: str
     seconds: float
     findings: tuple[TaskFinding, ...]
@@ -93,24 +95,25 @@ BASE_FINDINGS = (HEADROOM_OF_BASE, NOISE_OF_BASE)
 
 
 def keep_check(task: TaskSpec, findings: Sequence[TaskFinding], *, is_own_base: bool = True) -> None:
-    """Keep the findings for `last_check`.
+    """Keep the findings for `last_check`; the task may have other sizes than its file.
 
     is_own_base: what was measured is the task's own base model. Where it is not, or the base model was left out, what
     an earlier check of this task found of it stays. Raises OSError.
     """
     earlier = last_check(task)
+    sizes = task.n_items.model_dump()
     kept = [one for one in findings if is_own_base or one.name not in BASE_FINDINGS]
-    if earlier is not None and not any(one.name in BASE_FINDINGS for one in kept):
+    if earlier is not None and earlier.n_items == sizes and not any(one.name in BASE_FINDINGS for one in kept):
         kept += [one for one in earlier.findings if one.name in BASE_FINDINGS]
     findings = kept
     seconds = sum(finding.seconds for finding in findings)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     _kept(task.name).parent.mkdir(exist_ok=True)
-    write_json(_kept(task.name), KeptCheck(_task_digest(task), at, seconds, tuple(findings)))
+    write_json(_kept(task.name), KeptCheck(_task_digest(task), sizes, at, seconds, tuple(findings)))
 
 
 def last_check(task: TaskSpec) -> KeptCheck | None:
-    """The last check of this very task, None if there was none or the file cannot be read."""
+    """The last check of this very task, of whatever sizes; None if there was none or the file cannot be read."""
     try:
         found = msgspec.json.decode(_kept(task.name).read_bytes(), type=KeptCheck)
     except (OSError, msgspec.MsgspecError):
@@ -124,7 +127,8 @@ def _kept(name: str) -> Path:
 
 def _task_digest(task: TaskSpec) -> str:
     benchmark = load_benchmark(task.benchmark)
-    return digest_of([task.model_dump(mode="json"), benchmark.version, benchmark.environment_version()])
+    said = task.model_dump(mode="json", exclude={"n_items"})
+    return digest_of([said, benchmark.version, benchmark.environment_version()])
 
 
 N_REPLAYS = 2

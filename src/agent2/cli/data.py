@@ -81,6 +81,7 @@ def _measurements(task: "TaskSpec") -> dict[str, Any] | None:
     return {
         **{key: found.value(name) for key, name in names.items()},
         "failed": found.n_failed,
+        "n_items": found.n_items,
         "seconds": found.seconds,
         "at": found.at,
     }
@@ -95,7 +96,9 @@ def _measured(task: "TaskSpec") -> list[str]:
     shown = ["-" if value is None else f"{100 * value:.1f}%" for value in values]
     shown[3] = shown[3] if shown[3] == "-" else f"±{shown[3].removesuffix('%')}"
     verdict = f"{found['failed']} FAILED" if found["failed"] else "ok"
-    return [*shown, f"{verdict}, {found['seconds']:.0f} s"]
+    is_whole = found["n_items"] == task.n_items.model_dump()
+    sizes = "" if is_whole else f" on {'/'.join(map(str, found['n_items'].values()))}"
+    return [*shown, f"{verdict}, {found['seconds']:.0f} s{sizes}"]
 
 
 @tasks_app.command("show")
@@ -131,10 +134,10 @@ def check_task_file(
         str, typer.Option(help="Base model to score instead of the task's: a folder or a name; 'none' to skip it.")
     ] = "",
     data: Annotated[
-        Path | None,
+        list[str] | None,
         typer.Option(
-            help="Folder of official data, for a task that reads files; with --all, one that has such folders, "
-            "each named as its benchmark (alfworld, gsm8k, ...)."
+            help="Folder of official data, for a task that reads files. With --all: one that has such folders, each "
+            "named as its benchmark (alfworld, gsm8k, ...), or TASK=FOLDER; may be repeated."
         ),
     ] = None,
     check_all: Annotated[bool, typer.Option("--all", help="Every packaged task, one after the other.")] = False,
@@ -143,7 +146,8 @@ def check_task_file(
         typer.Option(
             "--set",
             help="Override a value of the task, such as its sizes where the data are smaller: n_items.train=170; "
-            "with --all, of one task: alfworld.n_items.train=170. Not kept for `agent2 tasks list`.",
+            "with --all, of one task: alfworld.n_items.train=170. `agent2 tasks list` keeps no check that sets more "
+            "than sizes.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -154,28 +158,73 @@ def check_task_file(
     """
     from agent2.arena.tasks import require_base_model, task_names
     from agent2.cli.run import check_data
-    from agent2.cli.show import print_json
+    from agent2.cli.show import print_json, print_table
     from agent2.errors import ConfigError
 
     if check_all == bool(task):
         raise ConfigError("agent2 tasks check: give the name of one task, or --all")
     if model and model != NO_MODEL:
         require_base_model(model)
-    folder = check_data(data)
     overrides = [override.removeprefix("task.") for override in set_ or ()]  # as `agent2 run` calls it
     if not check_all:
-        findings = _checked(task, folder, model, overrides, as_json=as_json)
+        if data and len(data) > 1:
+            raise ConfigError("agent2 tasks check: give --data once for one task")
+        findings = _checked(task, check_data(Path(data[0]) if data else None), model, overrides, as_json=as_json)
         failed = any(finding.ok is False for finding in findings)
     else:
-        own = _by_task(overrides, task_names())
-        by_task = {name: _checked_of_all(name, folder, model, own[name], as_json=as_json) for name in own}
+        own, folders = _by_task(overrides, task_names()), _folders(data or (), task_names())
+        by_task = {}
+        for number, name in enumerate(own, 1):
+            if not as_json:
+                typer.echo(f"{name} ({number} of {len(own)}):")
+            by_task[name] = _checked_of_all(name, folders[name], model, own[name], as_json=as_json)
+        failed = any(finding.ok is False for found in by_task.values() for finding in found)
         if as_json:
             print_json(by_task)
-        failed = any(finding.ok is False for found in by_task.values() for finding in found)
-        if not as_json:
+        else:
+            rows = [_in_short(name, findings) for name, findings in by_task.items()]
+            print_table(["task", "checks", "failed", "not checked", "seconds"], rows)
             typer.echo("what they measured: agent2 tasks list")
     if failed:
         raise typer.Exit(1)
+
+
+def _in_short(name: str, findings: "list[TaskFinding]") -> list[str]:
+    """One task of many as a row."""
+    counts = [str(sum(finding.ok is verdict for finding in findings)) for verdict in (False, None)]
+    return [name, str(len(findings)), *counts, f"{sum(finding.seconds for finding in findings):.1f}"]
+
+
+def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | None]:
+    """Task -> the folder of its data: its own `TASK=FOLDER`, else the first root with a folder named as its benchmark.
+
+    None: it reads no files, or no folder is here for it; it then looks where it always looks. Raises ConfigError for a
+    folder that is not there, and for one that is named for no task.
+    """
+    from agent2.arena.tasks import load_task
+    from agent2.benchmarks import READS_FILES
+    from agent2.cli.run import check_data
+    from agent2.errors import ConfigError, unknown_name
+
+    roots: list[Path | None] = []
+    named: dict[str, Path | None] = {}
+    for value in given:
+        name, equals, folder = value.partition("=")
+        if not equals or Path(value).expanduser().is_dir():
+            roots.append(check_data(Path(value)))
+        elif name not in names:
+            raise unknown_name("task", name, names, f"--data {value}")
+        elif load_task(name).benchmark not in READS_FILES:
+            raise ConfigError(f"--data {value}: {name} makes its own items and reads no data folder; remove it")
+        else:
+            named[name] = check_data(Path(folder))
+    found = dict[str, Path | None]()
+    for name in names:
+        benchmark = load_task(name).benchmark
+        parts = dict.fromkeys((benchmark, benchmark.partition("_")[0])) if benchmark in READS_FILES else ()
+        places = (root / part for root in roots if root is not None for part in parts)
+        found[name] = named.get(name) or next((place for place in places if place.is_dir()), None)
+    return found
 
 
 def _by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
@@ -196,7 +245,7 @@ def _by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[s
 def _checked(
     task: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool, shows: bool = True
 ) -> "list[TaskFinding]":
-    """The findings on one task, shown, and kept if the task is as it is in its file."""
+    """The findings on one task, shown, and kept if the task is as it is in its file but for its sizes."""
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
     from agent2.cli.show import print_json, print_table, progress_bar
@@ -226,7 +275,7 @@ def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides
     """Keep them for `tasks list`; what was shown is not lost where that cannot be done."""
     from agent2.arena.task_check import keep_check
 
-    if overrides:
+    if any(not override.startswith("n_items.") for override in overrides):
         return
     try:
         keep_check(spec, findings, is_own_base=model in ("", NO_MODEL, spec.base_model))
@@ -235,30 +284,20 @@ def _keep(spec: "TaskSpec", findings: "list[TaskFinding]", model: str, overrides
 
 
 def _checked_of_all(
-    name: str, root: Path | None, model: str, overrides: Sequence[str], *, as_json: bool
+    name: str, data: Path | None, model: str, overrides: Sequence[str], *, as_json: bool
 ) -> "list[TaskFinding]":
-    """As `_checked`; a task that cannot be checked says why, and the others go on.
-
-    Without a folder of its own below `root`, a benchmark looks for its data where it always looks.
-    """
+    """As `_checked`; a task that cannot be checked says why, and the others go on."""
     from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
     from agent2.errors import Agent2Error
 
-    benchmark = load_task(name).benchmark
-    data = None
-    if benchmark in READS_FILES:
-        places = [] if root is None else [root / part for part in (benchmark, benchmark.partition("_")[0])]
-        data = next((place for place in places if place.is_dir()), None)
-    if not as_json:
-        typer.echo(f"{name}:")
     try:
         return _checked(name, data, model, overrides, as_json=as_json, shows=False)
     except Agent2Error as error:
         if not as_json:
             typer.echo(f"could not be checked: {error}")
-        is_absent = benchmark in READS_FILES and data is None
+        is_absent = data is None and load_task(name).benchmark in READS_FILES
         return [TaskFinding("can be checked", None if is_absent else False, str(error))]
 
 

@@ -125,3 +125,10 @@ def test_it_plays_where_home_does_not_exist_and_creates_no_folder(tmp_path):
 
 def test_a_process_has_one_engine():
     assert shared_engine() is shared_engine()
+
+
+def test_two_hundred_full_games_are_remembered_at_once():
+    """The smaller published choice of train games has 200; a second round should load none of them again."""
+    engine = Engine()
+    position = walked(engine, games(1, "full")[0], 20, seed=0)[-1]
+    assert 200 * position.game.n_bytes <= engine._limit

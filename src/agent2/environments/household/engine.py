@@ -359,7 +359,7 @@ class _Slot:
 class Engine:
     """Plays games."""
 
-    def __init__(self, *, memory_mib: int = 256, n_solvers: int = 2) -> None:
+    def __init__(self, *, memory_mib: int = 1024, n_solvers: int = 2) -> None:
         """An engine without games.
 
         memory_mib: about how much the games and turns that are remembered may take. n_solvers: states held at once;
