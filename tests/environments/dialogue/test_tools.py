@@ -241,6 +241,10 @@ def test_a_user_played_by_a_model_hears_the_agent_as_its_user_and_leaves_at_the_
     [
         (lambda: served("cancel_order[11]"), "left its role"),
         (lambda: served('{"name": "say"}'), "left its role"),
+        (lambda: served("Sure! cancel_order[11]"), "left its role"),
+        (lambda: served("Sure, I can help. Please provide your email and postcode."), "left its role.*your email"),
+        (lambda: served("As an AI language model, I have no orders."), "left its role"),
+        (lambda: served("I have cancelled your order 11."), "left its role"),
         (lambda: served("  "), "gave no answer"),
         (lambda: served("", fault=Fault.INFRASTRUCTURE, stop_reason=StopReason.FAULT, reason="down"), "answer .down"),
     ],
@@ -248,6 +252,19 @@ def test_a_user_played_by_a_model_hears_the_agent_as_its_user_and_leaves_at_the_
 def test_a_model_that_leaves_its_role_breaks_the_episode_as_an_environment_fault(make, why):
     with pytest.raises(EnvironmentFailed, match=why):
         make().reply("Hello?")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "My email is ann10@mail.example and my postcode is 1234.",
+        "Order [11], please. Can you tell me how much I get back?",
+        "I want you to cancel it. Do I have to confirm my email?",
+        "You said that you have cancelled my order. How can I be sure?",
+    ],
+)
+def test_a_model_that_plays_a_user_may_say_what_users_say(words):
+    assert served(words).reply("Hello?") == words
 
 
 def test_a_model_that_repeats_itself_or_never_ends_is_ended():

@@ -43,7 +43,15 @@ from agent2.environments.dialogue.tools import (
     change_of,
     money,
 )
-from agent2.environments.dialogue.users import INSTRUCTION, Goal, ScriptedUser, ServedUser, UserWish, opening_words
+from agent2.environments.dialogue.users import (
+    AS_AGENT,
+    INSTRUCTION,
+    Goal,
+    ScriptedUser,
+    ServedUser,
+    UserWish,
+    opening_words,
+)
 from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.errors import ConfigError, shown
@@ -277,7 +285,7 @@ class ServiceDialogue:
 
     def environment_version(self) -> str:
         """Name and version of the world, its settings, and who plays the user."""
-        user = f"+user={self.user_model}-{digest_of(INSTRUCTION)[:8]}" if self.user_model else ""
+        user = f"+user={self.user_model}-{digest_of([INSTRUCTION, AS_AGENT.pattern])[:8]}" if self.user_model else ""
         return f"{WORLD}-v{VERSION}+{SETTINGS.digest}{user}"
 
     def players(self) -> Players:

@@ -70,6 +70,8 @@ WORDING = (
     "choose[buy now] orders the product and ends the visit.\n\n{instruction}"
 )
 NO_LIMIT = 1_000_000.0
+LEAST_KNOWN = 0.5
+"""Of the products that instructions ask for, so many at least have attributes in files that belong together."""
 _LONGEST_ID = 10
 _LONGEST_PRODUCT = 1 << 26
 """Characters."""
@@ -304,6 +306,12 @@ def _build(products: Path, folder: Path | None, store: Path, goals: Path) -> Non
             if product.id in told:
                 asked.append((product, department))
             yield product
+        n_known = sum(bool(product.attributes) for product, _ in asked)
+        if n_known < LEAST_KNOWN * len(asked):  # here, so that no store is left
+            raise ConfigError(
+                f"{ATTRIBUTES.path(folder)}: has attributes of {n_known} of {len(asked)} products that instructions "
+                f"ask for; it belongs to other products than {products.name}; get both from {SOURCE}"
+            )
 
     if store.is_dir():
         for _ in each():

@@ -5,8 +5,9 @@ something is refused (whatever the policy says: insisting tells nothing), and le
 through. It goes by set phrases. Same goal, same words of the agent: same replies.
 
 The served user (`ServedUser`) asks a model behind an endpoint, or a local checkpoint. What it writes is input: a
-reply that is empty, a tool call, or the same three times in a row breaks the episode with an environment
-fault, and it has to leave within `MAX_REPLIES`. Needs a network, so it cannot be played inside of a sandbox.
+reply that is empty, holds a tool call, speaks as the agent or as a language model (`AS_AGENT`), or is the same three
+times in a row breaks the episode with an environment fault, and it has to leave within `MAX_REPLIES`. Needs a network,
+so it cannot be played inside of a sandbox.
 """
 
 import re
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent2.environments.dialogue.tools import GAVE_UP, SERVED, SPECS, mentions, tells
-from agent2.errors import EnvironmentFailed
+from agent2.errors import EnvironmentFailed, shown
 from agent2.records import Completion, JsonValue, Message
 
 MAX_REPLIES = 20
@@ -156,6 +157,15 @@ Your email is {email}, your postcode {postcode}. What you want, one after the ot
 Write the user's next message only, one or two short sentences. Tell only what you are asked for. Agree only to what
 you want. If something is refused for good, accept it. When all is settled, write {stop} and nothing else."""
 
+AS_AGENT = re.compile(
+    r"\bas an? (?:ai|assistant|language model)\b|\blanguage model\b|\bhow (?:can|may) i (?:help|assist)\b|"
+    r"\b(?:tell|give|send|provide|confirm|share)\b[^.?!]*\byour (?:e-?mail|postcode)|"
+    r"\bi(?:'ve| have)? (?:cancelled|canceled|refunded|moved) your\b",
+    re.IGNORECASE,
+)
+"""Words of one who has left a user's role."""
+_CALL = re.compile(rf"\b(?:{'|'.join(SPECS)})\[")
+
 
 class ServedUser:
     """A user played by a model; deterministic as far as the model's answers are."""
@@ -169,15 +179,17 @@ class ServedUser:
         self.why_left: str | None = None
 
     def reply(self, words: str) -> str:
-        """Raises EnvironmentFailed for no answer, a tool call, or the same words for the third time."""
+        """Raises EnvironmentFailed for no answer, a role that was left, or the same words for the third time."""
         self._chat.append(Message("user", words))
         completion = self._ask(self._chat)
         text = completion.text.strip()
         if completion.fault is not None or not text:
             why = completion.reason or "it was empty"
             raise EnvironmentFailed(f"the model that plays the user gave no answer ({why})")
-        if text.partition("[")[0] in SPECS or text.startswith("{"):
+        if _CALL.search(text) or text.startswith("{"):
             raise EnvironmentFailed("the model that plays the user left its role: it wrote a tool call")
+        if found := AS_AGENT.search(text):
+            raise EnvironmentFailed(f"the model that plays the user left its role: it wrote {shown(found[0])}")
         own = [message.content for message in self._chat if message.role == "assistant"]
         if own[-2:] == [text, text]:
             raise EnvironmentFailed("the model that plays the user says the same for the third time")
