@@ -1,6 +1,5 @@
 """DeepSearchQA on fixtures in the official layout: splits, recordings, live back ends, and a judge that is a script."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -13,31 +12,16 @@ from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.deepsearchqa import MAX_SEARCHES, first_search
 from agent2.cli import app
-from agent2.environments.search.corpus import Corpus, Document, read_recorded_rows, record_search, words_of
+from agent2.environments.search.corpus import read_recorded_rows, words_of
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.benchmark_check import record_questions
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split
+from deepsearchqa_builders import COLUMNS, write_deepsearchqa, write_questions
 
 SECRET = b"a secret of these tests, 32 bytes"
-COLUMNS = ("problem", "problem_category", "answer", "answer_type")
-PAGES = Corpus.of([Document("river", "Rivers", "The Ulm is a river."), Document("town", "Towns", "Norvik is a town.")])
-JUDGE = """
-import json
-from agent2.records import Completion
-
-def rate(messages):
-    text = messages[-1].content
-    expected, answer = (text.split(f"<<< {name} ")[1].split("\\n")[1] for name in ("reference", "answer"))
-    parts = [part.strip() for part in expected.split(",")]
-    given = [part.strip() for part in answer.replace(",", ";").split(";")]
-    details = {part: part in given for part in parts}
-    more = [part for part in given if part not in parts]
-    said = {"Correctness Details": details, "Excessive Answers": more}
-    return Completion(json.dumps({"verdict": said}), prompt_tokens=10, n_tokens=10)
-"""
 LIVE = """
 from agent2.environments.search.corpus import Document, SearchHit
 
@@ -52,30 +36,12 @@ class Live:
 """
 
 
-def write_questions(folder, n=900, columns=COLUMNS, **change):
-    with (folder / "DSQA-full.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        for number in range(n):
-            kind = change.get("answer_type", ("Single Answer", "Set Answer")[number % 2])
-            answer = f"town {number}" if number % 2 == 0 else f"town {number}, river {number}"
-            row = (f'Which "towns", of all,\nare number {number}?', "Geography", answer, kind)
-            writer.writerow(row[: len(columns)])
-
-
 @pytest.fixture
 def data(tmp_path, monkeypatch):
     """900 questions, a recording for each, and a judge."""
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DEEPSEARCHQA_DATA", raising=False)
-    write_questions(tmp_path)
-    (tmp_path / "judge.py").write_text(JUDGE)
-    (tmp_path / "judge.yaml").write_text(yaml.safe_dump({"model": f"scripted:{tmp_path / 'judge.py'}:rate"}))
-    record_search(PAGES, ["rivers", "norvik"], 3, tmp_path / "all.jsonl")
-    (tmp_path / "recorded").mkdir()
-    benchmark = load_benchmark("deepsearchqa", tmp_path)
-    for one in (*benchmark.visible(Split.TRAIN), *benchmark.visible(Split.DEV), *benchmark.scored()):
-        (tmp_path / "recorded" / f"{one.id}.jsonl").write_text((tmp_path / "all.jsonl").read_text())
+    write_deepsearchqa(tmp_path)
     return tmp_path
 
 
