@@ -1,12 +1,12 @@
-"""How fast worlds with a search engine are played, and what they take: turns per second, memory, time to index.
+"""How fast worlds are played beside the engine that each is built on: turns per second, memory, time to index.
 
     python benchmarks/environments.py [--worlds shop ...] [--sizes 1000 100000] [--million] [--visits 200]
 
-For each world and size, in processes of their own: the index is made on disk, by the world and by bare bm25s from the
-same words (that one in memory); then the world's expert plays visits on the memory-mapped index, and every search that
-it made is repeated, by the world's store and by bare bm25s with as many results on the same index. Times are CPU
-seconds, which other programs disturb less; memory is the peak of the process. `--million` adds the largest size of
-each world.
+Worlds with a search engine (shop, search): for each size, in processes of their own, the index is made on disk, by the
+world and by bare bm25s from the same words (that one in memory); then the world's expert plays visits on the
+memory-mapped index, and every search that it made is repeated, by the world's store and by bare bm25s with as many
+results on the same index. Times are CPU seconds, which other programs disturb less; memory is the peak of the process.
+`--million` adds the largest size of each world.
 
     build s, bare s     to make the index: all that the world does, and bm25s alone from words that are already split
     search ms, ratio    of one search by the world's store; against bm25s alone. The goal is at most 1.5
@@ -14,7 +14,11 @@ each world.
     searching           share of the time of a visit that bare bm25s takes for its searches
     64 at once          whether 64 visits side by side end as one after the other
 
-A world is one function that returns a `Bench` (`WORLDS`). Exit code 1 if a goal is missed.
+A world is one function that returns a `Bench` (`WORLDS`).
+
+The household: the same random commands in 64 games on the bare TextWorld engine (12 of the games) and on ours, loading
+included; then the world with its expert, one game after the other and 64 at once. Every observation is compared.
+`benchmarks/household.py` has more. Exit code 1 if a goal is missed.
 """
 
 import argparse
@@ -33,6 +37,8 @@ from typing import Any
 SEARCH_GOAL = 1.5
 """CPU time of a search against bare bm25s."""
 N_AT_ONCE = 64
+N_STOCK = 12
+"""Games on the bare TextWorld engine, which is slow."""
 N_REPEATS = 5
 """Of each search; the fastest round counts."""
 
@@ -180,6 +186,8 @@ WORLDS: dict[str, tuple[Callable[[int, Path], Bench], Sequence[int], int]] = {
     "shop": (shop, (1_000, 100_000), 1_000_000),
 }
 """Name -> its function, sizes, and the size of `--million`."""
+HOUSEHOLD = "household"
+WITH_HOUSEHOLD = sorted([*WORLDS, HOUSEHOLD])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,35 +252,40 @@ def play(bench: Bench, n_visits: int) -> Played:
     """Play visits one after the other, their searches again, and 64 side by side."""
     queries: list[str] = []
     n_turns, ends = 0, []
-    _play_alone(bench.visit(0), bench, [])  # opens the index
+    _play_alone(bench.visit(0), bench.query_of, [])  # opens the index
     visits = [bench.visit(number) for number in range(n_visits)]
     started = time.process_time()
     for visit in visits:
-        n_turns += _play_alone(visit, bench, queries)
+        n_turns += _play_alone(visit, bench.query_of, queries)
         ends.append(visit.verdict())
     visits_cpu_s = time.process_time() - started
     engine, tokens = bench.engine(), [bench.split(query) for query in queries]
     k = min(bench.top, int(engine.scores["num_docs"]))
     ours = _fastest(lambda: [bench.search(query) for query in queries])
     bare = _fastest(lambda: [engine.retrieve([one], k=k, show_progress=False) for one in tokens])
-    together = [bench.visit(number) for number in range(min(N_AT_ONCE, n_visits))]
-    for visit in together:
-        visit.begin()
-    while waiting := [visit for visit in together if not visit.is_over()]:
-        for visit in waiting:
-            visit.world.act(visit.next_action())
-    is_same = [visit.verdict() for visit in together] == ends[: len(together)]
+    together = end_together([bench.visit(number) for number in range(min(N_AT_ONCE, n_visits))])
+    is_same = together == ends[: len(together)]
     n = len(queries)
     return Played(n_turns, n, visits_cpu_s, 1000 * ours / n, 1000 * bare / n, is_same, peak_mib())
 
 
-def _play_alone(visit: Visit, bench: Bench, queries: list[str]) -> int:
+def end_together(visits: Sequence[Visit]) -> list[object]:
+    """The verdicts of visits that are played side by side."""
+    for visit in visits:
+        visit.begin()
+    while waiting := [visit for visit in visits if not visit.is_over()]:
+        for visit in waiting:
+            visit.world.act(visit.next_action())
+    return [visit.verdict() for visit in visits]
+
+
+def _play_alone(visit: Visit, query_of: Callable[[str], str | None], queries: list[str]) -> int:
     """Play one visit; its searches are appended to `queries`. Returns the turns."""
     visit.begin()
     n_turns = 0
     while not visit.is_over():
         action = visit.next_action()
-        if (query := bench.query_of(action)) is not None:
+        if (query := query_of(action)) is not None:
             queries.append(query)
         visit.world.act(action)
         n_turns += 1
@@ -333,10 +346,57 @@ def measure(world: str, size: int, n_visits: int) -> bool:
     return is_met
 
 
+def household_visit(world: Any, item: Any) -> Visit:
+    """A game with the world's own expert."""
+    return Visit(
+        world,
+        lambda: world.reset(item, 0),
+        world.ask_expert,
+        lambda: world.state()["won"] or world.state()["n_turns"] >= world.max_turns,
+        world.state,
+    )
+
+
+def measure_household() -> bool:
+    """Print the line of the household; whether its goals are met."""
+    from agent2.benchmarks.household.benchmark import Household
+    from agent2.environments.household.engine import Engine
+    from agent2.environments.household.world import HouseholdWorld
+    from agent2.records import Split
+    from household import ENGINE_GOAL, StockEngine, random_walks, time_engine  # loads torch
+
+    benchmark = Household()
+    items = benchmark.items(Split.TRAIN, N_AT_ONCE, None)
+    walks = random_walks(items)
+    for engine in (stock := StockEngine(), ours := Engine()):
+        time_engine("warm-up", engine, items[-1:], walks[-1:])
+    bare = time_engine("bare", stock, items[:N_STOCK], walks[:N_STOCK])
+    engine_time = time_engine("ours", ours, items, walks)
+
+    def visits() -> list[Visit]:
+        engine = Engine()
+        return [household_visit(HouseholdWorld(benchmark.settings, engine), item) for item in items]
+
+    alone, n_turns, started = visits(), 0, time.process_time()
+    for visit in alone:
+        n_turns += _play_alone(visit, lambda action: None, [])
+    cpu_s = time.process_time() - started
+    is_same = end_together(visits()) == [visit.verdict() for visit in alone]
+    ratio = engine_time.turns_per_s / bare.turns_per_s
+    is_met = ratio >= ENGINE_GOAL and is_same
+    print(f"{'world':10}{'games':>6}{'turns/s':>9}{'engine':>9}{'bare':>7}{'ratio':>7}{'64 at once':>12}")
+    print(
+        f"{'household':10}{len(items):>6}{n_turns / cpu_s:>9.0f}{engine_time.turns_per_s:>9.0f}{bare.turns_per_s:>7.0f}"
+        f"{ratio:>7.1f}{'same' if is_same else 'DIFFERENT':>12}{'' if is_met else '   GOAL MISSED'}",
+        flush=True,
+    )
+    return is_met
+
+
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", nargs="+", choices=sorted(WORLDS), default=sorted(WORLDS))
+    parser.add_argument("--worlds", nargs="+", choices=WITH_HOUSEHOLD, default=WITH_HOUSEHOLD)
     parser.add_argument("--sizes", nargs="+", type=int, help="instead of each world's own")
     parser.add_argument("--million", action="store_true", help="the largest size too: minutes, and gigabytes of memory")
     parser.add_argument("--visits", type=int, default=200)
@@ -348,15 +408,18 @@ def main() -> None:
     if options.stage:
         run_stage(options)
         return
-    print(
-        f"{'world':8}{'size':>10}{'build s':>9}{'bare s':>8}{'MiB peak':>9}{'MiB disk':>9}{'turns/s':>8}{'MiB peak':>9}"
-        f"{'search ms':>11}{'bare ms':>9}{'ratio':>7}{'searching':>11}{'64 at once':>11}"
-    )
-    is_met = True
-    for world in options.worlds:
+    searched, is_met = [world for world in options.worlds if world in WORLDS], True
+    if searched:
+        print(
+            f"{'world':8}{'size':>10}{'build s':>9}{'bare s':>8}{'MiB peak':>9}{'MiB disk':>9}{'turns/s':>8}"
+            f"{'MiB peak':>9}{'search ms':>11}{'bare ms':>9}{'ratio':>7}{'searching':>11}{'64 at once':>11}"
+        )
+    for world in searched:
         _, sizes, largest = WORLDS[world]
         for size in options.sizes or (*sizes, *([largest] if options.million else [])):
             is_met &= measure(world, size, options.visits)
+    if HOUSEHOLD in options.worlds:
+        is_met &= measure_household()
     sys.exit(0 if is_met else 1)
 
 

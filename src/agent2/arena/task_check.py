@@ -149,6 +149,7 @@ LEAST_HIDDEN = 0.2
 """So much more the secret has to be worth, or there is nothing to learn from the judge."""
 MAX_SHORTCUT = 0.5
 """Of a reply that is only longer, or repeated: no better than the reference reply."""
+KNOWN_WRONG = "answers that are known to be wrong"
 OTHER_SECRET = b"another secret, for this check.."
 CHANCE_SE = 5.0
 """Standard errors by which a random player may be above chance."""
@@ -298,9 +299,12 @@ class _Check:
         answers = {item.id: list(known_wrong(item)) for item in self.played}
         asked = [item for item in self.played if answers[item.id]]
         if isinstance(scorer, PythonTestsScorer):
-            problems = _audited_by_tests(scorer, asked, answers, self.players.oracle)
+            problems = _audited_by_tests(scorer, asked, answers, self.players.oracle, self.on_progress)
         else:
-            problems = [self._audited_by_score(item, answers[item.id]) for item in asked]
+            problems = []
+            for item in asked:
+                problems.append(self._audited_by_score(item, answers[item.id]))
+                self.on_progress(KNOWN_WRONG, len(problems), len(asked))
         audit = audit_verifier([one for one in problems if one is not None], np.random.default_rng(0))
         detected = audit.detection_rate.value >= at_least and audit.false_alarms == 0
         n_missing = sum(one is None for one in problems)
@@ -433,7 +437,11 @@ class _Check:
 
 
 def _audited_by_tests(
-    scorer: PythonTestsScorer, items: Sequence[Item], answers: Mapping[str, Sequence[str]], oracle: Player
+    scorer: PythonTestsScorer,
+    items: Sequence[Item],
+    answers: Mapping[str, Sequence[str]],
+    oracle: Player,
+    on_progress: OnPlayed,
 ) -> list[AuditedProblem | None]:
     """What each test says of known-wrong programs and of the oracle's; None for an item that could not be judged."""
     answered = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
@@ -446,6 +454,7 @@ def _audited_by_tests(
 
         for (number, _, _), verdict in in_batches(programs, judge, scorer.work, threading.Event()):
             verdicts[number] = verdict
+            on_progress(KNOWN_WRONG, len(verdicts), len(programs))
     in_order = iter([verdicts[number] for number in range(len(programs))])
     found: list[AuditedProblem | None] = []
     for item in items:

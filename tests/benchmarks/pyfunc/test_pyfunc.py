@@ -94,8 +94,11 @@ def test_the_task_passes_its_check_which_prints_the_detection_rate(tmp_path, mon
     monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
     few = SplitSizes(train=6, dev=6, test_public=6, test_private=6)
     task = load_task("pyfunc").model_copy(update={"n_items": few})
-    findings = {finding.name: finding for finding in check_task(task)}
+    said = []
+    findings = {one.name: one for one in check_task(task, None, lambda *progress: said.append(progress))}
     assert [name for name, finding in findings.items() if finding.ok is not True] == []
+    mutants = [(done, total) for who, done, total in said if who == "answers that are known to be wrong"]
+    assert len(mutants) > 24 and mutants[-1][0] == mutants[-1][1] > mutants[0][0]
     assert "floor: a player that hard-codes the sample tests" in findings
     assert "detection rate" in findings["verifier: known-wrong answers are detected"].detail
 
