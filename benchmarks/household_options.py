@@ -23,8 +23,7 @@ from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks.household.benchmark import Household
 from agent2.errors import Agent2Error
 from agent2.monitor.readers import read_log
-from agent2.monitor.series import TrainingLog, Watched
-from agent2.monitor.signals import Danger, MonitorSettings, Signal
+from agent2.monitor.signals import Danger, MonitorSettings, Signal, TrainingLog, Watched
 from agent2.monitor.watch import watch
 from agent2.records import Item, Split
 from agent2.training.offline import SftSettings, train_sft

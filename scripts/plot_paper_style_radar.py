@@ -8,8 +8,8 @@ import `plot_paper_radar` from here, or write a radar file (docs/charts.md).
 import sys
 from pathlib import Path
 
+from agent2.reports.radar import read_radar
 from agent2.reports.radar_figure import plot_paper_radar
-from agent2.reports.radar_sources import read_radar
 
 __all__ = ["plot_paper_radar"]
 

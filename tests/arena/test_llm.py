@@ -10,7 +10,7 @@ import yaml
 from agent2.arena.agent_phase import sandbox_spec
 from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, Mode, TrialConfig, assignment_json, assignment_text, config_digest
-from agent2.arena.gateway.replay import Masker
+from agent2.arena.gateway.answers import Masker
 from agent2.arena.gateway.settings import WireProtocol
 from agent2.arena.llm import ARENA_VOLATILE, gateway_settings, llm_inside
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial

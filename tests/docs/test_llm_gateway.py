@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from agent2.arena.gateway.answers import VOLATILE_TEXT
 from agent2.arena.gateway.protocols import find_route
-from agent2.arena.gateway.replay import VOLATILE_TEXT
 from agent2.arena.gateway.settings import PROVIDERS, Driver, GatewaySettings, PriceFile, WireProtocol
 from agent2.config import parse_yaml
 

@@ -7,8 +7,7 @@ import pytest
 
 import monitor_builders
 from agent2.contract.metrics import Direction, MetricSpec, Role
-from agent2.monitor.series import Reading, Watched, assemble, canonical_name, measurements
-from agent2.monitor.signals import Danger, MonitorSettings
+from agent2.monitor.signals import Danger, MonitorSettings, Reading, Watched, assemble, canonical_name, measurements
 from agent2.monitor.watch import LiveMonitor, Rules, watch
 
 RULES = Rules([MetricSpec(name="score", benchmark="mini_math", role=Role.PRIMARY)], [])

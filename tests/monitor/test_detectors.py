@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 import monitor_builders
-from agent2.monitor.series import Reading, TrainingLog, Watched, assemble, canonical_name
-from agent2.monitor.signals import Danger, MonitorSettings
+from agent2.monitor.signals import Danger, MonitorSettings, Reading, TrainingLog, Watched, assemble, canonical_name
 from agent2.monitor.watch import watch
 
 BENCHMARK = "gsm8k_exact_match"

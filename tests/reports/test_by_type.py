@@ -3,8 +3,8 @@ from dataclasses import replace
 from agent2.arena.analysis.result import analyse
 from agent2.arena.evidence import TypeScore
 from agent2.arena.sweep_records import row_of
+from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 from agent2.reports.pages import report_record, write_report
-from agent2.reports.sweep_pages import sweep_report, write_sweep_report
 from agent2.reports.trial_view import sweep_type_table, type_table
 from agent2.stats.estimates import Estimate
 from builders import make_evidence

@@ -8,8 +8,7 @@ from matplotlib.text import Text
 import monitor_builders
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.readers import read_log
-from agent2.monitor.series import Watched
-from agent2.monitor.signals import Danger, MonitorSettings, Signal
+from agent2.monitor.signals import Danger, MonitorSettings, Signal, Watched
 from agent2.monitor.watch import Rules, verdict, watch
 from agent2.reports.charts import draw_panel, monitor_svg, panel_svgs
 from agent2.reports.pages import write_monitor_report

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from agent2.cli import app
 from agent2.errors import ConfigError
-from agent2.reports.radar import actions_of, radar_csv, radar_page, safety_score, scaled
+from agent2.reports.radar import actions_of, radar_csv, radar_page, read_radar, safety_score, scaled
 from agent2.reports.radar_figure import figure_size, plot_paper_radar, radar_figure, write_radar
-from agent2.reports.radar_sources import read_radar
 from agent2.reports.style import DASHES, FILE_COLOURS, MARKERS, STYLE, drawing
 
 MMBENCH_AXES = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.host import has_root_rights
 from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import SandboxExit, SandboxSpec

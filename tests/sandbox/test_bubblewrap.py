@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.spec import BASE_ENVIRONMENT, Limits, Mount, SandboxSpec, Strength
 
 

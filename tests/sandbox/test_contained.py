@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.backends import Contained, EndedBy, Unsandboxed, inside, run_contained
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap, Contained, EndedBy, Unsandboxed, inside, run_contained
 from agent2.sandbox.spec import Limits, Mount
 
 MODES = [pytest.param(True, id="own-user"), pytest.param(False, id="user-namespace")]
@@ -150,7 +149,7 @@ def test_it_dies_with_the_harness(tmp_path, make_sandbox):
     seconds = f"617.{os.getpid()}"  # which no other run of this test sleeps
     program = f"""
 from pathlib import Path
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.backends import Contained, run_contained
 folder = Path({str(tmp_path)!r})
 run_contained(Contained(("sleep", {seconds!r}), folder / "scratch", folder / "log"), Bubblewrap(), timeout_s=300)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.host import gpu_devices, gpu_environment, has_root_rights, known_gpus
 from agent2.sandbox.spec import Limits, SandboxSpec, check_spec
 

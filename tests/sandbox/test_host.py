@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent2.errors import SandboxError
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.host import bwrap_version, explain_refusal, probe, uid_for
 from agent2.sandbox.spec import SandboxSpec
 

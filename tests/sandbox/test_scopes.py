@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.limits import SystemdScope, held_by, scopes_unusable
 from agent2.sandbox.spec import Limits, SandboxSpec, Strength
 

@@ -65,7 +65,7 @@ def test_an_environment_below_the_temporary_folder_is_seen_inside(make_sandbox, 
     program = f"""
 import sys
 from pathlib import Path
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.spec import SandboxSpec
 work = Path({str(tmp_path / "work")!r})
 sandbox = Bubblewrap()

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from agent2.arena.analysis.leaderboard import make_leaderboard
-from agent2.reports.leaderboard_pages import NOT_OURS, subtitle
+from agent2.reports.comparison_pages import NOT_OURS, subtitle
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
 from agent2.web.catalog import Catalog
 from agent2.web.page import LiveLinks, PageAddress

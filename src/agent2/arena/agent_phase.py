@@ -25,13 +25,12 @@ from types import MappingProxyType
 import psutil
 
 from agent2 import installation
+from agent2.arena.agent_files import record_metrics
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, environment, limits_of
 from agent2.arena.evidence import AgentEnd
 from agent2.arena.llm import llm_inside
-from agent2.arena.recorder.agent_files import record_metrics
-from agent2.arena.recorder.processes import GpuRecorder, ProcessRecorder, Ticker
-from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
+from agent2.arena.recorder import GpuRecorder, ProcessRecorder, RevisionRecorder, RevisionWatch, Ticker
 from agent2.arena.systems import launch_plan
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.benchmarks import hidden_files

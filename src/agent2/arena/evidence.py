@@ -21,6 +21,9 @@ from agent2.integrity import IntegrityRecord
 from agent2.records import JsonValue
 from agent2.stats.estimates import Estimate, PairedDifference
 
+MAX_COMMAND_CHARS = 4_000
+"""Kept of a command line, all of its arguments together."""
+
 
 class AgentEnd(StrEnum):
     """How the agent's phase ended."""

@@ -27,8 +27,8 @@ from pydantic import SecretStr
 
 from agent2.arena.agents import Agent
 from agent2.arena.assignment import InsidePaths, TrialConfig
+from agent2.arena.gateway.answers import Masker
 from agent2.arena.gateway.proxy import GRACE_S, GatewayLaunch
-from agent2.arena.gateway.replay import Masker
 from agent2.arena.gateway.settings import Driver, GatewaySettings, ReplaySettings, TokenCounts, load_prices
 from agent2.arena.systems import LlmInside
 from agent2.arena.trial_folder import TrialPaths, read_events

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agent2 import installation
+from agent2.arena.agent_files import record_commands, record_metrics
 from agent2.arena.agent_phase import (
     WORLDS,
     AgentOutcome,
@@ -49,8 +50,7 @@ from agent2.arena.plan import (
     require_same_exam,
     world_told,
 )
-from agent2.arena.recorder.agent_files import record_commands, record_metrics
-from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.scoring import (
     NOISE_REPLICATES,
     Exam,

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agent2 import __version__
-from agent2.cli import cards, chart, data, decide, judge, look, run, setup
+from agent2.cli import cards, data, decide, judge, look, run, setup
 from agent2.cli import eval as evaluation
 from agent2.errors import Agent2Error, is_machine_failure
 
@@ -59,7 +59,7 @@ app.add_typer(data.benchmarks_app, name="benchmarks", rich_help_panel=DATA)
 app.command("decontaminate", rich_help_panel=DATA)(data.decontaminate)
 app.command("leaderboard", rich_help_panel=LOOK)(look.leaderboard)
 app.command("show", rich_help_panel=LOOK)(look.show)
-app.add_typer(chart.chart_app, name="chart", rich_help_panel=LOOK)
+app.add_typer(look.chart_app, name="chart", rich_help_panel=LOOK)
 app.add_typer(cards.cards_app, name="cards", rich_help_panel=LOOK)
 app.command("view", rich_help_panel=LOOK)(look.view)
 app.command("access", rich_help_panel=LOOK)(look.access)

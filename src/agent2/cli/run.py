@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agent2.arena.analysis.verdicts import Analysis
     from agent2.arena.evidence import TrialEvidence
     from agent2.cli.show import StepBars
-    from agent2.reports.sweep_pages import SweepReport
+    from agent2.reports.comparison_pages import SweepReport
 
 
 SCORED_AS_IT_IS = "nop"
@@ -323,7 +323,7 @@ def sweep(
     from agent2.cli.live import live_sweep
     from agent2.cli.show import print_file, print_path, resumed_by_repeating
     from agent2.config import load_yaml
-    from agent2.reports.sweep_pages import sweep_report, write_sweep_report
+    from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 
     spec = load_yaml(file, SweepSpec, set_ or [])
     if until_decided and spec.until_decided is None:
@@ -352,7 +352,7 @@ def sweep(
 def print_sweep(report: "SweepReport") -> None:
     """Print the tables of a sweep's report."""
     from agent2.cli.show import print_table
-    from agent2.reports.sweep_pages import (
+    from agent2.reports.comparison_pages import (
         TERMINAL_AGENT,
         TERMINAL_COMPARISON,
         agent_table,

@@ -23,7 +23,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from agent2.contract.gates import TrainingAction
 from agent2.files import write_json
-from agent2.monitor.series import PRIVATE
+from agent2.monitor.signals import PRIVATE
 from agent2.monitor.watch import LiveMonitor, TrainingVerdict
 
 _log = logging.getLogger(__name__)

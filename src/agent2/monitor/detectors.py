@@ -21,9 +21,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.monitor.series import (
+from agent2.monitor.signals import (
+    Danger,
     DangerDetector,
+    MonitorSettings,
     Series,
+    Signal,
     Watched,
     change_since_start,
     last_step,
@@ -33,7 +36,6 @@ from agent2.monitor.series import (
     robust_spread,
     trend_of,
 )
-from agent2.monitor.signals import Danger, MonitorSettings, Signal
 
 MESSAGES: Mapping[str, str] = MappingProxyType(
     {

@@ -1,15 +1,27 @@
-"""What a danger signal is, and the settings of the detectors that raise them.
+"""What is measured in a training run, and the dangers that it can show: series, their trends, signals and settings.
 
-A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find
-the place in the log. What follows from it is decided by the gates (`agent2.monitor.watch`).
+A series is one quantity over optimiser steps. Trainers name the same quantity in many ways (`rewards/mean`,
+`train/reward`, `reward`); `measurements` maps what it knows to the names in `MEANING` and keeps every other name as it
+is, so that a suite's metrics (`gsm8k_exact_match`) and anything else a run logs stay available. What is measured on
+evaluation data (`eval_loss`) is a series of its own.
+
+Kendall's rank test (scipy) says whether there is a trend, Theil and Sen's median slope (scipy) how steep; both
+bear outliers. Values of neighbouring steps are correlated in real runs, so the test is a filter with a known
+error only for independent noise: the detectors never rest on it alone.
+
+A signal is evidence, not a verdict: it names the series, the steps and the numbers, so that a reader can find the place
+in the log. What follows from it is decided by the gates (`agent2.monitor.watch`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
+from scipy import stats
 
 from agent2.config import StrictModel
 from agent2.contract.gates import TrainingAction
@@ -181,3 +193,341 @@ class MonitorSettings(StrictModel):
     def action(self, danger: Danger) -> TrainingAction:
         """What a danger asks of training."""
         return self.actions.get(danger, ACTIONS[danger])
+
+
+PRIVATE = "private"
+"""Series of the score on the private set."""
+MEANING: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "reward": "mean training reward",
+        "kl": "divergence from the reference policy, nats a token",
+        "kl_sequence": "divergence from the reference policy, nats a whole response",
+        "entropy": "entropy of the policy, nats a token",
+        "length": "mean response length, tokens",
+        "length_characters": "mean response length, characters",
+        "clipped": "share of responses cut off",
+        "loss": "training loss",
+        "reward_std": "spread of rewards within groups",
+        "reward_margin": "reward of chosen minus rejected",
+        "verifier_accuracy": "agreement of verifier and human spot-checks",
+        "win_rate": "win rate against the baseline",
+        "success": "success rate of the agent",
+        "cost": "cost of one rollout or task",
+        "latency": "seconds of one rollout",
+        "safety_violation_rate": "share of rollouts with a safety violation",
+        "factuality": "share of factual answers",
+        "refusal_rate": "share of refusals",
+        "repetition_rate": "share of repetitive responses",
+        "kl_initial": "divergence from the initial model, nats a token",
+        "turns": "turns of an episode",
+        "action_length": "mean length of one message, tokens",
+        "invalid_share": "share of invalid actions",
+        "unterminated_share": "share of messages cut off",
+        "repeated_share": "share of messages that repeat the one before",
+        "stutter_share": "share of messages in which a run of letters comes again at once",
+        "signal_share": "share of groups with different rewards",
+        "foreign_share": "share of learned tokens that were not drawn",
+        "logprob_gap": "largest difference between sampler and trainer, nats",
+        PRIVATE: "score on the private set",
+    }
+)
+
+_ALIASES: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "rewards/mean": "reward",
+        "reward/mean": "reward",
+        "reward_mean": "reward",
+        "mean_reward": "reward",
+        "env/reward/total": "reward",
+        "critic/rewards/mean": "reward",
+        "objective/scores": "reward",
+        "objective/kl": "kl_sequence",
+        "kl_divergence": "kl",
+        "actor/kl_loss": "kl",
+        "mean_kl": "kl",
+        "actor/entropy": "entropy",
+        "objective/entropy": "entropy",
+        "policy/entropy_avg": "entropy",
+        "completions/mean_length": "length",
+        "completion_length": "length",
+        "response_length": "length",
+        "response_length_mean": "length",
+        "response_length/mean": "length",
+        "mean_length": "length",
+        "length_mean": "length",
+        "mean_response_length": "length",
+        "mean_completion_length": "length",
+        "completion_length_mean": "length",
+        "mean_tokens": "length",
+        "mean_length_tokens": "length",
+        "length_chars": "length_characters",
+        "mean_length_chars": "length_characters",
+        "mean_length_characters": "length_characters",
+        "response_length_chars": "length_characters",
+        "response_length_characters": "length_characters",
+        "completions/clipped_ratio": "clipped",
+        "response_length/clip_ratio": "clipped",
+        "rewards/margins": "reward_margin",
+        "reward_std": "reward_std",
+        "cost_per_task": "cost",
+        "dollars": "cost",
+        "success_rate": "success",
+        "task_success": "success",
+        "safety_violation": "safety_violation_rate",
+        "private_score": "private",
+        "test_private": "private",
+        "latency_s": "latency",
+    }
+)
+_TRAINING_PREFIXES = ("train/", "train_")
+_EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
+_ZERO_SPREAD = "frac_reward_zero_std"
+"""TRL's share of groups whose rewards are all equal: the complement of `signal_share`."""
+EVALUATED = frozenset(
+    {
+        "verifier_accuracy",
+        "win_rate",
+        "safety_violation_rate",
+        "factuality",
+        "refusal_rate",
+        "repetition_rate",
+        PRIVATE,
+    }
+)
+"""Quantities that are measured by an evaluation in any case, so that an `eval/` before them says nothing new."""
+SUMMARY = "train_runtime"
+"""Stands in the row that a Trainer logs once at its end; its `train_loss` is the mean of the run, not a point of it."""
+
+
+def canonical_name(name: str) -> str:
+    """Our name for what a trainer logged.
+
+    An unknown name comes back without its prefix, so that `eval/gsm8k_exact_match` is the suite's metric; a known
+    training quantity that was measured on evaluation data keeps an `eval_`.
+    """
+    bare, is_evaluated = name.strip(), False
+    for prefix in (*_TRAINING_PREFIXES, *_EVALUATION_PREFIXES):
+        is_evaluated |= bare.startswith(prefix) and prefix in _EVALUATION_PREFIXES
+        bare = bare.removeprefix(prefix)
+    lowered = bare.lower()
+    known = lowered if lowered in MEANING else _ALIASES.get(lowered)
+    if known is None:
+        return bare
+    return f"eval_{known}" if is_evaluated and known not in EVALUATED else known
+
+
+def measurements(name: str, value: float, keep: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+    """What one logged number measures, by our names. keep: names that a suite uses and that stay beside ours."""
+    bare = name.strip()
+    for prefix in (*_TRAINING_PREFIXES, *_EVALUATION_PREFIXES):
+        if bare in keep:
+            break
+        bare = bare.removeprefix(prefix)
+    canonical = canonical_name(name)
+    if bare in keep and bare != canonical:
+        yield bare, value
+    if canonical == _ZERO_SPREAD:
+        yield "signal_share", 1.0 - value
+    yield canonical, value
+
+
+def is_summary(names: Collection[str]) -> bool:
+    """Whether a row is what a Trainer logs once at the end of a run, not a point of it."""
+    return any(name.rpartition("/")[2] == SUMMARY for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One quantity over a run; steps strictly ascending, values finite."""
+
+    name: str
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def until(self, step: int) -> "Series":
+        """What was known at a step, itself included."""
+        n = int(np.searchsorted(self.steps, step, side="right"))
+        return Series(self.name, self.steps[:n], self.values[:n])
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLog:
+    """All series of one run."""
+
+    name: str
+    series: Mapping[str, Series]
+    notes: Sequence[str] = field(default_factory=tuple)
+    """What the reader had to put right or leave out: steps out of order, values that are not numbers."""
+    not_finite: Sequence["Reading"] = ()
+    """The first NaN or infinity of each quantity; they are in no series."""
+
+    def get(self, name: str) -> Series | None:
+        """The series of a name; None if the run did not log it."""
+        return self.series.get(name)
+
+    @property
+    def last_step(self) -> int:
+        """The latest step of any series."""
+        return max((int(series.steps[-1]) for series in self.series.values() if len(series)), default=0)
+
+    def until(self, step: int) -> "TrainingLog":
+        """The run as it was known at a step."""
+        cut = {name: series.until(step) for name, series in self.series.items()}
+        broken = tuple(reading for reading in self.not_finite if reading.step <= step)
+        return TrainingLog(self.name, {name: s for name, s in cut.items() if len(s)}, self.notes, broken)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number that a log holds."""
+
+    step: int
+    name: str
+    value: float
+    where: str
+    """Line or record, for messages."""
+
+
+def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) -> TrainingLog:
+    """Series from readings in the order in which they were logged.
+
+    Steps out of order are sorted; of two readings at one step the later logged one counts; values that are not
+    finite are left out. All three are said in the notes, with the first place.
+    """
+    points: dict[str, dict[int, float]] = {}
+    told: dict[str, tuple[int, str]] = {}
+    latest: dict[str, int] = {}
+    not_finite: dict[str, Reading] = {}
+    for reading in readings:
+        column = points.setdefault(reading.name, {})
+        if not np.isfinite(reading.value):
+            _count(told, f"{reading.name}: value is {reading.value}, left out", reading.where)
+            first = not_finite.setdefault(reading.name, reading)
+            not_finite[reading.name] = min(first, reading, key=lambda r: r.step)
+            continue
+        if reading.step < latest.get(reading.name, reading.step):
+            _count(told, f"{reading.name}: steps out of order, sorted", reading.where)
+        if reading.step in column:
+            _count(told, f"{reading.name}: a step appears twice, the later line counts", reading.where)
+        latest[reading.name] = max(reading.step, latest.get(reading.name, reading.step))
+        column[reading.step] = reading.value
+    series = {}
+    for column_name, column in points.items():
+        if column:
+            steps = sorted(column)
+            series[column_name] = Series(
+                column_name, np.array(steps, dtype=np.int64), np.array([column[s] for s in steps], dtype=np.float64)
+            )
+    found = [f"{text} ({n} times, first at {where})" for text, (n, where) in told.items()]
+    return TrainingLog(name, series, (*notes, *found), tuple(sorted(not_finite.values(), key=lambda r: r.step)))
+
+
+def _count(told: dict[str, tuple[int, str]], text: str, where: str) -> None:
+    n, first = told.get(text, (0, where))
+    told[text] = (n + 1, first)
+
+
+MAD_TO_SIGMA = 1.4826
+"""Makes the median absolute deviation of a Gaussian its standard deviation."""
+MAX_POINTS = 200
+"""Of one trend: the median slope costs the square of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Direction of a window of a series."""
+
+    slope: float
+    """Median slope, units of the series a step."""
+    p_value: float
+    start: float
+    """Median of the window's first points (a tenth, at least three): seen values, never the fitted line's."""
+    end: float
+    """The same of its last points."""
+
+    def rises(self, p: float) -> bool:
+        """Whether it goes up, at level p."""
+        return self.slope > 0 and self.p_value < p
+
+    def falls(self, p: float) -> bool:
+        """Whether it goes down, at level p."""
+        return self.slope < 0 and self.p_value < p
+
+
+def trend(series: Series, window: int) -> Trend | None:
+    """Of the last `window` points, thinned evenly to `MAX_POINTS`; None with fewer than six, or if all are equal."""
+    steps, values = series.steps[-window:].astype(np.float64), series.values[-window:]
+    if len(values) < 6 or np.ptp(values) == 0:
+        return None
+    if len(values) > MAX_POINTS:
+        kept = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
+        steps, values = steps[kept], values[kept]
+    slope = stats.theilslopes(values, steps)[0]
+    p_value = float(stats.kendalltau(steps, values).pvalue)
+    n_ends = max(3, len(values) // 10)
+    return Trend(float(slope), p_value, float(np.median(values[:n_ends])), float(np.median(values[-n_ends:])))
+
+
+def median_before_end(series: Series, n_points: int, back: int = 0) -> float:
+    """Median of the n_points that end `back` points before the last one; of what there is if there are fewer."""
+    end = max(1, len(series) - back)
+    return float(np.median(series.values[max(0, end - n_points) : end]))
+
+
+def reference(series: Series, n_points: int) -> float | None:
+    """Median of the first n_points; None while there are fewer."""
+    return float(np.median(series.values[:n_points])) if len(series) >= n_points else None
+
+
+def robust_spread(values: NDArray[np.float64]) -> tuple[float, float]:
+    """(median, robust standard deviation)."""
+    return float(np.median(values)), float(stats.median_abs_deviation(values)) * MAD_TO_SIGMA
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a detector sees."""
+
+    log: TrainingLog
+    settings: MonitorSettings
+    benchmarks: Sequence[str]
+    """Series that are benchmark scores; the primary metric first."""
+    lower_is_better: Collection[str] = ()
+    """Those of them that are better when they are smaller."""
+    win_rates: Sequence[str] = ("win_rate",)
+    """Series that are win rates."""
+
+
+DangerDetector = Callable[[Watched], Signal | None]
+
+
+def trend_of(watched: Watched, name: str, *, since_start: bool = False) -> Trend | None:
+    """The trend of a series, within the settings' window or since the run began; None if there is none to test."""
+    series = watched.log.get(name)
+    if series is None:
+        return None
+    return trend(series, len(series) if since_start else watched.settings.trend_window)
+
+
+def last_step(watched: Watched, name: str) -> int:
+    """The last step of a series; 0 if it was not logged."""
+    series = watched.log.get(name)
+    return int(series.steps[-1]) if series is not None else 0
+
+
+def change_since_start(watched: Watched, name: str) -> tuple[float, float, int] | None:
+    """(start, now, step) of a positive quantity, both as running medians; None while there is too little."""
+    series, settings = watched.log.get(name), watched.settings
+    start = reference(series, settings.reference) if series is not None else None
+    if series is None or start is None or start <= 0 or len(series) <= settings.reference:
+        return None
+    return start, median_before_end(series, settings.smoothing), int(series.steps[-1])
+
+
+def recent(watched: Watched, name: str, n_points: int = 3) -> float | None:
+    """Median of the last n_points of a series; None while there are fewer."""
+    series = watched.log.get(name)
+    return None if series is None or len(series) < n_points else median_before_end(series, n_points)

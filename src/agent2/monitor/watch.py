@@ -36,10 +36,13 @@ from agent2.contract.metrics import (
 )
 from agent2.contract.rules import evaluate_gates
 from agent2.monitor.detectors import DETECTORS, detect, missing_series, noise_below_best
-from agent2.monitor.series import (
+from agent2.monitor.signals import (
     PRIVATE,
+    Danger,
+    MonitorSettings,
     Reading,
     Series,
+    Signal,
     TrainingLog,
     Watched,
     assemble,
@@ -47,7 +50,6 @@ from agent2.monitor.series import (
     measurements,
     trend,
 )
-from agent2.monitor.signals import Danger, MonitorSettings, Signal
 
 DENSE = 12
 """From so many points on a series counts as sampled at every log, not as evaluations."""

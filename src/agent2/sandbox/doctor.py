@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent2.errors import SandboxError
-from agent2.sandbox.bubblewrap import Bubblewrap
+from agent2.sandbox.backends import Bubblewrap
 from agent2.sandbox.containers import Apptainer, Docker
 from agent2.sandbox.host import gpu_devices, has_root_rights, known_gpus, refuse_unreadable, toolkit_binds
 from agent2.sandbox.limits import (

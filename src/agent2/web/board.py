@@ -31,7 +31,7 @@ from agent2.stats.estimates import POINTS
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
 
 if TYPE_CHECKING:  # it loads matplotlib, and the server starts without
-    from agent2.reports.leaderboard_pages import OverallView
+    from agent2.reports.comparison_pages import OverallView
 
 GROUPS = ("task", "driver", "agent system")
 SORTS = ("gain", "rank", "stack", "runs", "cost")
@@ -137,7 +137,7 @@ class BoardKeeper:
         return found
 
     def _make(self, stamp: Stamp, keys: Sequence[tuple[Stamp, CatalogEntry]], tables: Iterable[Path]) -> None:
-        from agent2.reports.leaderboard_pages import overall_views
+        from agent2.reports.comparison_pages import overall_views
 
         try:
             found: dict[Stamp, PooledTrial | LeftOut] = {}
@@ -249,8 +249,7 @@ class BoardPage:
 
 def board_page(made: MadeBoard, wanted: BoardFilter) -> BoardPage:
     """The page of a board."""
-    from agent2.reports.leaderboard_pages import NOT_OURS, left_out_table, published_table, subtitle
-    from agent2.reports.sweep_pages import axis_table
+    from agent2.reports.comparison_pages import NOT_OURS, axis_table, left_out_table, published_table, subtitle
 
     board = made.board
     return BoardPage(
@@ -282,7 +281,7 @@ BoardLine = tuple[TaskStandings, Standing, Table[Standing]]
 
 def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
     """What the filter lets through, in its groups and order."""
-    from agent2.reports.leaderboard_pages import standing_table, task_title
+    from agent2.reports.comparison_pages import standing_table, task_title
 
     lines: list[BoardLine] = []
     for task in made.board.tasks:

@@ -48,7 +48,7 @@ def trial_fields(root: Path) -> tuple[Any, dict[str, str]]:
 
 def stored_sweep_fields(report: Path) -> dict[str, Any]:
     """What a sweep's stored report contains. Raises ConfigError for one of another version."""
-    from agent2.reports.sweep_pages import FORMAT, SweepReport, sweep_fields
+    from agent2.reports.comparison_pages import FORMAT, SweepReport, sweep_fields
 
     try:
         found = msgspec.json.decode(report.read_bytes(), type=SweepReport)
@@ -99,8 +99,7 @@ def change_figure(fields: EvaluationFields) -> str | None:
 def evaluation_fields(root: Path) -> EvaluationFields:
     """View and changed items of a finished evaluation."""
     from agent2.evaluation.outcome import read_outcome
-    from agent2.reports.eval_items import MAX_ITEMS
-    from agent2.reports.eval_pages import eval_view
+    from agent2.reports.eval_pages import MAX_ITEMS, eval_view
 
     outcome = read_outcome(root)
     changed = ChangedPlaces(

@@ -20,7 +20,7 @@ from dulwich.repo import Repo
 from agent2.arena.evidence import SubmissionRecord
 from agent2.arena.gateway.protocols import SseSplitter
 from agent2.arena.gateway.recording import Exchange, read_body, read_exchanges
-from agent2.arena.recorder.revisions import RevisionReader
+from agent2.arena.recorder import RevisionReader
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error

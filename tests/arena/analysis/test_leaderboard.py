@@ -6,7 +6,7 @@ import pytest
 
 from agent2.arena.analysis.leaderboard import compare_stacks, make_leaderboard
 from agent2.errors import ConfigError
-from agent2.reports.leaderboard_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
+from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 from pool_builders import exam, pool, pooled
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.analysis.code_signals import Method
+from agent2.arena.analysis.programs import Method
 from agent2.arena.analysis.route import logged_training
 from builders import START, make_metrics
 

@@ -1,8 +1,7 @@
 import pytest
 
 from agent2.arena.analysis import programs
-from agent2.arena.analysis.code_signals import read_source
-from agent2.arena.analysis.programs import ran_programs
+from agent2.arena.analysis.programs import ran_programs, read_source
 from agent2.arena.analysis.result import analyse
 from agent2.arena.analysis.verdicts import Verdict
 from agent2.arena.assignment import Mode

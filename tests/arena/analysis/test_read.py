@@ -9,7 +9,7 @@ from agent2.arena.analysis.read import read_evidence
 from agent2.arena.analysis.result import analyse, integrity_verdict
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.store import Arrival, GraderStore
-from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.trial_folder import EventLog, TrialPaths
 from agent2.errors import ConfigError
 from builders import DESIGN, GRPO_SOURCE, START, make_gain, make_score, make_task

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.arena.gateway.ledger import Charge, Ledger
+from agent2.arena.gateway.proxy import Charge, Ledger
 from agent2.arena.gateway.settings import PriceTable, TokenCounts, load_prices
 from gateway_fakes import PRICES
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.arena.gateway.replay import Masker
+from agent2.arena.gateway.answers import Masker
 from agent2.arena.gateway.settings import WireProtocol
 
 

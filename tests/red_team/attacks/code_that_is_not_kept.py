@@ -2,7 +2,7 @@
 
 import time
 
-from agent2.arena.recorder.revisions import RevisionRecorder, RevisionWatch
+from agent2.arena.recorder import RevisionRecorder, RevisionWatch
 from agent2.arena.trial_folder import EventLog, read_events
 from red_team.frame import Outcome
 from red_team.scene import Scene

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from agent2.arena.recorder.revisions import RevisionRecorder
+from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.trial_folder import EventLog
 from red_team.frame import Outcome
 from red_team.scene import Scene

@@ -1,7 +1,7 @@
 """Write many small modules that import each other, and start many processes, so that a report takes hours."""
 
 from agent2.arena.analysis import programs
-from agent2.arena.analysis.code_signals import read_source
+from agent2.arena.analysis.programs import read_source
 from agent2.arena.analysis.result import analyse
 from builders import make_evidence, make_process, make_revision
 from red_team.frame import Outcome

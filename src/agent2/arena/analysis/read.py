@@ -35,7 +35,7 @@ from agent2.arena.evidence import (
     read_score,
 )
 from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
-from agent2.arena.recorder.revisions import RevisionReader
+from agent2.arena.recorder import RevisionReader
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events

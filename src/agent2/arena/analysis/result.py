@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent2.arena.analysis.code_signals import Method
 from agent2.arena.analysis.process import (
     autonomy_of,
     best_submission,
@@ -30,7 +29,7 @@ from agent2.arena.analysis.process import (
     recovery_of,
     revision_changes,
 )
-from agent2.arena.analysis.programs import last_sources, ran_programs, written_sources
+from agent2.arena.analysis.programs import Method, last_sources, ran_programs, written_sources
 from agent2.arena.analysis.route import mode_finding, submission_routes, training_programs, training_steps, trial_route
 from agent2.arena.analysis.stages import (
     BREAKDOWNS,

@@ -27,11 +27,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from agent2.arena.analysis.code_signals import ALGORITHM_WORDS, HAND_WRITTEN, Algorithm, Method
 from agent2.arena.analysis.process import best_submission
 from agent2.arena.analysis.programs import (
+    ALGORITHM_WORDS,
+    HAND_WRITTEN,
     MAX_PATHS,
+    Algorithm,
     Code,
+    Method,
     Program,
     codes_that_ran,
     ran_programs,

@@ -24,9 +24,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent2.arena.analysis.code_signals import Algorithm, SourceFacts, algorithm_in
 from agent2.arena.analysis.process import scored_submissions
-from agent2.arena.analysis.programs import codes_that_ran, last_sources, ran_programs, written_sources
+from agent2.arena.analysis.programs import (
+    Algorithm,
+    SourceFacts,
+    algorithm_in,
+    codes_that_ran,
+    last_sources,
+    ran_programs,
+    written_sources,
+)
 from agent2.arena.analysis.route import training_programs
 from agent2.arena.analysis.verdicts import (
     Certainty,

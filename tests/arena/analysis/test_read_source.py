@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent2.arena import agents
-from agent2.arena.analysis.code_signals import Method, algorithm_in, read_source
+from agent2.arena.analysis.programs import Method, algorithm_in, read_source
 
 
 def methods(text):

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from agent2.arena.recorder.processes import MAX_COMMAND_CHARS, ProcessRecorder, Ticker
+from agent2.arena.evidence import MAX_COMMAND_CHARS
+from agent2.arena.recorder import ProcessRecorder, Ticker
 from agent2.arena.trial_folder import EventLog, read_events
 
 

@@ -1,7 +1,7 @@
 import os
 import subprocess
 
-from agent2.arena.recorder.agent_files import walk_files
+from agent2.arena.agent_files import walk_files
 
 
 def names(root, **kwargs):

@@ -6,7 +6,7 @@ import time
 import pytest
 from dulwich.repo import Repo
 
-from agent2.arena.recorder.revisions import MOST_CHANGES, RevisionLimits, RevisionRecorder, RevisionWatch
+from agent2.arena.recorder import MOST_CHANGES, RevisionLimits, RevisionRecorder, RevisionWatch
 from agent2.arena.trial_folder import EventLog, read_events
 
 

@@ -6,7 +6,7 @@ nothing deeper than `MAX_DEPTH` folders is read, because a program can nest more
 descriptors.
 
 Command lines come from the agent's own record: JSON lines in its log, or a file that it keeps. An agent without such
-a record has process samples instead (`recorder.processes`). A log that was cut off, or a call that never ended, has
+a record has process samples instead (`agent2.arena.recorder`). A log that was cut off, or a call that never ended, has
 commands without an outcome, or none.
 
 Training metrics come from `trainer_state.json` with a `log_history` (transformers, TRL) and from `*.jsonl` files whose
@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from agent2.arena.agents import TranscriptFormat, TranscriptSpec
-from agent2.arena.evidence import CommandLine, MetricPoint
+from agent2.arena.evidence import MAX_COMMAND_CHARS, CommandLine, MetricPoint
 from agent2.arena.trial_folder import TrialPaths, write_events
 from agent2.errors import Agent2Error
 from agent2.files import numbered_lines
@@ -136,7 +136,6 @@ def read_beneath(root: Path, path: str, max_bytes: int) -> bytes | None:
 
 
 MAX_COMMANDS = 10_000
-MAX_COMMAND_CHARS = 4_000
 MAX_TRANSCRIPT_BYTES = 64 * 2**20
 """Of the file that an agent keeps; its values take some twenty times as much memory."""
 MAX_LINE_BYTES = 16 * 2**20

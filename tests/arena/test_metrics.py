@@ -4,7 +4,7 @@ import os
 import msgspec
 import pytest
 
-from agent2.arena.recorder.agent_files import MAX_NAME_CHARS, MAX_VALUES, find_metrics, record_metrics
+from agent2.arena.agent_files import MAX_NAME_CHARS, MAX_VALUES, find_metrics, record_metrics
 from agent2.arena.trial_folder import read_events
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from agent2.arena.agent_files import MINI_END, read_commands
 from agent2.arena.agents import TranscriptFormat, TranscriptSpec
-from agent2.arena.evidence import CommandLine
-from agent2.arena.recorder.agent_files import MAX_COMMAND_CHARS, MINI_END, read_commands
+from agent2.arena.evidence import MAX_COMMAND_CHARS, CommandLine
 from agent2.errors import Agent2Error
 
 CODEX = [

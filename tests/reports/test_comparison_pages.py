@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.sweep_records import AgentComparison, Axis, PairEffect, SweepRow, axis_effects, row_of
-from agent2.reports.sweep_pages import (
+from agent2.reports.comparison_pages import (
     axis_table,
     comparison_table,
     narrow_trial_table,

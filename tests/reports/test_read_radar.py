@@ -11,8 +11,7 @@ from agent2.cli import app
 from agent2.errors import ConfigError
 from agent2.evaluation.outcome import read_outcome
 from agent2.records import Split
-from agent2.reports.radar import scaled
-from agent2.reports.radar_sources import read_radar
+from agent2.reports.radar import read_radar, scaled
 from card_builders import make_header, make_record
 from web_builders import HOSTILE, write_evaluation
 

@@ -1,7 +1,7 @@
 import os
 
 from agent2.arena.analysis.read import read_gpu_hours
-from agent2.arena.recorder.processes import MAX_GAP_S, GpuRecorder, NvidiaDriver
+from agent2.arena.recorder import MAX_GAP_S, GpuRecorder, NvidiaDriver
 from agent2.arena.trial_folder import TrialPaths, read_events
 
 
