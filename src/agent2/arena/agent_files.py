@@ -23,6 +23,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -198,26 +199,19 @@ def _json_lines(path: Path) -> Iterator[JsonValue]:
         return
     with path.open("rb") as file:
         while line := file.readline(MAX_LINE_BYTES):
-            if line[:1] in b"{[" and (value := _decoded(line)) is not None:
+            if line[:1] in b"{[" and (value := _decode(line)) is not None:
                 yield value
 
 
 def _documents(data: bytes) -> Iterator[JsonValue]:
     """One JSON document, or JSON lines."""
-    whole = _decoded(data)
+    whole = _decode(data)
     if isinstance(whole, list):
         yield from whole
     elif whole is not None:
         yield whole
     else:
-        yield from (value for _, line in numbered_lines(data) if (value := _decoded(line)) is not None)
-
-
-def _decoded(data: bytes) -> JsonValue:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        yield from (value for _, line in numbered_lines(data) if (value := _decode(line)) is not None)
 
 
 def _codex(rows: Iterator[_Row]) -> Iterator[CommandLine]:
@@ -229,12 +223,8 @@ def _codex(rows: Iterator[_Row]) -> Iterator[CommandLine]:
             yield CommandLine(_words(item.get("command")), None, code, None if code is None else code != 0)
 
 
-def _claude(rows: Iterator[_Row]) -> Iterator[CommandLine]:
-    """`claude --output-format stream-json`: tool_use blocks of Bash, and tool_result blocks with their id."""
-    return _calls_and_results(rows, _claude_calls, _claude_results)
-
-
 def _claude_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
+    """`claude --output-format stream-json`: tool_use blocks of Bash, and tool_result blocks with their id."""
     for block in _blocks(row):
         if block.get("type") == "tool_use" and block.get("name") == "Bash":
             command = CommandLine(_words(_part(block, "input").get("command")), _time(row.get("timestamp")))
@@ -252,12 +242,8 @@ def _blocks(row: _Row) -> list[_Row]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
-def _gemini(rows: Iterator[_Row]) -> Iterator[CommandLine]:
-    """`gemini -o stream-json`: tool_use of run_shell_command, and tool_result with its id."""
-    return _calls_and_results(rows, _gemini_calls, _gemini_results)
-
-
 def _gemini_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
+    """`gemini -o stream-json`: tool_use of run_shell_command, and tool_result with its id."""
     if row.get("type") == "tool_use" and row.get("tool_name") == "run_shell_command":
         words = _words(_part(row, "parameters").get("command"))
         yield str(row.get("tool_id")), CommandLine(words, _time(row.get("timestamp")))
@@ -302,12 +288,8 @@ def _mini(rows: Iterator[_Row]) -> Iterator[CommandLine]:
     yield from waiting
 
 
-def _openhands(rows: Iterator[_Row]) -> Iterator[CommandLine]:
-    """OpenHands' events: a terminal action and the observation that answers it."""
-    return _calls_and_results(rows, _openhands_calls, _openhands_results)
-
-
 def _openhands_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
+    """OpenHands' events: a terminal action and the observation that answers it."""
     action = _part(row, "action")
     command = action.get("command")
     if command is not None and "observation" not in row:
@@ -319,16 +301,6 @@ def _openhands_results(row: _Row) -> Iterator[tuple[str, int | None, bool | None
     if observation:
         code = _int(observation.get("exit_code", _part(observation, "metadata").get("exit_code")))
         yield str(row.get("tool_call_id") or row.get("action_id")), code, None if code is None else code != 0
-
-
-_READERS: Mapping[TranscriptFormat, Callable[[Iterator[_Row]], Iterator[CommandLine]]] = {
-    TranscriptFormat.CODEX: _codex,
-    TranscriptFormat.CLAUDE_CODE: _claude,
-    TranscriptFormat.GEMINI_CLI: _gemini,
-    TranscriptFormat.OPENCODE: _opencode,
-    TranscriptFormat.MINI_SWE_AGENT: _mini,
-    TranscriptFormat.OPENHANDS: _openhands,
-}
 
 
 def _calls_and_results(
@@ -346,6 +318,16 @@ def _calls_and_results(
             if call in found:
                 found[call] = CommandLine(found[call].command, found[call].t, code, failed)
     return iter(found.values())
+
+
+_READERS: Mapping[TranscriptFormat, Callable[[Iterator[_Row]], Iterator[CommandLine]]] = {
+    TranscriptFormat.CODEX: _codex,
+    TranscriptFormat.CLAUDE_CODE: partial(_calls_and_results, calls=_claude_calls, results=_claude_results),
+    TranscriptFormat.GEMINI_CLI: partial(_calls_and_results, calls=_gemini_calls, results=_gemini_results),
+    TranscriptFormat.OPENCODE: _opencode,
+    TranscriptFormat.MINI_SWE_AGENT: _mini,
+    TranscriptFormat.OPENHANDS: partial(_calls_and_results, calls=_openhands_calls, results=_openhands_results),
+}
 
 
 def _part(row: _Row, key: str) -> _Row:

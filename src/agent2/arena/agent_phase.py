@@ -1,14 +1,8 @@
-"""The agent phase of a trial: budget, sandbox, deadline, interruptions.
+"""The agent's phase of a trial: what the sandbox may show the agent, watching it, stopping it at the deadline.
 
-What an agent may spend, the one deadline that everything reads, and the room that a trial needs on this machine.
-
-The deadline is a wall-clock time, so that the agent, the grading API and a resumed harness agree on it.
-It covers the agent's phase only: evaluations of what was accepted in time may end later.
-
-The agent's phase: what the sandbox may show it, watching it, stopping it at the deadline.
-
-How the phase ended is judged from what the sandbox and the clock say; an agent's exit code decides nothing
-about its score.
+The deadline is a wall-clock time, so that the agent, the grading API and a resumed harness agree on it. It covers this
+phase only: evaluations of what was accepted in time may end later. How the phase ended is judged from what the sandbox
+and the clock say; an agent's exit code decides nothing about its score.
 """
 
 import errno

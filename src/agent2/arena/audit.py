@@ -42,7 +42,7 @@ from agent2.integrity.exposure import Bait, access_check, bait_check, bait_for, 
 from agent2.integrity.texts import ReadLimits, TextReading, raw_files
 from agent2.records import HIDDEN_SPLITS, Item, Split
 from agent2.sandbox.backends import Contained, EndedBy, Sandbox, inside, run_contained
-from agent2.sandbox.spec import Limits, Mount
+from agent2.sandbox.spec import Mount
 from agent2.scorers.judge_model import UnreadableVerdict, has_verdict, read_verdict
 from agent2.scorers.judges import ModelJudge, is_quoted
 
@@ -241,6 +241,7 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Integrity
     ]
     for mount in mounts[1:]:
         _let_read(mount.host)
+    limits = evaluation_limits(job.base)
     request = Contained(
         command=("python", "-P", "-m", "agent2.arena.audit_child"),
         scratch=scratch / "work",
@@ -253,7 +254,7 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Integrity
             "TRANSFORMERS_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         },
-        limits=_limits(job.base),
+        limits=replace(limits, memory_gib=max(MEMORY_GIB, limits.memory_gib)),
         hidden=(audited.paths.grader_db, audited.paths.events),
     )
     told = _seen_from_inside(job, request, audited.sandbox)
@@ -264,11 +265,6 @@ def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[Integrity
         reason = f"the auditing process ended before its last answer: {end.reason}; see {request.log.name}"
         checks.append(failed_check("integrity", reason))
     return checks
-
-
-def _limits(base: Path) -> Limits:
-    limits = evaluation_limits(base)
-    return replace(limits, memory_gib=max(MEMORY_GIB, limits.memory_gib))
 
 
 def _seen_from_inside(job: AuditJob, request: Contained, sandbox: Sandbox) -> AuditJob:

@@ -92,6 +92,10 @@ class Gateway:
     ) -> None:
         self.stop()
 
+    def gone(self) -> str | None:
+        """One sentence once it was given up; None while it runs or is being started again."""
+        return None if self.failure is None else f"{self.failure} (not the agent's doing)"
+
     @property
     def pid(self) -> int | None:
         """Of the present process."""
@@ -320,9 +324,7 @@ def _prices(config: TrialConfig) -> Path | None:
 
 
 @contextmanager
-def open_gateway(
-    agent: Agent, config: TrialConfig, paths: TrialPaths, inside: InsidePaths
-) -> Iterator["GatewayWatch | None"]:
+def open_gateway(agent: Agent, config: TrialConfig, paths: TrialPaths, inside: InsidePaths) -> Iterator[Gateway | None]:
     """A gateway for the agent's phase; None for an agent without a driver.
 
     Raises ConfigError as `require_driver`, and if it does not start.
@@ -334,7 +336,7 @@ def open_gateway(
     paths.llm_socket.parent.mkdir(parents=True, exist_ok=True)
     gateway = Gateway.start(gateway_settings(agent, config, config.driver_record, paths, inside))
     try:
-        yield GatewayWatch(gateway)
+        yield gateway
     finally:
         gateway.stop()
 
@@ -378,20 +380,3 @@ def _place_patterns(source: TrialPaths, inside: InsidePaths) -> tuple[str, ...]:
     ports |= {before[key] for key in ("grading_port", "llm_port") if isinstance(before.get(key), int)}
     moved = tuple(re.escape(place) for place in sorted(places, key=len, reverse=True)) if len(places) > 1 else ()
     return (*moved, *(rf"127\.0\.0\.1:{port}\b" for port in sorted(ports))) if moved else ()
-
-
-class GatewayWatch:
-    """Whether the gateway has failed permanently."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    def __call__(self) -> str | None:
-        """One sentence once the gateway was given up; None while it runs or is being started again."""
-        failure = self._gateway.failure
-        return None if failure is None else f"{failure} (not the agent's doing)"
-
-    @property
-    def n_restarts(self) -> int:
-        """How often it died and came back."""
-        return self._gateway.n_restarts

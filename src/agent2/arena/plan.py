@@ -1,11 +1,7 @@
-"""Planning a trial: its folder, workspace and lock file. Nothing runs here.
+"""Planning a trial: resolve what was asked for, and make folder, workspace and lock file. Nothing runs here.
 
-lock.json: the digests and versions that a trial's result depends on.
-
-With trial.json it is enough to run the trial again and to see what differs. The installation secret is
-named by a digest, never shown.
-
-Planning a trial: resolve what was asked for, and make the trial's folder. Nothing runs here.
+lock.json contains the digests and versions that a trial's result depends on. With trial.json it is enough to run the
+trial again and to see what differs. The installation secret is named by a digest, never shown.
 
 The agent's files are copied into the trial, so that what ran can be read, resumed and repeated later, whatever
 becomes of the agent's own folder.
@@ -17,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,8 +66,8 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     for split in VISIBLE_SPLITS:
         items = benchmark.items(split, config.task.n_items[split], secret=None)
         world = replace(world, row_fields=tuple(visible_row(benchmark, items[0])))
-        rows = (visible_row(benchmark, item) for item in items)
-        _write_rows(workspace / "data" / f"{split.value}.jsonl", rows)
+        with (workspace / "data" / f"{split.value}.jsonl").open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(visible_row(benchmark, item)) + "\n" for item in items)
     text = assignment_text(config, inside, benchmark.sampling, world)
     (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
 
@@ -104,11 +100,6 @@ def clear_unstarted(paths: TrialPaths) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def _write_rows(path: Path, rows: Iterable[Mapping[str, JsonValue]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:

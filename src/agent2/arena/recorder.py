@@ -42,6 +42,7 @@ from agent2.arena.agent_files import MAX_FILES, walk_files
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample
 from agent2.arena.trial_folder import EventLog
 from agent2.records import JsonValue, digest_of
+from agent2.sandbox.watchdog import descendants
 
 MAX_FILE_BYTES = 256 * 1024
 CHECKPOINT_ENDINGS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npy", ".npz", ".arrow", ".parquet")
@@ -493,11 +494,9 @@ class GpuDriver(Protocol):
 
     def count(self) -> int:
         """How many there are; 0 without a driver."""
-        ...
 
     def processes(self) -> list[set[int]]:
         """For each GPU the ids of the processes that compute on it."""
-        ...
 
 
 class NvidiaDriver:
@@ -541,7 +540,7 @@ class GpuRecorder:
         now = self._clock()
         since = now - self._last if self._last is not None else 0.0
         self._last = now
-        own = _family(self._root_pid)
+        own = {self._root_pid, *descendants(self._root_pid)}
         for number, pids in enumerate(self._driver.processes()):
             if pids & own:
                 self._seconds[number] += since if since <= MAX_GAP_S else 0.0
@@ -558,11 +557,3 @@ class GpuRecorder:
             log.append("gpu_use", seconds=seconds if is_known else None, n_gpus=self._n_gpus)
         finally:
             log.close()
-
-
-def _family(root_pid: int) -> set[int]:
-    try:
-        root = psutil.Process(root_pid)
-        return {root_pid, *(child.pid for child in root.children(recursive=True))}
-    except psutil.NoSuchProcess:
-        return set()

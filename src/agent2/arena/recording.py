@@ -1,8 +1,6 @@
-"""Recordings of finished trials, and how a replay compares with its source.
+"""Recordings of finished trials that may be given to others, and how a replay compares with its source.
 
-A finished trial as a recording that may be given to others: enough to read its report and to replay it.
-
-    agent2 share TRIAL OUT
+A recording is enough to read a trial's report and to replay it: `agent2 share TRIAL OUT`.
 
 What goes: configuration and lock, the agent's files, LLM traffic, events, code revisions, the log, and
 submissions.json (state, digests and public scores of what was handed in); the command computes the report from these.
@@ -14,11 +12,9 @@ so (..._KEY, ..._TOKEN, ...), is in any file (compressed ones included); else no
 secrets that the agent itself made up or brought along, and leaves what a trial without a sandbox says about this
 machine's folders.
 
-Whether a replay came to the same as its source: code at each submission, and the checkpoints handed in.
-
-Compared are the text files of the workspace at each submission (without data, logs and what libraries write, which
-carry times), the digest of each checkpoint's weights, and whether the agent asked for the same number of answers.
-Scores are not compared: another machine's installation secret asks other hidden items.
+A replay is compared with its source by the text files of the workspace at each submission (without data, logs and what
+libraries write, which carry times), the digest of each checkpoint's weights, and whether the agent asked for the same
+number of answers. Scores are not compared: another machine's installation secret asks other hidden items.
 """
 
 import os

@@ -262,15 +262,12 @@ class ScriptedWire(Protocol):
 
     def read(self, body: Mapping[str, Any]) -> Conversation:
         """What a request carries."""
-        ...
 
     def answer(self, body: Mapping[str, Any], reply: ScriptedReply) -> Json:
         """The whole answer at once."""
-        ...
 
     def events(self, body: Mapping[str, Any], reply: ScriptedReply) -> Iterator[Json]:
         """The events or chunks of a stream."""
-        ...
 
 
 class ScriptedOpenAiChat:

@@ -162,7 +162,8 @@ def decide_cells(
         stop = (state.interim + 1) * plan.seeds_per_round
         for agent in state.needs_seeds:
             if (short := stop - len(gains[agent])) > 0:
-                needs.append(CellNeed(task, agent, _next_seeds(runs[task, agent], short, first_seed)))
+                start = max(runs[task, agent], default=first_seed - 1) + 1
+                needs.append(CellNeed(task, agent, tuple(range(start, start + short))))
     return SweepDecision(tuple(needs), states, given_up, {cell: n for cell, n in missing.items() if n})
 
 
@@ -184,11 +185,6 @@ def _by_cell(
             )
         runs[row.task, row.agent][row.seed] = None if row.gain is None else 100 * row.gain.value
     return runs
-
-
-def _next_seeds(used: Mapping[int, float | None], count: int, first_seed: int) -> tuple[int, ...]:
-    start = max(used, default=first_seed - 1) + 1
-    return tuple(range(start, start + count))
 
 
 class SweepSpec(StrictModel):

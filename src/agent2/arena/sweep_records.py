@@ -1,15 +1,12 @@
-"""The records of a sweep, and the effects of driver and scaffold that they show.
+"""The records of a sweep: a row for each trial, a comparison for each pair of stacks, and the effects of their parts.
 
-The records of a sweep: one row for each trial, one comparison for each pair of stacks (agent x driver x mode).
+A stack is agent system (scaffold) x driver x mode. A row of a trial that did not finish has a state and nothing else; a
+row without a gain (no submission) keeps None, and every average says over how many trials it is.
 
-A row of a trial that did not finish has a state and nothing else; a row without a gain (no submission) keeps
-None, and every average says over how many trials it is.
-
-What a driver makes of a scaffold, and a scaffold of a driver: pairs of stacks that differ in one part only.
-
-A stack is scaffold x driver x mode. For each scaffold all pairs of its drivers are compared, for each driver all
-pairs of its scaffolds, on the same task, mode, hidden items and seeds. Intervals hold for all pairs of a family at
-once (Bonferroni within one scaffold or one driver), so the widest pair may be picked and read.
+What a driver makes of a scaffold, and a scaffold of a driver, is seen in pairs of stacks that differ in one part only:
+for each scaffold all pairs of its drivers, for each driver all pairs of its scaffolds, on the same task, mode, hidden
+items and seeds. Intervals hold for all pairs of a family at once (Bonferroni within one scaffold or one driver), so the
+widest pair may be picked and read.
 
 Two things vary: the choice of hidden items, and the luck of a run (training and the driver's own sampling). The
 headline interval and p-value are over both; with one seed the luck of a run is not known, and they are over items
@@ -298,6 +295,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
     bands = [row.noise for row in rows if row.gain is not None and row.noise is not None]
     is_one_run = len(item_gains) == 1  # over items alone: only the band says how far a model is from itself
     band = max(bands, default=None) if is_one_run else None
+    autonomous = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
     driven = [row for row in rows if row.llm_tokens is not None]
     known = [row.llm_dollars for row in driven if row.llm_dollars is not None]
     return AgentSummary(
@@ -312,7 +310,7 @@ def _summary(task: str, agent: str, rows: Sequence[SweepRow], item_gains: BySeed
         max_gain_points=100 * max(gains) if gains else None,
         n_better=sum(row.claim == Claim.BETTER for row in rows),
         routes=dict(Counter(row.route for row in rows if row.route and row.result == ResultKind.MEASURED.value)),
-        autonomy=_autonomy(rows),
+        autonomy=measure(autonomous, "autonomy", UNIT) if autonomous else None,
         recovery=_recovery(rows),
         llm_tokens=sum(row.llm_tokens or 0 for row in driven) if driven else None,
         llm_dollars=sum(known) if known else None,
@@ -328,11 +326,6 @@ def _mean_gain(gains: Sequence[float], found: PairedDifference | None) -> Estima
         return None
     mean = statistics.fmean(gains)
     return replace(found.change, value=mean) if found is not None else Estimate(mean, None, None, len(gains))
-
-
-def _autonomy(rows: Sequence[SweepRow]) -> Estimate | None:
-    judged = [float(row.is_autonomous) for row in rows if row.is_autonomous is not None]
-    return measure(judged, "autonomy", UNIT) if judged else None
 
 
 def _recovery(rows: Sequence[SweepRow]) -> Estimate | None:
@@ -413,7 +406,14 @@ def axis_effects(pairs: Sequence[PairEffect]) -> list[AxisEffect]:
     for pair in pairs:
         families.setdefault((pair.axis, pair.task, pair.mode, pair.fixed), []).append(pair)
     return [
-        AxisEffect(axis, task, mode, fixed, len(_levels(found)), _best_first(max(found, key=_width)))
+        AxisEffect(
+            axis,
+            task,
+            mode,
+            fixed,
+            n_levels=len({level for pair in found for level in (pair.level_a, pair.level_b)}),
+            widest=_best_first(max(found, key=lambda pair: abs(pair.difference.change.value))),
+        )
         for (axis, task, mode, fixed), found in families.items()
     ]
 
@@ -500,14 +500,6 @@ def _over_runs(one: BySeed, other: BySeed, seeds: Sequence[int], confidence: flo
         apart = [a - b for item, a in run_a.items() if a is not None and (b := run_b.get(item)) is not None]
         differences.append(sum(apart) / len(apart) if apart else None)
     return measure(differences, "differences of runs", confidence=confidence)
-
-
-def _levels(pairs: Sequence[PairEffect]) -> set[str]:
-    return {level for pair in pairs for level in (pair.level_a, pair.level_b)}
-
-
-def _width(pair: PairEffect) -> float:
-    return abs(pair.difference.change.value)
 
 
 def _best_first(pair: PairEffect) -> PairEffect:

@@ -340,7 +340,11 @@ class _Check:
         if self.task.level is Level.JUDGE_BASED:
             return self._judged(name)
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]
-        commands = dict(self._winning_actions())
+        commands = {
+            scored.rollout.item_id: [turn.action for turn in scored.rollout.turns]
+            for scored in self.solved
+            if scored.score.value
+        }
         for item in visible:
             problem = _given_away(visible_row(self.benchmark, item), item, commands.get(item.id, ()))
             if problem is not None:
@@ -398,11 +402,6 @@ class _Check:
             detail += f"; the first two without the {n_bound} items of gated kinds, whose rule may be known"
         is_hidden = blind <= MAX_BLIND and told >= MAX_BLIND + LEAST_HIDDEN and n_stranger > 1
         return TaskFinding(name, bool(short) and is_hidden and best <= MAX_SHORTCUT, detail)
-
-    def _winning_actions(self) -> Iterator[tuple[str, list[str]]]:
-        for scored in self.solved:
-            if scored.score.value:
-                yield scored.rollout.item_id, [turn.action for turn in scored.rollout.turns]
 
     def _secret_decides(self, split: Split) -> TaskFinding:
         name = f"{split.value}: needs the installation secret"

@@ -41,7 +41,7 @@ from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
-from agent2.arena.llm import LLM_PORT, GatewayWatch, open_gateway, require_driver
+from agent2.arena.llm import LLM_PORT, Gateway, open_gateway, require_driver
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,
@@ -339,7 +339,7 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
                 is_at_work = True
                 return watch_agent(
                     process, trial.paths, trial.revisions, deadline, tick, trial.tell_unrecorded,
-                    gateway or (lambda: None),
+                    gateway.gone if gateway is not None else lambda: None,
                 )  # fmt: skip
             except BaseException as error:  # Ctrl-C too: what was used of the time is known to the second
                 if is_at_work:
@@ -356,7 +356,7 @@ def _tell_interruption(trial: _Trial, deadline: Deadline, error: BaseException) 
 
 
 @contextmanager
-def _told_restarts(trial: _Trial, gateway: GatewayWatch | None) -> Iterator[None]:
+def _told_restarts(trial: _Trial, gateway: Gateway | None) -> Iterator[None]:
     """Note afterwards how often the gateway died and came back."""
     yield
     if gateway is not None and gateway.n_restarts:
@@ -418,17 +418,13 @@ def _audit(trial: _Trial, grader: Grader) -> None:
 def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:
     """The base model's score on a split, from the trial's own card, the cache, or a fresh evaluation."""
     card = trial.paths.card("base", split)
-    if not _is_scored(trial, split):
+    rows = read_events(trial.paths.trial_log).rows
+    if not any(row["event"] == "base_scored" and row["split"] == split.value for row in rows):
         trial.steps(f"base model on {split.value}")
         _cached_evaluation(trial, grader, split, card, attempts=trial.exam.benchmark.attempts)
         stored = stored_score(card_score(card), str(card.relative_to(trial.paths.root)))
         trial.log.append("base_scored", split=split.value, score=stored)
     return card_score(card)
-
-
-def _is_scored(trial: _Trial, split: Split) -> bool:
-    rows = read_events(trial.paths.trial_log).rows
-    return any(row["event"] == "base_scored" and row["split"] == split.value for row in rows)
 
 
 def _noise(trial: _Trial, grader: Grader) -> None:

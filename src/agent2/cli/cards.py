@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent2.cli.judge import judge, length_control, read_settings, rescore
-from agent2.cli.show import AsJson
-from agent2.errors import ConfigError
+from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_table, progress_bar
+from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 
 if TYPE_CHECKING:
     from agent2.cards.card import ReportingRule
@@ -37,7 +37,6 @@ def replay(
 ) -> None:
     """Replay one rollout turn by turn, from the card alone; with --check, in the world as well."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, scenes
-    from agent2.cli.show import print_json, print_path, print_scene
 
     header = read_header(card)
     if item is not None:
@@ -74,7 +73,6 @@ def compare(
 ) -> None:
     """Explain a difference of two scores: learned or avoided failures, success or cost, process or changed rules."""
     from agent2.cards.compare import compare_cards
-    from agent2.cli.show import print_json, print_path, print_table
 
     found = compare_cards(old, new)
     if as_json:
@@ -109,8 +107,6 @@ def import_log(
     """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
     from agent2.cards.imports import is_tau_bench, read_inspect, read_lm_eval, read_tau_bench, write_foreign
     from agent2.cards.reader import read_header
-    from agent2.cli.show import print_json, print_path
-    from agent2.errors import unknown_name
     from agent2.records import Split
     from agent2.stats.estimates import RAW
 
@@ -159,7 +155,6 @@ def ground(
     as_json: AsJson = False,
 ) -> None:
     """Check what agents said against what their tools returned: invented values, false claims, citations, cascades."""
-    from agent2.cli.show import print_json, print_path, print_table, progress_bar
     from agent2.evaluation.tool_use import ground_card
     from agent2.reports.text import clean
     from agent2.scorers.grounding import GroundingJudge
@@ -221,7 +216,6 @@ def recovery(
     as_json: AsJson = False,
 ) -> None:
     """What became of the faults that a world injected: recovered or not, in how many turns; and what they cost."""
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.evaluation.tool_use import recovery_of
     from agent2.stats.estimates import RAW
 
@@ -296,7 +290,6 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     from agent2.cards.compare import is_evaluation
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import regrade as regrade_card
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.stats.estimates import RAW
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
@@ -344,7 +337,6 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
 def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
     """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
     from agent2.cards.card import Counting
-    from agent2.errors import unknown_name
 
     changes: dict[str, Any] = {}
     for name, word in given.items():
@@ -371,7 +363,6 @@ def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
 
 
 def _print_regrade(found: "Regrade") -> None:
-    from agent2.cli.show import print_table
     from agent2.stats.estimates import RAW
 
     rows = [
@@ -460,8 +451,6 @@ def list_cards(
     """List the cards below a folder with their scores."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import read_header, read_totals
-    from agent2.cli.show import print_json, print_table
-    from agent2.errors import CardError
     from agent2.stats.estimates import RAW
 
     if not folder.is_dir():
@@ -506,7 +495,6 @@ def show(
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:
@@ -547,7 +535,6 @@ def _reliability(card: Path, attempts: int) -> list[list[str]]:
     if attempts < 2:
         return []
     from agent2.cards.reader import iter_rollouts
-    from agent2.errors import NotEnoughData
     from agent2.stats.attempts import pass_metrics, tally
     from agent2.stats.estimates import RAW
 
@@ -569,7 +556,6 @@ def _reliability(card: Path, attempts: int) -> list[list[str]]:
 def _show_item(card: Path, item: str) -> None:
     """Every attempt at one item: what was said, and the verdict."""
     from agent2.cards.reader import find_rollouts
-    from agent2.cli.show import print_path, print_table
 
     found = find_rollouts(card, item)
     if not found:
@@ -603,7 +589,6 @@ def query(
     import msgspec
 
     from agent2.cards.query import CardQueries
-    from agent2.cli.show import print_table
 
     with CardQueries(folders) as cards:
         page = cards.page(sql, start, n)
@@ -626,7 +611,6 @@ def export(
     """Write a card's rollouts with all their turns, in the format of the file's suffix; includes hidden items."""
     from agent2.cards.reader import read_header
     from agent2.cards.tables import export_rollouts
-    from agent2.cli.show import print_path
     from agent2.records import HIDDEN_SPLITS
 
     n_rollouts = export_rollouts(card, out)
@@ -646,7 +630,6 @@ def validate(
     """Check cards against their digests and recompute their numbers; exit 1 if something is wrong."""
     from agent2.cards.folder import cards_below
     from agent2.cards.reader import validate_card
-    from agent2.cli.show import print_json, print_path
 
     paths = list(cards_below(card)) if card.is_dir() else []
     if not paths:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
+from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.task_check import TaskFinding
@@ -24,7 +25,6 @@ def coverage(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from agent2.arena.tasks import SUBCATEGORIES, Level, load_task, task_names
-    from agent2.cli.show import print_json, print_table
 
     kinds = [(category, name) for category, names in SUBCATEGORIES.items() for name in names]
     cells: dict[tuple[str, str], dict[Level, list[str]]] = {kind: {level: [] for level in Level} for kind in kinds}
@@ -51,7 +51,6 @@ def coverage(context: typer.Context, as_json: AsJson = False) -> None:
 def list_tasks(as_json: AsJson = False) -> None:
     """List the packaged tasks."""
     from agent2.arena.tasks import load_task, task_names
-    from agent2.cli.show import print_json, print_table
 
     if as_json:
         tasks = [load_task(name) for name in task_names()]
@@ -108,8 +107,6 @@ def show_task(
     """Show one task: level, requirement, splits, budget and two example items."""
     from agent2.arena.task_check import examples
     from agent2.arena.tasks import load_task
-    from agent2.cli.show import print_json, print_table
-    from agent2.errors import ConfigError
 
     spec = load_task(task)
     if as_json:
@@ -158,8 +155,6 @@ def check_task_file(
     """
     from agent2.arena.tasks import require_base_model, task_names
     from agent2.cli.run import check_data
-    from agent2.cli.show import print_json, print_table
-    from agent2.errors import ConfigError
 
     if check_all == bool(task):
         raise ConfigError("agent2 tasks check: give the name of one task, or --all")
@@ -204,7 +199,6 @@ def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | Non
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
     from agent2.cli.run import check_data
-    from agent2.errors import ConfigError, unknown_name
 
     roots: list[Path | None] = []
     named: dict[str, Path | None] = {}
@@ -229,8 +223,6 @@ def _folders(given: Sequence[str], names: Sequence[str]) -> dict[str, Path | Non
 
 def _by_task(overrides: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
     """Task -> its overrides, without its name. Raises ConfigError for one of no task."""
-    from agent2.errors import ConfigError, unknown_name
-
     found: dict[str, list[str]] = {name: [] for name in names}
     for override in overrides:
         name, dot, rest = override.partition(".")
@@ -248,7 +240,6 @@ def _checked(
     """The findings on one task, shown, and kept if the task is as it is in its file but for its sizes."""
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import load_benchmark
-    from agent2.cli.show import print_json, print_table, progress_bar
 
     spec = load_task(task, overrides)  # before what plays it is loaded: a misspelt name is told at once
     from agent2.arena.task_check import check_task
@@ -290,7 +281,6 @@ def _checked_of_all(
     from agent2.arena.task_check import TaskFinding
     from agent2.arena.tasks import load_task
     from agent2.benchmarks import READS_FILES
-    from agent2.errors import Agent2Error
 
     try:
         return _checked(name, data, model, overrides, as_json=as_json, shows=False)
@@ -321,7 +311,6 @@ def _base_findings(spec: "TaskSpec", benchmark: "Benchmark", model: str, data: P
     if not model and spec.base_model not in BASE_MODELS and not Path(spec.base_model).is_dir():
         return [TaskFinding(name, None, f"{spec.base_model} is not on this machine; choose a model with --model")]
     from agent2.arena.task_check import check_base
-    from agent2.cli.show import progress_bar
 
     folder = str(Path(model).expanduser().resolve()) if model and Path(model).expanduser().is_dir() else model
     with progress_bar() as steps:
@@ -336,8 +325,6 @@ Named = Annotated[str, typer.Argument(help="Name, folder with benchmark.yaml, th
 def list_benchmarks(as_json: AsJson = False) -> None:
     """List packaged benchmarks and those of installed packages; one that cannot be loaded says why."""
     from agent2.benchmarks import BENCHMARKS, load_benchmark
-    from agent2.cli.show import print_json, print_table
-    from agent2.errors import Agent2Error
     from agent2.plugins import find, known_names
 
     records: list[dict[str, Any]] = []
@@ -363,7 +350,6 @@ def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
     from dataclasses import asdict
 
     from agent2.benchmarks import load_benchmark
-    from agent2.cli.show import print_json, print_table
     from agent2.reports.text import clean
 
     found = load_benchmark(benchmark)
@@ -407,7 +393,6 @@ def check_named(
     from dataclasses import asdict
 
     from agent2.benchmarks import load_benchmark
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.evaluation.benchmark_check import check_benchmark
 
     source = load_benchmark(benchmark)
@@ -435,9 +420,6 @@ def new_benchmark(
 ) -> None:
     """Write a small benchmark that works, to be changed: benchmark.yaml with data, or a Python file."""
     from importlib import resources
-
-    from agent2.cli.show import print_path
-    from agent2.errors import ConfigError
 
     name = "".join(letter if letter.isalnum() else "_" for letter in folder.resolve().name).strip("_") or "mine"
     templates = resources.files("agent2.benchmarks") / "templates"
@@ -480,8 +462,6 @@ def record_benchmark(
     from agent2.benchmarks import load_benchmark
     from agent2.benchmarks.home import BringsRecordings
     from agent2.cli.run import check_data
-    from agent2.cli.show import print_json, progress_bar
-    from agent2.errors import ConfigError
     from agent2.evaluation.benchmark_check import record_questions
     from agent2.models.sources import find_checkpoint
 
@@ -517,7 +497,6 @@ def serve_benchmark(
     """Serve a benchmark's world to trainers that speak OpenEnv (extra `openenv`), until Ctrl-C."""
     from agent2.benchmarks import load_benchmark
     from agent2.cli.run import check_data
-    from agent2.errors import ConfigError, unknown_name
     from agent2.installation import extra_words
     from agent2.records import Split
 
@@ -541,7 +520,6 @@ def _products() -> dict[str, str]:
 
 
 def _first_visible(benchmark: "Benchmark") -> "Item | None":
-    from agent2.errors import ConfigError
     from agent2.records import Split
 
     for split in (Split.TRAIN, Split.DEV):
@@ -556,7 +534,6 @@ def _first_visible(benchmark: "Benchmark") -> "Item | None":
 
 def _pin(benchmark: "Benchmark") -> Path:
     from agent2.benchmarks.data import DataBenchmark
-    from agent2.errors import ConfigError
 
     if not isinstance(benchmark, DataBenchmark):
         raise ConfigError(f"--pin: {benchmark.name} is code; only data of a benchmark.yaml can be pinned")
@@ -587,7 +564,6 @@ def decontaminate(
     as_json: AsJson = False,
 ) -> None:
     """Find rows that share text with evaluation items; exit 1 if there are any or a file could not be searched."""
-    from agent2.cli.show import print_json, print_path
     from agent2.integrity.decontaminate import find_contamination, write_clean
 
     found = find_contamination(data, _asked_items(against, n_items), n=n, with_retrieval=retrieval)
@@ -607,7 +583,6 @@ def decontaminate(
 def _asked_items(against: str, n_items: int) -> "list[Item]":
     from agent2 import installation
     from agent2.benchmarks import load_benchmark
-    from agent2.errors import ConfigError, unknown_name
     from agent2.integrity.decontaminate import items_from
     from agent2.records import HIDDEN_SPLITS, Split
 
@@ -637,7 +612,6 @@ def _asked_items(against: str, n_items: int) -> "list[Item]":
 
 
 def _print_tables(found: "Contamination") -> None:
-    from agent2.cli.show import print_table
     from agent2.reports.text import clean
 
     for title, rows in (("shared text", found.rows), ("suspects (retrieval)", found.suspects)):

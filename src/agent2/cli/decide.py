@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_json, print_path, print_table
+from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
     from agent2.cards.compare import CardSet
@@ -24,7 +25,6 @@ LONG = 2000
 
 def print_decision(decision: "Decision") -> None:
     """Print the gates as a table, then the three outputs with their reasons."""
-    from agent2.cli.show import print_table
     from agent2.reports.text import clean
 
     rows = [
@@ -86,7 +86,6 @@ def decide(
     import json
     from dataclasses import replace
 
-    from agent2.cli.show import print_path
     from agent2.contract.decision import decide as decide_on
     from agent2.contract.report_file import decision_dict, read_history, report_dict, with_history, write_report
     from agent2.contract.suite_files import load_suite
@@ -142,7 +141,6 @@ def compare(
     """Compare candidates with one baseline: paired by item, corrected for multiple comparisons, with noise and cost."""
     import msgspec
 
-    from agent2.cli.show import print_table
     from agent2.contract.compare import compare as compare_sets
 
     old, new = _sides(baseline, candidates or [])
@@ -157,7 +155,6 @@ def compare(
 
 def _sides(baseline: Path, candidates: list[Path]) -> tuple["CardSet", list["CardSet"]]:
     from agent2.cards.compare import BASELINE, find_cards, is_evaluation
-    from agent2.errors import ConfigError
 
     if candidates:
         return find_cards(baseline), [find_cards(path) for path in candidates]
@@ -222,9 +219,7 @@ def regress(
     import msgspec
 
     from agent2.cards.compare import BASELINE, find_cards, is_evaluation
-    from agent2.cli.show import print_table
     from agent2.contract.compare import regress as regress_sets
-    from agent2.errors import ConfigError
 
     if new is None and not is_evaluation(old):
         find_cards(old)  # a folder without cards is the mistake to name first
@@ -280,7 +275,6 @@ def monitor(
     as_json: AsJson = False,
 ) -> None:
     """Look for danger signals and apply the training gates; exit 1 if a danger was raised or a gate fired."""
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.config import load_yaml
     from agent2.contract.gates import TrainingAction
     from agent2.contract.suite_files import load_suite

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar, resumed_by_repeating
+from agent2.errors import ConfigError, nearest_name, unknown_name
 
 if TYPE_CHECKING:
     from agent2.cli.show import StepBars
@@ -64,10 +65,8 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     Every other decision gives exit code 1. It is 4 if an endpoint cannot be reached or stops responding; the same
     command resumes the evaluation.
     """
-    from agent2.cli.show import print_file, print_path, progress_bar, resumed_by_repeating
     from agent2.contract.report_file import read_report
     from agent2.contract.suite import EvaluationRole
-    from agent2.errors import ConfigError, unknown_name
     from agent2.evaluation.outcome import read_outcome, require_about, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
     from agent2.models.served import read_endpoint_options
@@ -123,7 +122,6 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
 
 def tell_outcome(outcome: "SuiteOutcome") -> None:
     """Print the numbers, the reasons and the decision."""
-    from agent2.cli.show import print_table
     from agent2.reports.eval_pages import eval_summary
 
     print_table(["", "baseline -> checkpoint"], [*eval_summary(outcome).lines().items()])
@@ -139,7 +137,6 @@ def _source(
 ) -> "CheckpointSource":
     """One side: named on the command line, or by the suite; a base model's name means its folder."""
     from agent2.arena.tasks import BASE_MODELS, ensure_base_model
-    from agent2.errors import ConfigError, nearest_name, unknown_name
     from agent2.models.sources import SCRIPTED, find_checkpoint
 
     if name is None:
@@ -154,8 +151,6 @@ def _source(
 
 def _member(kind: type[StrEnumT], name: str, what: str) -> StrEnumT:
     """The member of that name. Raises ConfigError naming the nearest one."""
-    from agent2.errors import unknown_name
-
     if name not in [member.value for member in kind]:
         raise unknown_name(what, name, [member.value for member in kind], f"--{what}")
     return kind(name)
@@ -178,7 +173,6 @@ Overrides = Annotated[list[str] | None, typer.Option("--set", help="Replace a va
 @suite_app.command("list")
 def list_suites(as_json: AsJson = False) -> None:
     """List packaged and installed suites."""
-    from agent2.cli.show import print_json, print_table
     from agent2.contract.suite_files import load_suite, suite_names
     from agent2.plugins import known_names
 
@@ -210,7 +204,6 @@ def check_suite(
     as_json: AsJson = False,
 ) -> None:
     """Check a suite and print the parts filled in from its template; exit 2 if it is unsound."""
-    from agent2.cli.show import print_json, print_table
     from agent2.contract.selection import CAPABILITY_LINES, covered_lines
     from agent2.contract.suite_files import frozen_text, open_suite
     from agent2.contract.suite_rules import remarks
@@ -250,7 +243,6 @@ def freeze_named(
     overrides: Overrides = None,
 ) -> None:
     """Write a suite in full with its digest; a frozen version is never replaced by other content."""
-    from agent2.cli.show import print_path
     from agent2.contract.suite_files import freeze as freeze_suite
     from agent2.contract.suite_files import load_suite
 
@@ -263,7 +255,6 @@ def freeze_named(
 @suite_app.command("diff")
 def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
     """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
-    from agent2.cli.show import print_json, print_table
     from agent2.contract.suite_files import diff_suites, load_suite
 
     found = diff_suites(load_suite(left), load_suite(right))
@@ -291,7 +282,6 @@ def choose(
     as_json: AsJson = False,
 ) -> None:
     """Recommend benchmarks, in order, for a kind of failure; interpret results across benchmarks."""
-    from agent2.cli.show import print_json, print_table
     from agent2.contract.selection import FAILURES, choose_benchmarks, diagnose, read_scores
 
     steps = choose_benchmarks(failure, read_scores(score or [])) if failure is not None else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar, resumed_by_repeating
 from agent2.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict
 
-    from agent2.cli.show import print_json, print_path, print_table, progress_bar
     from agent2.evaluation.judge_check import (
         ask,
         check,
@@ -120,7 +119,6 @@ def audit(
     """
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.audit import AuditJudge
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.files import write_json
     from agent2.reports.text import clean
 
@@ -140,7 +138,6 @@ def audit(
 
 def _check_contrasts(data: Path, scorer: Any, limit: int | None, *, as_json: bool) -> None:
     """Ask a scorer of single answers about contrast pairs."""
-    from agent2.cli.show import print_json, print_table
     from agent2.evaluation.judge_check import contrast, read_contrasts
 
     if not hasattr(scorer, "score"):
@@ -215,7 +212,6 @@ def draw(
     seed: Annotated[int, typer.Option(help="Another seed draws others.")] = 0,
 ) -> None:
     """Draw rollouts, stratified by card and verdict, and write the form that each rater fills in."""
-    from agent2.cli.show import print_path
     from agent2.evaluation.spot_check import draw_sample, form_text
     from agent2.files import write_text
     from agent2.reports.pages import spot_check_page
@@ -240,7 +236,6 @@ def record(
     folder: JudgedFolder,
 ) -> None:
     """Check a filled form and keep it with the cards that it is about."""
-    from agent2.cli.show import print_path
     from agent2.evaluation.spot_check import record_form
 
     print_path("recorded", record_form(form, folder))
@@ -299,8 +294,6 @@ def _write_pairs(pairs: Path | None, rows: Callable[[], list[dict[str, Any]]]) -
 
 
 def _print_agreement(found: "SpotCheckReport", pairs: Path | None, folder: Path, *, as_json: bool) -> None:
-    from agent2.cli.show import print_json, print_path, print_table
-
     if as_json:
         print_json(found)
         return
@@ -351,7 +344,6 @@ def rescore(
     """
     from agent2.benchmarks import load_benchmark
     from agent2.cards.reader import read_summary
-    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.evaluation.rescoring import benchmark_of, finished_header
     from agent2.evaluation.rescoring import rescore as rescore_card
     from agent2.scorers import load_scorer
@@ -404,7 +396,6 @@ def judge(
 ) -> None:
     """Compare two cards item by item with a pairwise scorer, in both orders; writes a judgement card."""
     from agent2.cards.judgement import BASELINE, read_judgement
-    from agent2.cli.show import print_json, print_path, print_table, progress_bar, resumed_by_repeating
     from agent2.evaluation.rescoring import judge_cards
     from agent2.scorers import load_scorer
     from agent2.stats.estimates import RAW
@@ -456,7 +447,6 @@ def length_control(
     import json
 
     from agent2.cards.judgement import FEWEST_FOR_DIFFICULTY, length_controlled_of
-    from agent2.cli.show import print_json, print_table
     from agent2.stats.estimates import RAW
 
     known = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, progress_bar
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def leaderboard(
     """Pool trials that sat the same exam, verify them from their cards, and rank the stacks with intervals."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
-    from agent2.cli.show import print_json, print_path, progress_bar
     from agent2.files import write_text
     from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 
@@ -65,7 +64,6 @@ def _as_json(board: "Leaderboard") -> str:
 
 
 def _print_board(board: "Leaderboard") -> None:
-    from agent2.cli.show import print_table
     from agent2.reports.comparison_pages import (
         NOT_OURS,
         TERMINAL,
@@ -130,7 +128,6 @@ def show(
 
 
 def _show_folder(path: Path, *, as_json: bool) -> None:
-    from agent2.cli.show import print_json, print_table
     from agent2.web.catalog import Catalog
 
     catalog = Catalog(path)
@@ -172,7 +169,6 @@ def _as_document(one: "EntrySummary") -> dict[str, Any]:
 def _show_entry(catalog: "Catalog", entry: "CatalogEntry", *, as_json: bool) -> None:
     """One result: in full where it is finished, else how far it is."""
     from agent2.cli import cards
-    from agent2.cli.show import print_json, print_table
     from agent2.web.catalog import EntryKind, EntryState
 
     summary = catalog.summary(entry)
@@ -210,7 +206,6 @@ def _show_trial(path: Path, *, as_json: bool) -> None:
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
     from agent2.arena.sweep_records import stack_name
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.reports.headline import headline, headline_facts
     from agent2.reports.pages import report_record
     from agent2.reports.text import clean, duration, score_words
@@ -244,7 +239,6 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
     import msgspec
 
     from agent2.cli.run import print_sweep
-    from agent2.cli.show import print_file
     from agent2.reports.comparison_pages import FORMAT, SweepReport
     from agent2.reports.text import clean
 
@@ -259,7 +253,6 @@ def _show_sweep_report(file: Path, *, as_json: bool) -> None:
 
 def _show_evaluation(path: Path, *, as_json: bool) -> None:
     from agent2.cli.eval import tell_outcome
-    from agent2.cli.show import print_file, print_path
     from agent2.evaluation.outcome import read_outcome
 
     if as_json:
@@ -270,7 +263,6 @@ def _show_evaluation(path: Path, *, as_json: bool) -> None:
 
 
 def _show_training(path: Path, *, as_json: bool) -> None:
-    from agent2.cli.show import print_json, print_table
     from agent2.reports.text import clean
 
     found = _object(path / "monitor.json")
@@ -294,7 +286,6 @@ def _show_file(path: Path, *, as_json: bool) -> None:
     import msgspec
 
     from agent2.arena.analysis.leaderboard import FORMAT, Leaderboard
-    from agent2.cli.show import print_file
 
     if path.name == "card.json" or path.parent.name == "rollouts":
         raise ConfigError(f"{path}: is part of a card; pass the card's folder")
@@ -323,7 +314,6 @@ def _show_file(path: Path, *, as_json: bool) -> None:
 
 def _show_stored_decision(path: Path, found: Mapping[str, Any], *, as_json: bool) -> None:
     """A report or decision as it is stored; only agent2 decide recomputes it."""
-    from agent2.cli.show import print_json, print_table
     from agent2.reports.text import clean
 
     if as_json:
@@ -364,7 +354,6 @@ def _object(path: Path) -> dict[str, Any]:
 
 def access(as_json: AsJson = False) -> None:
     """List accesses to private items and check that no entry was changed or removed; exit 1 if one was."""
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.installation import access_log, check_access_log, read_access_log
 
     log = access_log()
@@ -415,7 +404,6 @@ def view(
 
 
 def _export_site(folder: Path, out: Path, *, shows_hidden: bool) -> None:
-    from agent2.cli.show import print_path, progress_bar
     from agent2.web.catalog import Catalog
     from agent2.web.export import export_site
     from agent2.web.site import Site
@@ -585,7 +573,6 @@ def _board(folders: Sequence[Path], only: Sequence[str]) -> "Leaderboard":
     """The leaderboard of the folders, or of some of its agents; what is left out is told on stderr."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
-    from agent2.cli.show import progress_bar
 
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
@@ -647,7 +634,6 @@ def _read_runs(places: Sequence[Path]) -> "list[TrialRun]":
     from agent2.arena.analysis.read import read_evidence
     from agent2.arena.analysis.result import analyse
     from agent2.arena.sweep_records import stack_name
-    from agent2.cli.show import progress_bar
     from agent2.reports.run_figures import TrialRun
 
     runs = []
@@ -685,8 +671,6 @@ def _check_out(out: Path) -> None:
 
 
 def _print_written(written: Sequence[Path]) -> None:
-    from agent2.cli.show import print_path
-
     for path in written[1:]:
         print_path(path.suffix.removeprefix("."), path)
     print_path("figure", written[0])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_file, print_json, print_path, print_table, resumed_by_repeating
 from agent2.errors import ConfigError, MachineLacks
 
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ def print_result(root: Path, *, as_json: bool = False) -> None:
     Raises MachineLacks if the agent was stopped because something of ours failed: the report says so as well.
     """
     from agent2.arena.evidence import AgentEnd
-    from agent2.cli.show import print_file, print_path, print_table
     from agent2.reports.headline import headline, headline_facts
 
     evidence, analysis, page = write_trial_report(root)
@@ -184,7 +183,6 @@ def print_replay(root: Path, *, as_json: bool = False) -> bool:
     """
     from agent2.arena.recording import DIFFERENCES, compare_replay
     from agent2.arena.trial_folder import TrialPaths
-    from agent2.cli.show import print_json, print_path, print_table
     from agent2.reports.pages import call_words, difference_lines, replay_table
 
     report = compare_replay(root)
@@ -234,8 +232,6 @@ def run(  # noqa: PLR0913 - one option of the command line each
     as_json: AsJson = False,
 ) -> None:
     """Run one trial: an agent works in the sandbox, its submissions are scored on hidden items, a report follows."""
-    from agent2.errors import ConfigError
-
     if not task or not (agent or model):
         missing = "a task" if agent or model else "an agent" if task else "a task and an agent"
         raise ConfigError(f"give {missing}, {EXAMPLE}")
@@ -321,7 +317,6 @@ def sweep(
     )
     from agent2.arena.sweep_records import pair_effects
     from agent2.cli.live import live_sweep
-    from agent2.cli.show import print_file, print_path, resumed_by_repeating
     from agent2.config import load_yaml
     from agent2.reports.comparison_pages import sweep_report, write_sweep_report
 
@@ -351,7 +346,6 @@ def sweep(
 
 def print_sweep(report: "SweepReport") -> None:
     """Print the tables of a sweep's report."""
-    from agent2.cli.show import print_table
     from agent2.reports.comparison_pages import (
         TERMINAL_AGENT,
         TERMINAL_COMPARISON,
@@ -379,7 +373,6 @@ def intervene(
 ) -> None:
     """Record that a person intervened in a running trial; its report and the autonomy metric count it."""
     from agent2.arena.trial_folder import TrialPaths, record_intervention
-    from agent2.cli.show import print_path
 
     paths = TrialPaths(trial)
     record_intervention(paths, note, by)
@@ -392,7 +385,6 @@ def share(
 ) -> None:
     """Write a recording of a trial for others to read and replay, without keys, hidden items or checkpoints."""
     from agent2.arena.recording import share_trial
-    from agent2.cli.show import print_path
 
     shared = share_trial(trial, out)
     write_trial_report(shared)

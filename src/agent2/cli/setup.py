@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent2.cli.show import AsJson
+from agent2.cli.show import AsJson, print_json, print_path, print_table, progress_bar
+from agent2.errors import ConfigError, unknown_name
 
 if TYPE_CHECKING:
     from agent2.arena.systems import InstalledSystem
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
 def doctor(as_json: AsJson = False) -> None:
     """Report which isolation works on this machine and how strong it is; exit 1 if trials cannot be sandboxed."""
-    from agent2.cli.show import print_json, print_table
     from agent2.sandbox.doctor import diagnose, is_usable
 
     findings = diagnose()
@@ -36,8 +36,6 @@ def list_agents(as_json: AsJson = False) -> None:
     """List packaged and installed agents, their LLM protocol, and whether their agent system is installed."""
     from agent2.arena.agents import agent_names, load_agent
     from agent2.arena.systems import find_installed
-    from agent2.cli.show import print_json, print_table
-    from agent2.errors import ConfigError
     from agent2.plugins import known_names
 
     rows = []
@@ -69,7 +67,6 @@ def install_agents(
     """Install agent systems at their pinned versions, so that trials download nothing."""
     from agent2.arena.agents import load_agent
     from agent2.arena.systems import InstallOptions, install_system
-    from agent2.cli.show import print_json, print_path, print_table, progress_bar
 
     agents = [load_agent(name) for name in names]
     options = InstallOptions(npm=npm, python=python, sandbox=sandbox)
@@ -94,7 +91,6 @@ def check_agents(
     """Check that agent systems are installed at their pinned versions and unchanged since; exit 2 if one is not."""
     from agent2.arena.agents import load_agent
     from agent2.arena.systems import require_installed
-    from agent2.cli.show import print_json, print_table
 
     systems = [require_installed(load_agent(name)) for name in names]
     if as_json:
@@ -117,7 +113,6 @@ models_app = typer.Typer(help="List, build and check base models and checkpoints
 def list_models(as_json: AsJson = False) -> None:
     """List the packaged base models and which of them are cached."""
     from agent2.arena.tasks import BASE_MODELS, cached_path
-    from agent2.cli.show import print_json, print_table
 
     paths = {name: cached_path(name) for name in sorted(BASE_MODELS)}
     if as_json:
@@ -136,8 +131,6 @@ def build_model(
     from agent2.arena.tasks import BASE_MODELS, ensure_base_model
     from agent2.benchmarks import DEMO_TASK
     from agent2.cli.run import check_data
-    from agent2.cli.show import print_path, progress_bar
-    from agent2.errors import unknown_name
 
     name = f"{kind}-{task or DEMO_TASK}"
     if name not in BASE_MODELS:
@@ -152,7 +145,6 @@ def check_model(
     folder: Annotated[Path, typer.Argument(help="Checkpoint in Hugging Face layout.")], as_json: AsJson = False
 ) -> None:
     """Check a checkpoint as the grader would: layout, safetensors, no custom code; print its digests."""
-    from agent2.cli.show import print_json, print_table
     from agent2.models.checkpoint import inspect_checkpoint
 
     info = inspect_checkpoint(folder)

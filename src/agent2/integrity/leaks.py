@@ -1,34 +1,21 @@
-"""Whether what an agent trained on held hidden items.
+"""Whether what an agent trained on held hidden items: exact runs of words, short items, and retrieval for the rest.
 
-Items that share n words in a row with a text: exact, and fast enough for whole training sets.
+Runs of n words are looked for in a way that is exact, and fast enough for whole training sets. Any run holds, at one of
+every n-S+1 places, the S words that an index knows, wherever the run begins: so only every (n-S+1)-th place of a text
+is looked up, and what is found is checked against all n words. Words are lower case without ASCII punctuation; Chinese,
+Japanese and Korean characters are words of their own. Runs that occur in `familiar` texts (what everybody is given) or
+in many items are boilerplate and prove nothing.
 
-Any run of n words holds, at one of every n-S+1 places, the S words that an index knows, wherever the run begins: so
-only every (n-S+1)-th place of a text is looked up, and what is found is checked against all n words. Words are lower
-case without ASCII punctuation; Chinese, Japanese and Korean characters are words of their own.
+Items too short for runs are met as a whole piece of a text, or as a long string inside one, compared without blanks
+(but "5 5" is never 55) and case, punctuation kept (in "3 - 4" it is the question). The words that all items begin or
+end with ("Calculate") are left off on both sides. A piece is a string, cell, line, quoted literal, or what is between
+chat markers, equality signs, arrows and colons. Inside a longer text an item is found from `LONG` characters on, or
+behind the words that all items begin with.
 
-Runs that occur in `familiar` texts (what everybody is given) or in many items are boilerplate and prove nothing.
-Does NOT see items with fewer than n words, or with boilerplate only: `n_unseen` is how many (see `short_items`).
-
-Items too short for runs of words: met as a whole piece of a text, or as a long string inside one.
-
-Compared without blanks (but "5 5" is never 55) and case, punctuation kept (in "3 - 4" it is the question). The words
-that all items begin or end with ("Calculate") are left off on both sides. A piece is a string, cell, line, quoted
-literal, or what is between chat markers, equality signs, arrows and colons. Inside a longer text an item is found
-from `LONG` characters on, or behind the words that all items begin with.
-
-Practice on the same kind of question meets some short items by chance. That is not distinguished here but by comparing
-with items that were never used (see `leaks`).
-
-Paraphrased and partial leaks: the nearest training rows to each item, and how much of the item they hold.
-
-Rows are ranked by BM25 (Robertson & Zaragoza 2009, k1 1.2, b 0.75); the best few are compared with the item by the F1
-of their words and word pairs, weighted by rarity, in the window of the row that fits best (retrieval overlap as in
-Deng et al. 2024, arXiv:2311.09783). A score of 1 is the item itself, 0 nothing in common.
-
-A score says little alone: items of one kind resemble each other. `leaks` compares with items that were never used.
+For paraphrases and parts, rows are ranked by BM25 (Robertson & Zaragoza 2009, k1 1.2, b 0.75); the best few are
+compared with the item by the F1 of their words and word pairs, weighted by rarity, in the window of the row that fits
+best (retrieval overlap as in Deng et al. 2024, arXiv:2311.09783). A score of 1 is the item itself, 0 nothing in common.
 Does NOT find translations, or paraphrases that share no words.
-
-Did what an agent trained on hold hidden items? Exact runs of words, short items, and retrieval for the rest.
 
 A generator that everybody has makes some hidden items by chance. So hidden items are held against control items: as
 many, of the same generator under another secret, never asked of anybody. What occurs on both sides is left out of
@@ -414,12 +401,11 @@ class Asked:
     """Drawn like the hidden items and never used."""
     familiar: Sequence[str] = ()
     """Texts that the agent was given: what they share with hidden items proves nothing."""
-    n: int = N_WORDS
     n_shared: int = 0
     """Hidden items that were left out: the generator also gives them under another secret, or everybody has them."""
 
 
-def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence[str], n: int = N_WORDS) -> Asked:
+def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence[str]) -> Asked:
     """Hidden and control items without those that occur on both sides or are visible.
 
     control: drawn as the hidden ones are, as many; empty where there are none.
@@ -428,7 +414,7 @@ def asked_of(hidden: Sequence[Item], control: Sequence[Item], familiar: Sequence
     texts, others = ({squeezed(item.prompt) for item in items} for items in (hidden, control))
     own = _distinct(hidden, others | known)
     rest = _distinct(control, texts | known)
-    return Asked(own, rest, familiar, n, len(hidden) - len(own))
+    return Asked(own, rest, familiar, len(hidden) - len(own))
 
 
 def _distinct(items: Sequence[Item], without: set[str]) -> list[Item]:
@@ -466,10 +452,8 @@ class LeakScan:
     def __post_init__(self) -> None:
         """Build the indexes."""
         self._texts = [item.prompt for item in (*self.asked.hidden, *self.asked.control)]
-        self._index = NgramIndex(self._texts, self.asked.familiar, self.asked.n)
-        self._short_items = sorted(
-            {*self._index.unseen, *_short_between(self._texts, self.asked.familiar, self.asked.n)}
-        )
+        self._index = NgramIndex(self._texts, self.asked.familiar)
+        self._short_items = sorted({*self._index.unseen, *_short_between(self._texts, self.asked.familiar)})
         self._short = ShortIndex([self._texts[index] for index in self._short_items], self.asked.familiar)
         self._retrieval = Retrieval(self._texts if self.with_retrieval else [])
 
@@ -505,7 +489,7 @@ class LeakScan:
         n_hidden, n_all = len(self.asked.hidden), len(self._texts)
         is_short = set(self._short_items)
         long_ones = [index for index in range(n_all) if index not in is_short]
-        words = f"share a run of {self.asked.n} words with what the agent left behind"
+        words = f"share a run of {N_WORDS} words with what the agent left behind"
         found = [
             self._compare("hidden items in the agent's data", words, self.runs, long_ones, is_telling=True),
             self._compare(
@@ -576,10 +560,10 @@ class LeakScan:
         )
 
 
-def _short_between(texts: Sequence[str], familiar: Sequence[str], n: int) -> list[int]:
-    """Items with fewer than n words between those that all items begin and end with, such as an instruction.
+def _short_between(texts: Sequence[str], familiar: Sequence[str]) -> list[int]:
+    """Items with fewer than `N_WORDS` words between those that all items begin and end with, such as an instruction.
 
-    Runs of n words reach into the instruction, and who has the bare item does not have them.
+    Runs of so many words reach into the instruction, and who has the bare item does not have them.
     """
     words = [words_of(text) for text in (*texts, *familiar)]
     if len(words) < 2:
@@ -590,7 +574,7 @@ def _short_between(texts: Sequence[str], familiar: Sequence[str], n: int) -> lis
         return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(map(len, lists)))
 
     shared = n_shared(words) + n_shared([one[::-1] for one in words])
-    return [index for index, one in enumerate(words[: len(texts)]) if len(one) - shared < n]
+    return [index for index, one in enumerate(words[: len(texts)]) if len(one) - shared < N_WORDS]
 
 
 def leak_check(units: Iterable[TextUnit], asked: Asked, reading: TextReading) -> IntegrityCheck:

@@ -228,8 +228,8 @@ def kinship(candidate: CheckpointInfo, base: CheckpointInfo) -> Kinship:
     matrices: list[TensorDistance] = []
     n_numbers = n_changed = 0
     rng = np.random.default_rng(int(candidate.weights_digest[:16], 16))
-    for name, after in _pairs(candidate, base):
-        before = read_floats(base, name)
+    for name, own_name in _names(candidate, base).items():
+        before, after = read_floats(base, name), read_floats(candidate, own_name)
         if before.shape != after.shape:
             continue
         changed = _n_changed(after, before)
@@ -366,12 +366,6 @@ def _relation(matrices: Sequence[TensorDistance], n_numbers: int, n_changed: int
         n_judged = sum(not m.has_tokens for m in matrices)
         return Relation.PARTLY if patched < n_judged / 2 else Relation.PATCHED
     return Relation.RESCALED if any(m.rescaled > RESCALED_SHARE for m in matrices) else Relation.CHILD
-
-
-def _pairs(candidate: CheckpointInfo, base: CheckpointInfo) -> Iterator[tuple[str, Floats]]:
-    """(name in the base, numbers in the candidate)."""
-    for name, own_name in _names(candidate, base).items():
-        yield name, read_floats(candidate, own_name)
 
 
 def _names(candidate: CheckpointInfo, base: CheckpointInfo) -> dict[str, str]:

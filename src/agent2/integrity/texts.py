@@ -78,8 +78,6 @@ class ReadLimits:
     file_bytes: int = 1 << 30
     total_bytes: int = 4 << 30
     """Unpacked."""
-    skip: frozenset[str] = frozenset()
-    """Paths, relative to the folder, that are left out (what was given, not made)."""
 
 
 @dataclass(slots=True)
@@ -322,15 +320,13 @@ def _files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[t
 
     for at, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=tell):
         inside = Path(at).relative_to(folder)
-        folders[:] = sorted(name for name in folders if str(inside / name) not in limits.skip)
+        folders.sort()
         if len(inside.parts) >= MAX_DEPTH:
             for name in folders:
                 reading.miss(os.fsencode(inside / name).decode(errors="backslashreplace"), "folder too deep")
             folders.clear()
         for name in sorted(names):
             path = os.fsencode(inside / name).decode(errors="backslashreplace")
-            if path in limits.skip:
-                continue
             n_names += 1
             if n_names > limits.names:
                 reading.miss(path, TOO_MANY_NAMES)

@@ -68,7 +68,11 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         """Judge what the trainer just logged."""
-        numbers = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        numbers = {
+            name: float(value)
+            for name, value in (logs or {}).items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
         if numbers and self.stopped_by is None:
             self._obey(self._monitor.add(state.global_step, numbers), control, kwargs)
 
@@ -126,7 +130,3 @@ def _save(parts: Mapping[str, Any], folder: Path) -> None:
     tokenizer = parts.get("processing_class")
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -16,7 +16,6 @@ The sources name the dangers; the thresholds are ours, those for episodes from r
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +36,12 @@ from agent2.monitor.signals import (
     trend_of,
 )
 
-MESSAGES: Mapping[str, str] = MappingProxyType(
-    {
-        "unterminated_share": "messages that never end",
-        "invalid_share": "actions that the world does not understand",
-        "repeated_share": "actions that repeat the one before",
-        "stutter_share": "messages that stutter",
-    }
-)
+MESSAGES: Mapping[str, str] = {
+    "unterminated_share": "messages that never end",
+    "invalid_share": "actions that the world does not understand",
+    "repeated_share": "actions that repeat the one before",
+    "stutter_share": "messages that stutter",
+}
 """What a collapse can look like, the surest sign first."""
 ENOUGH = 12
 """Batches before success can be called flat."""
@@ -176,28 +173,6 @@ def reward_without_success(watched: Watched) -> Signal | None:
                 "reward the outcome only: what can be had without success will be had without success",
             )
     return None
-
-
-EPISODE_DETECTORS: Mapping[Danger, DangerDetector] = MappingProxyType(
-    {
-        Danger.FORMAT_COLLAPSE: format_collapse,
-        Danger.SIGNAL_LOST: signal_lost,
-        Danger.FOREIGN_TOKENS: foreign_tokens,
-        Danger.POLICY_DRIFT: policy_drift,
-        Danger.SAMPLER_MISMATCH: sampler_mismatch,
-        Danger.REWARD_WITHOUT_SUCCESS: reward_without_success,
-    }
-)
-EPISODE_NEEDS: Mapping[Danger, Sequence[str]] = MappingProxyType(
-    {
-        Danger.FORMAT_COLLAPSE: (" or ".join(MESSAGES),),
-        Danger.SIGNAL_LOST: ("signal_share", "success or reward"),
-        Danger.FOREIGN_TOKENS: ("foreign_share",),
-        Danger.POLICY_DRIFT: ("kl_initial or kl",),
-        Danger.SAMPLER_MISMATCH: ("logprob_gap",),
-        Danger.REWARD_WITHOUT_SUCCESS: (" or ".join(_PARTS), "success"),
-    }
-)
 
 
 def reward_benchmark_divergence(watched: Watched) -> Signal | None:
@@ -507,59 +482,41 @@ def degenerate_answers(watched: Watched) -> Signal | None:
     return None
 
 
-DETECTORS: MappingProxyType[Danger, DangerDetector] = MappingProxyType(
-    {
-        Danger.NOT_FINITE: not_finite,
-        Danger.REWARD_FALL: reward_fall,
-        Danger.REWARD_CONSTANT: reward_constant,
-        Danger.LOSS_CONSTANT: loss_constant,
-        Danger.LOSS_RISE: loss_rise,
-        Danger.DEGENERATE_ANSWERS: degenerate_answers,
-        Danger.LOOPHOLE: loophole,
-        Danger.REWARD_BENCHMARK_DIVERGENCE: reward_benchmark_divergence,
-        Danger.KL_SPIKE: kl_spike,
-        Danger.ENTROPY_COLLAPSE: entropy_collapse,
-        Danger.LENGTH_INFLATION: length_inflation,
-        Danger.LENGTH_COLLAPSE: length_collapse,
-        Danger.VERIFIER_DRIFT: verifier_drift,
-        Danger.WIN_RATE_AT_A_PRICE: win_rate_at_a_price,
-        Danger.COST_INFLATION: cost_inflation,
-        **EPISODE_DETECTORS,
-    }
-)
-
-NEEDS: MappingProxyType[Danger, Sequence[str]] = MappingProxyType(
-    {
-        Danger.NOT_FINITE: (),
-        Danger.REWARD_FALL: ("reward",),
-        Danger.REWARD_CONSTANT: ("reward",),
-        Danger.LOSS_CONSTANT: ("loss",),
-        Danger.LOSS_RISE: ("loss",),
-        Danger.DEGENERATE_ANSWERS: ("refusal_rate or repetition_rate",),
-        Danger.LOOPHOLE: ("reward", "kl", "entropy", "a benchmark"),
-        Danger.REWARD_BENCHMARK_DIVERGENCE: ("reward", "a benchmark"),
-        Danger.KL_SPIKE: ("kl or kl_sequence",),
-        Danger.ENTROPY_COLLAPSE: ("entropy",),
-        Danger.LENGTH_INFLATION: ("length or length_characters",),
-        Danger.LENGTH_COLLAPSE: ("length or length_characters", "reward"),
-        Danger.VERIFIER_DRIFT: ("verifier_accuracy",),
-        Danger.WIN_RATE_AT_A_PRICE: ("a win rate", "safety_violation_rate or factuality"),
-        Danger.COST_INFLATION: ("cost or latency or cost_to_success",),
-        **EPISODE_NEEDS,
-    }
-)
-"""Series that each detector needs, for the list of what was not watched."""
+DETECTORS: Mapping[Danger, tuple[DangerDetector, Sequence[str]]] = {
+    Danger.NOT_FINITE: (not_finite, ()),
+    Danger.REWARD_FALL: (reward_fall, ("reward",)),
+    Danger.REWARD_CONSTANT: (reward_constant, ("reward",)),
+    Danger.LOSS_CONSTANT: (loss_constant, ("loss",)),
+    Danger.LOSS_RISE: (loss_rise, ("loss",)),
+    Danger.DEGENERATE_ANSWERS: (degenerate_answers, ("refusal_rate or repetition_rate",)),
+    Danger.LOOPHOLE: (loophole, ("reward", "kl", "entropy", "a benchmark")),
+    Danger.REWARD_BENCHMARK_DIVERGENCE: (reward_benchmark_divergence, ("reward", "a benchmark")),
+    Danger.KL_SPIKE: (kl_spike, ("kl or kl_sequence",)),
+    Danger.ENTROPY_COLLAPSE: (entropy_collapse, ("entropy",)),
+    Danger.LENGTH_INFLATION: (length_inflation, ("length or length_characters",)),
+    Danger.LENGTH_COLLAPSE: (length_collapse, ("length or length_characters", "reward")),
+    Danger.VERIFIER_DRIFT: (verifier_drift, ("verifier_accuracy",)),
+    Danger.WIN_RATE_AT_A_PRICE: (win_rate_at_a_price, ("a win rate", "safety_violation_rate or factuality")),
+    Danger.COST_INFLATION: (cost_inflation, ("cost or latency or cost_to_success",)),
+    Danger.FORMAT_COLLAPSE: (format_collapse, (" or ".join(MESSAGES),)),
+    Danger.SIGNAL_LOST: (signal_lost, ("signal_share", "success or reward")),
+    Danger.FOREIGN_TOKENS: (foreign_tokens, ("foreign_share",)),
+    Danger.POLICY_DRIFT: (policy_drift, ("kl_initial or kl",)),
+    Danger.SAMPLER_MISMATCH: (sampler_mismatch, ("logprob_gap",)),
+    Danger.REWARD_WITHOUT_SUCCESS: (reward_without_success, (" or ".join(_PARTS), "success")),
+}
+"""Each with the series that it needs, for the list of what was not watched."""
 
 
 def missing_series(watched: Watched) -> dict[Danger, list[str]]:
     """What each detector that cannot work lacks."""
-    lacking = {danger: [need for need in needs if not _has(watched, need)] for danger, needs in NEEDS.items()}
+    lacking = {danger: [need for need in needs if not _has(watched, need)] for danger, (_, needs) in DETECTORS.items()}
     return {danger: names for danger, names in lacking.items() if names}
 
 
 def detect(watched: Watched, dangers: Iterable[Danger] = tuple(DETECTORS)) -> list[Signal]:
     """The signals that the log shows at its end."""
-    return [signal for danger in dangers if (signal := DETECTORS[danger](watched)) is not None]
+    return [signal for danger in dangers if (signal := DETECTORS[danger][0](watched)) is not None]
 
 
 def _has(watched: Watched, need: str) -> bool:

@@ -1,16 +1,4 @@
-"""Readers of training logs.
-
-Reads the `.wandb` file that Weights & Biases writes beside an offline run, without the wandb package.
-
-The file is a log of records in blocks of 32 KiB, as LevelDB writes them: a file header, then chunks, each with
-checksum, length and type; a record that does not fit into its block continues in the next one. A record is a Protocol
-Buffers message. The numbers of the few fields that are read here are part of W&B's format
-(`wandb/proto/wandb_internal.proto`), which earlier versions share. Checked with files of wandb 0.31.
-
-Promises: a file that is still being written is read up to its last whole record; a damaged chunk is an error with its
-place. Does NOT read system metrics, media, tables or the console.
-
-Reads what trainers log: our JSON lines, Trainer states, TensorBoard, Weights & Biases and trackio.
+"""Reads what trainers log: our JSON lines, Trainer states, TensorBoard, Weights & Biases and trackio.
 
 The shape is recognised from the file, not set by a flag:
 
@@ -25,6 +13,13 @@ The shape is recognised from the file, not set by a flag:
 Promises: a line that cannot be read is an error with its number, except a torn last line, which a running trainer
 may leave and which is noted. Two launches in one folder or W&B run are never one series: where the later one begins
 at a step that the earlier one had passed, the later one counts from there on, and the notes say so.
+
+A `.wandb` file is read without the wandb package, up to its last whole record while it is still being written; a
+damaged chunk is an error with its place. It is a log of records in blocks of 32 KiB, as LevelDB writes them: a file
+header, then chunks, each with checksum, length and type; a record that does not fit into its block continues in the
+next one. A record is a Protocol Buffers message. The numbers of the few fields that are read here are part of W&B's
+format (`wandb/proto/wandb_internal.proto`), which earlier versions share. Checked with files of wandb 0.31. System
+metrics, media, tables and the console are not read.
 """
 
 import csv

@@ -16,7 +16,6 @@ in the log. What follows from it is decided by the gates (`agent2.monitor.watch`
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,31 +84,11 @@ class Signal:
     """What to look at next."""
 
 
-ACTIONS: Mapping[Danger, TrainingAction] = MappingProxyType(
-    {
-        Danger.LOOPHOLE: TrainingAction.PAUSE,
-        Danger.REWARD_BENCHMARK_DIVERGENCE: TrainingAction.PAUSE,
-        Danger.KL_SPIKE: TrainingAction.PAUSE,
-        Danger.ENTROPY_COLLAPSE: TrainingAction.PAUSE,
-        Danger.VERIFIER_DRIFT: TrainingAction.PAUSE,
-        Danger.WIN_RATE_AT_A_PRICE: TrainingAction.PAUSE_HUMAN_REVIEW,
-        Danger.LENGTH_INFLATION: TrainingAction.CONTINUE,
-        Danger.LENGTH_COLLAPSE: TrainingAction.PAUSE,
-        Danger.COST_INFLATION: TrainingAction.CONTINUE,
-        Danger.FORMAT_COLLAPSE: TrainingAction.PAUSE,
-        Danger.SIGNAL_LOST: TrainingAction.PAUSE,
-        Danger.FOREIGN_TOKENS: TrainingAction.PAUSE,
-        Danger.POLICY_DRIFT: TrainingAction.PAUSE,
-        Danger.SAMPLER_MISMATCH: TrainingAction.PAUSE,
-        Danger.REWARD_WITHOUT_SUCCESS: TrainingAction.PAUSE,
-        Danger.NOT_FINITE: TrainingAction.PAUSE,
-        Danger.REWARD_FALL: TrainingAction.PAUSE,
-        Danger.REWARD_CONSTANT: TrainingAction.PAUSE,
-        Danger.LOSS_CONSTANT: TrainingAction.PAUSE,
-        Danger.LOSS_RISE: TrainingAction.PAUSE,
-        Danger.DEGENERATE_ANSWERS: TrainingAction.PAUSE,
-    }
-)
+ACTIONS: Mapping[Danger, TrainingAction] = dict.fromkeys(Danger, TrainingAction.PAUSE) | {
+    Danger.WIN_RATE_AT_A_PRICE: TrainingAction.PAUSE_HUMAN_REVIEW,
+    Danger.LENGTH_INFLATION: TrainingAction.CONTINUE,
+    Danger.COST_INFLATION: TrainingAction.CONTINUE,
+}
 """What each danger asks of training by default. Length and cost do not stop training: release gates judge them."""
 
 
@@ -197,88 +176,64 @@ class MonitorSettings(StrictModel):
 
 PRIVATE = "private"
 """Series of the score on the private set."""
-MEANING: MappingProxyType[str, str] = MappingProxyType(
-    {
-        "reward": "mean training reward",
-        "kl": "divergence from the reference policy, nats a token",
-        "kl_sequence": "divergence from the reference policy, nats a whole response",
-        "entropy": "entropy of the policy, nats a token",
-        "length": "mean response length, tokens",
-        "length_characters": "mean response length, characters",
-        "clipped": "share of responses cut off",
-        "loss": "training loss",
-        "reward_std": "spread of rewards within groups",
-        "reward_margin": "reward of chosen minus rejected",
-        "verifier_accuracy": "agreement of verifier and human spot-checks",
-        "win_rate": "win rate against the baseline",
-        "success": "success rate of the agent",
-        "cost": "cost of one rollout or task",
-        "latency": "seconds of one rollout",
-        "safety_violation_rate": "share of rollouts with a safety violation",
-        "factuality": "share of factual answers",
-        "refusal_rate": "share of refusals",
-        "repetition_rate": "share of repetitive responses",
-        "kl_initial": "divergence from the initial model, nats a token",
-        "turns": "turns of an episode",
-        "action_length": "mean length of one message, tokens",
-        "invalid_share": "share of invalid actions",
-        "unterminated_share": "share of messages cut off",
-        "repeated_share": "share of messages that repeat the one before",
-        "stutter_share": "share of messages in which a run of letters comes again at once",
-        "signal_share": "share of groups with different rewards",
-        "foreign_share": "share of learned tokens that were not drawn",
-        "logprob_gap": "largest difference between sampler and trainer, nats",
-        PRIVATE: "score on the private set",
-    }
-)
+MEANING: Mapping[str, str] = {
+    "reward": "mean training reward",
+    "kl": "divergence from the reference policy, nats a token",
+    "kl_sequence": "divergence from the reference policy, nats a whole response",
+    "entropy": "entropy of the policy, nats a token",
+    "length": "mean response length, tokens",
+    "length_characters": "mean response length, characters",
+    "clipped": "share of responses cut off",
+    "loss": "training loss",
+    "reward_std": "spread of rewards within groups",
+    "reward_margin": "reward of chosen minus rejected",
+    "verifier_accuracy": "agreement of verifier and human spot-checks",
+    "win_rate": "win rate against the baseline",
+    "success": "success rate of the agent",
+    "cost": "cost of one rollout or task",
+    "latency": "seconds of one rollout",
+    "safety_violation_rate": "share of rollouts with a safety violation",
+    "factuality": "share of factual answers",
+    "refusal_rate": "share of refusals",
+    "repetition_rate": "share of repetitive responses",
+    "kl_initial": "divergence from the initial model, nats a token",
+    "turns": "turns of an episode",
+    "action_length": "mean length of one message, tokens",
+    "invalid_share": "share of invalid actions",
+    "unterminated_share": "share of messages cut off",
+    "repeated_share": "share of messages that repeat the one before",
+    "stutter_share": "share of messages in which a run of letters comes again at once",
+    "signal_share": "share of groups with different rewards",
+    "foreign_share": "share of learned tokens that were not drawn",
+    "logprob_gap": "largest difference between sampler and trainer, nats",
+    PRIVATE: "score on the private set",
+}
 
-_ALIASES: MappingProxyType[str, str] = MappingProxyType(
-    {
-        "rewards/mean": "reward",
-        "reward/mean": "reward",
-        "reward_mean": "reward",
-        "mean_reward": "reward",
-        "env/reward/total": "reward",
-        "critic/rewards/mean": "reward",
-        "objective/scores": "reward",
-        "objective/kl": "kl_sequence",
-        "kl_divergence": "kl",
-        "actor/kl_loss": "kl",
-        "mean_kl": "kl",
-        "actor/entropy": "entropy",
-        "objective/entropy": "entropy",
-        "policy/entropy_avg": "entropy",
-        "completions/mean_length": "length",
-        "completion_length": "length",
-        "response_length": "length",
-        "response_length_mean": "length",
-        "response_length/mean": "length",
-        "mean_length": "length",
-        "length_mean": "length",
-        "mean_response_length": "length",
-        "mean_completion_length": "length",
-        "completion_length_mean": "length",
-        "mean_tokens": "length",
-        "mean_length_tokens": "length",
-        "length_chars": "length_characters",
-        "mean_length_chars": "length_characters",
-        "mean_length_characters": "length_characters",
-        "response_length_chars": "length_characters",
-        "response_length_characters": "length_characters",
-        "completions/clipped_ratio": "clipped",
-        "response_length/clip_ratio": "clipped",
-        "rewards/margins": "reward_margin",
-        "reward_std": "reward_std",
-        "cost_per_task": "cost",
-        "dollars": "cost",
-        "success_rate": "success",
-        "task_success": "success",
-        "safety_violation": "safety_violation_rate",
-        "private_score": "private",
-        "test_private": "private",
-        "latency_s": "latency",
-    }
-)
+_OTHER_NAMES: Mapping[str, str] = {
+    "reward": (
+        "rewards/mean reward/mean reward_mean mean_reward env/reward/total critic/rewards/mean objective/scores"
+    ),
+    "kl_sequence": "objective/kl",
+    "kl": "kl_divergence actor/kl_loss mean_kl",
+    "entropy": "actor/entropy objective/entropy policy/entropy_avg",
+    "length": (
+        "completions/mean_length completion_length response_length response_length_mean "
+        "response_length/mean mean_length length_mean mean_response_length mean_completion_length "
+        "completion_length_mean mean_tokens mean_length_tokens"
+    ),
+    "length_characters": (
+        "length_chars mean_length_chars mean_length_characters response_length_chars response_length_characters"
+    ),
+    "clipped": "completions/clipped_ratio response_length/clip_ratio",
+    "reward_margin": "rewards/margins",
+    "cost": "cost_per_task dollars",
+    "success": "success_rate task_success",
+    "safety_violation_rate": "safety_violation",
+    "private": "private_score test_private",
+    "latency": "latency_s",
+}
+"""Our name -> those that trainers give the same quantity."""
+_ALIASES = {other: name for name, others in _OTHER_NAMES.items() for other in others.split()}
 _TRAINING_PREFIXES = ("train/", "train_")
 _EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
 _ZERO_SPREAD = "frac_reward_zero_std"

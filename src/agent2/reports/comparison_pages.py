@@ -509,19 +509,19 @@ def _cell(value: object) -> object:
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
-def leaderboard_html(board: Leaderboard, title: str = "Leaderboard") -> str:
+def leaderboard_html(board: Leaderboard) -> str:
     """The whole board as one page that loads nothing."""
-    return render("leaderboard.html.j2", _fields(board, title))
+    return render("leaderboard.html.j2", _fields(board))
 
 
-def leaderboard_markdown(board: Leaderboard, title: str = "Leaderboard") -> str:
+def leaderboard_markdown(board: Leaderboard) -> str:
     """The whole board as Markdown."""
-    return render("leaderboard.md.j2", _fields(board, title))
+    return render("leaderboard.md.j2", _fields(board))
 
 
-def _fields(board: Leaderboard, title: str) -> dict[str, object]:
+def _fields(board: Leaderboard) -> dict[str, object]:
     return {
-        "title": clean(title),
+        "title": "Leaderboard",
         "subtitle": subtitle(board),
         "overall": overall_views(board),
         "tasks": [(task_title(one), standing_table(one), one.exam) for one in board.tasks],

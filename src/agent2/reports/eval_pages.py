@@ -16,6 +16,7 @@ from typing import Any
 
 from agent2.benchmarks import BENCHMARKS, READS_FILES
 from agent2.cards.card import CardSummary, Drop
+from agent2.contract.compare import ChangedItem
 from agent2.contract.decision import Answers
 from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, tell_change
@@ -101,16 +102,18 @@ def items_of(one: BenchmarkOutcome) -> ItemsView:
     """The first items of a benchmark that were lost and won."""
     digests = {one.protocols[side].digest for side in SIDES}
     unknown = f", {len(one.unknown)} solved before and without a score now" if one.unknown else ""
+
+    def shown(changes: Sequence[ChangedItem]) -> tuple[ItemView, ...]:
+        return tuple(_item(one, each.item_id, (each.old_answer, each.new_answer)) for each in changes[:MAX_ITEMS])
+
     words = f"{len(one.lost)} lost, {len(one.won)} won, of {one.summaries[BASELINE].n_items} items{unknown}"
     return ItemsView(
         benchmark=one.name,
         words=words if len(digests) == 1 else "not compared: the protocols of the two sides differ",
         n_lost=len(one.lost),
         n_won=len(one.won),
-        lost=tuple(
-            _item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.lost[:MAX_ITEMS]
-        ),
-        won=tuple(_item(one, change.item_id, (change.old_answer, change.new_answer)) for change in one.won[:MAX_ITEMS]),
+        lost=shown(one.lost),
+        won=shown(one.won),
     )
 
 
@@ -172,7 +175,8 @@ def limits_of_numbers(outcome: SuiteOutcome) -> list[str]:
             "from the choice of items"
         )
     found += [
-        f"{metric.name}: not measured here ({_why(metric)})"
+        f"{metric.name}: not measured here "
+        + ("(it belongs to no benchmark)" if metric.benchmark is None else f"(nothing of {metric.benchmark} gives it)")
         for metric in outcome.suite.metrics
         if metric.name not in outcome.evidence.metrics
     ]
@@ -193,10 +197,6 @@ def _split_words(split: str) -> str:
     if split == Split.TEST_PUBLIC:
         return "public test items: good for trends; a release rests on private ones"
     return "dev items, which everybody may see and train towards: no ground for a release"
-
-
-def _why(metric: MetricSpec) -> str:
-    return "it belongs to no benchmark" if metric.benchmark is None else f"nothing of {metric.benchmark} gives it"
 
 
 LONG = 1000
@@ -394,9 +394,15 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
     values, _, change = told.partition(" (")
     n_fired, n_open = len(decision.fired), sum(f.state is GateState.NOT_EVALUATED for f in decision.findings)
     open_words = f"; {n_open} not evaluated" if n_open else ""
+    passing = "passes; a release needs more" if decision.passes else "does not pass"
+    is_free = decision.training_action is TrainingAction.CONTINUE
     return (
-        Tile("release decision", clean(decision.release), "ships" if decision.release == RELEASE else _passes(outcome)),
-        Tile("training action", decision.training_action.value.replace("_", " "), _training_words(outcome)),
+        Tile("release decision", clean(decision.release), "ships" if decision.release == RELEASE else passing),
+        Tile(
+            "training action",
+            decision.training_action.value.replace("_", " "),
+            "no gate asks for a pause" if is_free else "a gate asks for it",
+        ),
         Tile(
             clean(f"{primary.name} (primary)"),
             change.removesuffix(")") or DASH,
@@ -404,15 +410,6 @@ def _tiles(outcome: SuiteOutcome) -> tuple[Tile, ...]:
         ),
         Tile("gates", f"{n_fired} fired", f"of {len(decision.findings) - n_open} evaluated{open_words}"),
     )
-
-
-def _passes(outcome: SuiteOutcome) -> str:
-    return "passes; a release needs more" if outcome.decision.passes else "does not pass"
-
-
-def _training_words(outcome: SuiteOutcome) -> str:
-    is_free = outcome.decision.training_action is TrainingAction.CONTINUE
-    return "no gate asks for a pause" if is_free else "a gate asks for it"
 
 
 def _questions(outcome: SuiteOutcome) -> Facts[Answers]:

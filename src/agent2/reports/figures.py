@@ -95,11 +95,11 @@ def write_plot(plot: Plot, out: Path, formats: Sequence[str]) -> list[Path]:
     return [*written, table]
 
 
-def check_series(names: Sequence[str], what: str = "agents") -> None:
+def check_series(names: Sequence[str]) -> None:
     """Raise ConfigError for more lines than a reader can tell apart."""
     if len(names) > MAX_SERIES:
         raise ConfigError(
-            f"{len(names)} {what} hide each other in one figure; choose at most {MAX_SERIES} with --only, or draw "
+            f"{len(names)} agents hide each other in one figure; choose at most {MAX_SERIES} with --only, or draw "
             "agent2 chart gains, which has a row for each"
         )
 

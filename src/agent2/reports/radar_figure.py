@@ -32,29 +32,18 @@ MAX_LEVEL_LABELS = 20
 """More axes have their names written along them."""
 MAX_NOTES = 4
 """Lines below a figure; the rest is in its page and CSV."""
+WIDTH, HEIGHT = 7.6, 6.4
+"""Inches of a figure with up to 20 axes."""
+FACE, GRID_COLOUR, SUBTITLE_COLOUR = "#fbfbfd", "#cbd5e1", "#475569"
+TITLE_SIZE, SUBTITLE_SIZE, LABEL_SIZE = 13.0, 9.0, 9.0
 
 
 @dataclass(frozen=True, slots=True)
 class RadarLook:
-    """The values of a radar's style: inches, points and colours."""
+    """In what the styles of a radar differ: points, colours and marks of its series."""
 
-    size: tuple[float, float] = (7.6, 6.4)
-    """Of a figure with up to 20 axes."""
-    face: str = "#fbfbfd"
-    rings: tuple[int, ...] = (20, 40, 60, 80, 100)
-    ring_colour: str = "#64748b"
-    ring_size: float = 8.0
-    label_size: float = 9.0
-    grid_colour: str = "#cbd5e1"
-    grid_width: float = 0.9
-    rim_colour: str = "#94a3b8"
     line_width: float = 2.4
     marker_size: float = 3.2
-    fill_alpha: float = 0.08
-    title_size: float = 13.0
-    subtitle_size: float = 9.0
-    subtitle_colour: str = "#475569"
-    legend_columns: int = 3
     colours: tuple[str, ...] = SERIES_COLOURS
     markers: tuple[str, ...] = MARKERS
     dashes: tuple[Any, ...] = DASHES
@@ -72,15 +61,16 @@ def draw_radar(axes: PolarAxes, found: ScaledRadar) -> None:
     """Draw one radar: first axis at the top, clockwise, each series a closed polygon with gaps where values lack."""
     radar, look = found.radar, LOOKS[found.radar.style]
     angles = [2.0 * math.pi * place / len(radar.axes) for place in range(len(radar.axes))]
-    axes.set_facecolor(look.face)
+    axes.set_facecolor(FACE)
     axes.set_theta_offset(math.pi / 2.0)
     axes.set_theta_direction(-1)
     axes.set_ylim(LOWEST, HIGHEST)
-    axes.set_yticks(list(look.rings), [str(ring) for ring in look.rings], fontsize=look.ring_size)
-    axes.tick_params(axis="y", labelcolor=look.ring_colour)
-    _write_labels(axes, angles, radar.axes, look)
-    axes.grid(color=look.grid_colour, linewidth=look.grid_width)
-    axes.spines["polar"].set_color(look.rim_colour)
+    rings = range(20, 101, 20)
+    axes.set_yticks(rings, [str(ring) for ring in rings], fontsize=8.0)
+    axes.tick_params(axis="y", labelcolor="#64748b")
+    _write_labels(axes, angles, radar.axes)
+    axes.grid(color=GRID_COLOUR, linewidth=0.9)
+    axes.spines["polar"].set_color("#94a3b8")
     for number, (name, points) in enumerate(found.points.items()):
         _draw_polygon(axes, angles, points, number, name, look)
 
@@ -98,7 +88,7 @@ def _draw_polygon(
     }
     axes.plot([*angles, angles[0]], [*values, values[0]], label=clean(name, 60), clip_on=False, **style)
     for turn, reach in _pieces(angles, values):
-        axes.fill(turn, reach, color=style["color"], alpha=look.fill_alpha)
+        axes.fill(turn, reach, color=style["color"], alpha=0.08)
 
 
 def _pieces(angles: Sequence[float], values: Sequence[float]) -> Iterator[tuple[list[float], list[float]]]:
@@ -119,11 +109,11 @@ def _pieces(angles: Sequence[float], values: Sequence[float]) -> Iterator[tuple[
             yield turns, [0.0, *(values[place] for place in run), 0.0]
 
 
-def _write_labels(axes: PolarAxes, angles: Sequence[float], radar_axes: Sequence[RadarAxis], look: RadarLook) -> None:
+def _write_labels(axes: PolarAxes, angles: Sequence[float], radar_axes: Sequence[RadarAxis]) -> None:
     """Name the axes outside the rim, where labels begin, so that long ones do not cover it; many follow their axes."""
     labels = [_label(axis) for axis in radar_axes]
     if len(labels) <= MAX_LEVEL_LABELS:
-        axes.set_xticks(angles, labels, fontsize=look.label_size)
+        axes.set_xticks(angles, labels, fontsize=LABEL_SIZE)
         axes.tick_params(axis="x", labelcolor=INK, pad=-3)
         for text, angle in zip(axes.get_xticklabels(), angles, strict=True):
             across, up = math.sin(angle), math.cos(angle)
@@ -136,7 +126,7 @@ def _write_labels(axes: PolarAxes, angles: Sequence[float], radar_axes: Sequence
         degrees = math.degrees(math.pi / 2.0 - angle) + (0.0 if is_right else 180.0)
         axes.text(
             angle, 103.0, label, rotation=degrees, rotation_mode="anchor", ha="left" if is_right else "right",
-            va="center", fontsize=look.label_size - 2.0, color=INK,
+            va="center", fontsize=LABEL_SIZE - 2.0, color=INK,
         )  # fmt: skip
 
 
@@ -152,7 +142,7 @@ def _write_words(axes: PolarAxes, found: ScaledRadar, *, shows_source: bool) -> 
 
     Where that is follows from the labels, so the layout has to be settled.
     """
-    radar, look = found.radar, LOOKS[found.radar.style]
+    radar = found.radar
     drawn, to_axes = axes.get_tightbbox(), axes.transAxes.inverted()
     if drawn is None:
         return
@@ -160,12 +150,11 @@ def _write_words(axes: PolarAxes, found: ScaledRadar, *, shows_source: bool) -> 
     top, bottom = (float(to_axes.transform((0.0, y))[1]) for y in (drawn.y1, drawn.y0))
     if radar.subtitle:
         words = "\n".join(textwrap.wrap(clean(radar.subtitle, 300), 90))
-        size, colour = look.subtitle_size, look.subtitle_colour
-        below = axes.text(0.5, top + 0.02, words, va="bottom", fontsize=size, color=colour, **middle)
+        below = axes.text(0.5, top + 0.02, words, va="bottom", fontsize=SUBTITLE_SIZE, color=SUBTITLE_COLOUR, **middle)
         top = float(to_axes.transform((0.0, below.get_window_extent().y1))[1])
     title = "\n".join(textwrap.wrap(clean(radar.title, 200), 60))
-    axes.text(0.5, top + 0.02, title, va="bottom", fontsize=look.title_size, fontweight="bold", **middle)
-    columns = min(look.legend_columns, len(found.points))
+    axes.text(0.5, top + 0.02, title, va="bottom", fontsize=TITLE_SIZE, fontweight="bold", **middle)
+    columns = min(3, len(found.points))
     legend = axes.legend(loc="upper center", bbox_to_anchor=(0.5, bottom), ncol=columns, frameon=False)
     lines = found.notes[:MAX_NOTES]
     lines += [f"and {len(found.notes) - MAX_NOTES} more, in the table"] if len(found.notes) > MAX_NOTES else []
@@ -189,16 +178,15 @@ def radar_figure(found: ScaledRadar, figure: Figure, beside: ScaledRadar | None 
 
 def figure_size(found: ScaledRadar, beside: ScaledRadar | None = None) -> tuple[float, float]:
     """Inches; many axes get more room."""
-    width, height = LOOKS[found.radar.style].size
     factor = 1.0 + 0.35 * max(0, len(found.radar.axes) - 20) / 20
-    return width * factor * (1 if beside is None else 2), height * factor
+    return WIDTH * factor * (1 if beside is None else 2), HEIGHT * factor
 
 
 def overall_figure(found: ScaledRadar, figure: Figure) -> None:
     """Bars of the mean over all axes; a series that lacks one has no bar and says which."""
     look = LOOKS[found.radar.style]
     axes = figure.add_subplot()
-    axes.set_facecolor(look.face)
+    axes.set_facecolor(FACE)
     names = list(found.points)
     for place, name in enumerate(names):
         mean = found.overall(name)
@@ -213,13 +201,13 @@ def overall_figure(found: ScaledRadar, figure: Figure) -> None:
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.invert_yaxis()
     axes.set_xlim(LOWEST, HIGHEST)
-    axes.grid(axis="x", color=look.grid_colour)
+    axes.grid(axis="x", color=GRID_COLOUR)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"mean over {len(found.radar.axes)} axes, 0 to 100")
     subtitle = "\n".join(textwrap.wrap(clean(found.radar.subtitle, 300), 100))
-    figure.suptitle(subtitle or " ", fontsize=look.subtitle_size, color=look.subtitle_colour)
+    figure.suptitle(subtitle or " ", fontsize=SUBTITLE_SIZE, color=SUBTITLE_COLOUR)
     title = clean(f"{found.radar.title}: overall", 120)
-    figure.text(0.5, 1.0, title, ha="center", va="bottom", fontsize=look.title_size, fontweight="bold")
+    figure.text(0.5, 1.0, title, ha="center", va="bottom", fontsize=TITLE_SIZE, fontweight="bold")
 
 
 def write_radar(radar: Radar, out: Path, formats: Sequence[str], beside: Radar | None = None) -> list[Path]:

@@ -97,7 +97,6 @@ from agent2.sandbox.spec import (
     Limits,
     Mount,
     Network,
-    SandboxExit,
     SandboxSpec,
     Strength,
     check_spec,
@@ -120,35 +119,29 @@ class Sandbox(Protocol):
     @property
     def name(self) -> str:
         """As in `SANDBOXES`."""
-        ...
 
     def require(self) -> object:
         """Raise SandboxError if this host does not let it work; asked before anything long is done."""
-        ...
 
     def visible_path(self, host: Path, inside: str) -> str:
         """Where the program sees what the spec puts at `inside`; write this into texts for the program."""
-        ...
 
     def prepare_workspace(self, path: Path, *, user_of: Path | None = None) -> None:
         """Make the folder if needed and let the program write everything in it; call it after filling it.
 
         user_of: the workspace of the program, where `path` is another folder that it may write.
         """
-        ...
 
     def start(self, spec: SandboxSpec) -> SandboxProcess:
         """Run a program; returns when it is about to start.
 
         Raises SandboxError if the spec cannot be run as asked or the host cannot contain it.
         """
-        ...
 
     def containment(
         self, limits: Limits, *, network: Network = Network.NONE, gpus: tuple[int, ...] = ()
     ) -> list[Containment]:
         """What holds how strongly on this host, for the report."""
-        ...
 
 
 class OwnUserSandbox:
@@ -282,7 +275,8 @@ def run_contained(
                 ended_by, ended = EndedBy.TIMEOUT, process.stop(0)
     finally:
         process.stop(0)  # after an exception; does nothing to a program that has ended
-    return _end(ended_by, ended, process.captured.data, process.captured.dropped)
+    reason = "the program was killed because its time was over" if ended_by is EndedBy.TIMEOUT else ended.reason
+    return ContainedEnd(ended_by, ended.code, process.captured.data, process.captured.dropped, ended.broke, reason)
 
 
 def contained_spec(request: Contained, sandbox: Sandbox) -> SandboxSpec:
@@ -317,13 +311,6 @@ def inside(request: Contained, sandbox: Sandbox, host: Path) -> Path:
             rest = wanted.relative_to(mount.host.absolute())
             return Path(sandbox.visible_path(mount.host, mount.inside)) / rest
     raise SandboxError(f"{host} is in no folder that the contained program sees; add a mount for it")
-
-
-def _end(ended_by: EndedBy, ended: SandboxExit, stdout: bytes, dropped: int) -> ContainedEnd:
-    reason = ended.reason
-    if ended_by is EndedBy.TIMEOUT:
-        reason = "the program was killed because its time was over"
-    return ContainedEnd(ended_by, ended.code, stdout, dropped, ended.broke, reason)
 
 
 NOT_CONTAINED = (

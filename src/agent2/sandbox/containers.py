@@ -43,6 +43,7 @@ from agent2.sandbox.backends import OwnUserSandbox
 from agent2.sandbox.host import FORWARDER, gpu_devices, visible_toolkit
 from agent2.sandbox.limits import (
     OWN_PROCESSES,
+    Keeper,
     Launch,
     contained_plan,
     filter_in_words,
@@ -369,24 +370,13 @@ class Docker(OwnUserSandbox):
         return image
 
 
-class Container:
-    """One container, as the keeper of its limits."""
+class Container(Keeper):
+    """One container, as the keeper of its limits; the engine puts processes into its groups, and remembers."""
 
     def __init__(self, binary: str, name: str, limits_memory: bool) -> None:
         self._binary = binary
         self._name = name
-        self._limits_memory = limits_memory
-
-    @property
-    def controllers(self) -> frozenset[str]:
-        """What the engine limits."""
-        return frozenset({"memory", "pids"} if self._limits_memory else {"pids"})
-
-    def adopt(self, pids: list[int]) -> None:
-        """Nothing to do: the engine has put them into its groups."""
-
-    def look(self) -> None:
-        """Nothing to do: the engine remembers."""
+        self.controllers = frozenset({"memory", "pids"} if limits_memory else {"pids"})
 
     def broke(self) -> str | None:
         """Whether the engine says that the kernel killed for memory; an engine that is silent says nothing."""

@@ -39,10 +39,9 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -52,33 +51,27 @@ from agent2.sandbox.host import SYSTEM_PATH, gpu_environment, toolkit_path
 from agent2.sandbox.spec import BASE_ENVIRONMENT, GIB, PRIVATE, WORKSPACE, Limits, SandboxSpec
 
 
-class Keeper(Protocol):
+class Keeper:
     """Whoever holds limits on the program as a whole: control groups, a systemd scope, a container engine."""
 
-    @property
-    def controllers(self) -> frozenset[str]:
-        """What it limits: "memory", "pids"."""
-        ...
+    controllers: frozenset[str]
+    """What it limits: "memory", "pids"."""
 
     def adopt(self, pids: list[int]) -> None:
         """Take in the processes of a sandbox that is about to start its command. Raises SandboxError."""
-        ...
 
     def look(self) -> None:
         """Called about as often as the watchdog; for keepers that forget what they did when the program ends."""
-        ...
 
     def broke(self) -> str | None:
         """The limit that had to be enforced ("memory", "processes"), if any; asked after the end."""
-        ...
+        raise NotImplementedError
 
     def kill(self) -> None:
         """End what is not a descendant of the outermost process."""
-        ...
 
     def remove(self) -> None:
         """Tidy up; the program has ended or never started."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +232,7 @@ def _hierarchy(controller: str, root: Path, own: dict[str, str]) -> Hierarchy | 
     return Hierarchy(controller, parent, version)
 
 
-class Cgroup:
+class Cgroup(Keeper):
     """One sandbox's group in each controller that can be used."""
 
     def __init__(self, name: str, limits: Limits, places: dict[str, Hierarchy | str]) -> None:
@@ -247,11 +240,7 @@ class Cgroup:
         for controller, place in places.items():
             if isinstance(place, Hierarchy):
                 self._folders[controller] = self._make(name, limits, place)
-
-    @property
-    def controllers(self) -> frozenset[str]:
-        """The controllers that hold for this sandbox."""
-        return frozenset(self._folders)
+        self.controllers = frozenset(self._folders)
 
     def adopt(self, pids: list[int]) -> None:
         """Move processes in; their future children follow by themselves.
@@ -268,14 +257,8 @@ class Cgroup:
                         "or name a group that this user may write"
                     ) from error
 
-    def look(self) -> None:
-        """Nothing to do: a group is still there after the end."""
-
-    def kill(self) -> None:
-        """Nothing to do: all processes are descendants of the outermost one."""
-
     def broke(self) -> str | None:
-        """The limit that the kernel had to enforce, if any."""
+        """The limit that the kernel had to enforce, if any; a group is still there after the end."""
         pids, memory = self._folders.get("pids"), self._folders.get("memory")
         if memory is not None:
             for name in ("memory.oom_control", "memory.events"):
@@ -362,8 +345,10 @@ def scopes_unusable(manager: Path | None = None, *, as_root: bool | None = None)
     return None
 
 
-class SystemdScope:
-    """One sandbox's scope, as the keeper of its limits."""
+class SystemdScope(Keeper):
+    """One sandbox's scope, as the keeper of its limits; systemd removes an empty one."""
+
+    controllers = frozenset({"memory", "pids"})
 
     def __init__(self, limits: Limits, *, as_root: bool | None = None) -> None:
         self._limits = limits
@@ -371,11 +356,6 @@ class SystemdScope:
         self._unit = f"agent2-{os.getpid()}-{next(_numbers)}"
         self._folder: Path | None = None
         self._broke: str | None = None
-
-    @property
-    def controllers(self) -> frozenset[str]:
-        """Both."""
-        return frozenset({"memory", "pids"})
 
     def command(self) -> tuple[str, ...]:
         """What goes before the command line of the sandbox."""
@@ -406,12 +386,6 @@ class SystemdScope:
     def broke(self) -> str | None:
         """The limit that the kernel had to enforce, as far as it was seen."""
         return self._broke
-
-    def kill(self) -> None:
-        """Nothing to do: all processes are descendants of the outermost one."""
-
-    def remove(self) -> None:
-        """Nothing to do: systemd removes an empty scope."""
 
 
 def held_by(as_root: bool) -> dict[str, str]:
@@ -507,7 +481,7 @@ def call_filter(machine: str | None = None, *, memory_files: bool = True) -> byt
     steps: list[_Step] = []
     places: dict[str, int] = {}
     absent = ABSENT if memory_files else (*ABSENT, "memfd_create")
-    for label, block in _blocks(known, absent):
+    for label, block in _blocks(known, absent).items():
         places[label] = len(steps)
         steps += block
     code = b""
@@ -523,82 +497,43 @@ def filter_in_words(*, memory_files: bool) -> str | None:
     return None if code is None else code.hex()
 
 
-def _blocks(machine: Machine, absent: tuple[str, ...]) -> Iterator[tuple[str, list[_Step]]]:
+def _blocks(machine: Machine, absent: tuple[str, ...]) -> dict[str, list[_Step]]:
     """Labelled pieces of the filter; each ends in a return, and jumps lead forward only."""
     calls = machine.calls
-    yield (
-        "start",
-        [
-            (LOAD_WORD, ARCHITECTURE_AT, ""),
-            (JUMP_EQUAL, machine.audit, "known"),
-            (RETURN, REFUSE | errno.ENOSYS, ""),
-        ],
-    )
-    yield (
-        "known",
-        [
+    first, third = (LOAD_WORD, FIRST_ARGUMENT_AT, ""), (LOAD_WORD, FIRST_ARGUMENT_AT + 16, "")
+    allow = (RETURN, ALLOW, "")
+
+    def refuse(code: int) -> _Step:
+        return RETURN, REFUSE | code, ""
+
+    return {
+        "start": [(LOAD_WORD, ARCHITECTURE_AT, ""), (JUMP_EQUAL, machine.audit, "known"), refuse(errno.ENOSYS)],
+        "known": [
             (LOAD_WORD, NUMBER_AT, ""),
             (JUMP_AT_LEAST, FOREIGN_CALLS, "absent"),
             *((JUMP_EQUAL, calls[name], "absent") for name in absent),
             *((JUMP_EQUAL, calls[name], "refused") for name in REFUSED),
-            (JUMP_EQUAL, calls["clone"], "clone"),
-            (JUMP_EQUAL, calls["unshare"], "unshare"),
-            (JUMP_EQUAL, calls["socket"], "socket"),
-            (JUMP_EQUAL, calls["socketpair"], "pair"),
-            (RETURN, ALLOW, ""),
+            *((JUMP_EQUAL, calls[name], name) for name in ("clone", "unshare", "socket", "socketpair")),
+            allow,
         ],
-    )
-    yield (
-        "unshare",
-        [
-            (LOAD_WORD, FIRST_ARGUMENT_AT, ""),
-            (JUMP_IF_SET, NEW_NAMESPACES | CLONE_NEWTIME, "refused"),
-            (RETURN, ALLOW, ""),
-        ],
-    )
-    yield (
-        "clone",
-        [  # whose lowest byte is a signal
-            (LOAD_WORD, FIRST_ARGUMENT_AT, ""),
-            (JUMP_IF_SET, NEW_NAMESPACES, "refused"),
-            (RETURN, ALLOW, ""),
-        ],
-    )
-    yield (
-        "socket",
-        [
-            (LOAD_WORD, FIRST_ARGUMENT_AT, ""),
+        "unshare": [first, (JUMP_IF_SET, NEW_NAMESPACES | CLONE_NEWTIME, "refused"), allow],
+        "clone": [first, (JUMP_IF_SET, NEW_NAMESPACES, "refused"), allow],  # whose lowest byte is a signal
+        "socket": [
+            first,
             (JUMP_EQUAL, UNIX, "allowed"),
-            (JUMP_EQUAL, INET, "internet"),
-            (JUMP_EQUAL, INET6, "internet"),
+            *((JUMP_EQUAL, family, "internet") for family in (INET, INET6)),
             (JUMP_EQUAL, NETLINK, "netlink"),
-            (RETURN, REFUSE | errno.EAFNOSUPPORT, ""),
+            refuse(errno.EAFNOSUPPORT),
         ],
-    )
-    yield (
-        "pair",
-        [
-            (LOAD_WORD, FIRST_ARGUMENT_AT, ""),
-            (JUMP_EQUAL, UNIX, "allowed"),
-            (RETURN, REFUSE | errno.EAFNOSUPPORT, ""),
-        ],
-    )
-    yield (
-        "internet",
-        [
-            (LOAD_WORD, FIRST_ARGUMENT_AT + 16, ""),
+        "socketpair": [first, (JUMP_EQUAL, UNIX, "allowed"), refuse(errno.EAFNOSUPPORT)],
+        "internet": [
+            third,
             *((JUMP_EQUAL, protocol, "allowed") for protocol in PROTOCOLS),
-            (RETURN, REFUSE | errno.EPROTONOSUPPORT, ""),
+            refuse(errno.EPROTONOSUPPORT),
         ],
-    )
-    yield (
-        "netlink",
-        [
-            (LOAD_WORD, FIRST_ARGUMENT_AT + 16, ""),
-            (JUMP_EQUAL, 0, "allowed"),  # NETLINK_ROUTE: how a program lists its own addresses
-            (RETURN, REFUSE | errno.EPROTONOSUPPORT, ""),
-        ],
-    )
-    yield "allowed", [(RETURN, ALLOW, "")]
-    yield "refused", [(RETURN, REFUSE | errno.EPERM, "")]
-    yield "absent", [(RETURN, REFUSE | errno.ENOSYS, "")]
+        # NETLINK_ROUTE is how a program lists its own addresses
+        "netlink": [third, (JUMP_EQUAL, 0, "allowed"), refuse(errno.EPROTONOSUPPORT)],
+        "allowed": [allow],
+        "refused": [refuse(errno.EPERM)],
+        "absent": [refuse(errno.ENOSYS)],
+    }

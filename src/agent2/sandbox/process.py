@@ -1,6 +1,4 @@
-"""A sandboxed program while it runs, and its log.
-
-A sandboxed program while it runs: started, watched, logged, stopped as a whole.
+"""A sandboxed program while it runs: started, watched, logged, stopped as a whole.
 
 Three daemon threads belong to each program. The keeper starts it and waits for it; it must live as long
 as the program, because the kernel's "die with the parent" means the thread that started it. The pump copies its

@@ -21,11 +21,9 @@ import copy
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -181,7 +179,7 @@ def require_sense(settings: OnlineGrpoSettings, n_items: int) -> None:
 Success = Callable[[Episode], float | None]
 """An episode that came to an end to its success, 0 to 1; None: it could not be judged, which leaves it out."""
 
-COMPOSITE_WEIGHTS: Mapping[str, float] = MappingProxyType({"success": 5.0, "valid": 1.0, "format": 1.0})
+COMPOSITE_WEIGHTS: Mapping[str, float] = {"success": 5.0, "valid": 1.0, "format": 1.0}
 """Of the composite reward, which is divided by their sum: success, share of valid actions, share of messages that
 the model ended itself (the +5 / +1 / +1 of the source)."""
 
@@ -206,7 +204,7 @@ def judge(episodes: Sequence[Episode], settings: OnlineGrpoSettings, success: Su
     measures = {
         **_measures(episodes, successes),
         "signal_share": share_with_signal(advantages_PG),
-        **{f"masked_{why.value}": n / len(episodes) for why, n in _counts(excluded).items()},
+        **{f"masked_{why.value}": excluded.count(why) / len(episodes) for why in Excluded},
     }
     if settings.reward == "composite":
         known = [part for part in parts if part is not None]
@@ -242,11 +240,6 @@ def _excluded(episode: Episode, success: float | None, settings: OnlineGrpoSetti
     if settings.mask_capped and episode.ending is Ending.TURN_CAP:
         return Excluded.CAPPED
     return None
-
-
-def _counts(excluded: Sequence[Excluded | None]) -> dict[Excluded, int]:
-    found = Counter(excluded)
-    return {why: found[why] for why in Excluded}
 
 
 def _invalid(episode: Episode) -> int:

@@ -32,7 +32,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -123,22 +122,20 @@ STATE_NAME = "trainer_state.json"
 LogLine = dict[str, float | str]
 OnLog = Callable[[LogLine], None]
 
-_NAMES = MappingProxyType(
-    {
-        "loss": "loss",
-        "reward": "reward",
-        "reward_std": "reward_std",
-        "kl": "kl",
-        "entropy": "entropy",
-        "completions/mean_length": "length",
-        "completions/clipped_ratio": "clipped",
-        "grad_norm": "grad_norm",
-        "learning_rate": "learning_rate",
-        "clip_ratio/region_mean": "clip_share",
-        "rewards/margins": "rewards/margins",
-        "rewards/accuracies": "rewards/accuracies",
-    }
-)
+_NAMES = {
+    "loss": "loss",
+    "reward": "reward",
+    "reward_std": "reward_std",
+    "kl": "kl",
+    "entropy": "entropy",
+    "completions/mean_length": "length",
+    "completions/clipped_ratio": "clipped",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "clip_ratio/region_mean": "clip_share",
+    "rewards/margins": "rewards/margins",
+    "rewards/accuracies": "rewards/accuracies",
+}
 EPISODE_FIELDS = (
     "success", "kl_initial", "turns", "action_length", "invalid_share", "unterminated_share", "repeated_share",
     "stutter_share", "capped_share", "retried_share", "masked_failed", "masked_truncated", "masked_capped",
@@ -146,7 +143,7 @@ EPISODE_FIELDS = (
     "training_s", "reward_success", "reward_valid", "reward_format",
 )  # fmt: skip
 """Logged under their own names by online training."""
-_WRITTEN = MappingProxyType({**_NAMES, **{name: name for name in EPISODE_FIELDS}})
+_WRITTEN = {**_NAMES, **{name: name for name in EPISODE_FIELDS}}
 
 
 class LogWriter(TrainerCallback):  # type: ignore[misc]

@@ -414,11 +414,9 @@ class VisibleTask:
         """What an episode that was played in training is worth, by the scorer of the benchmark."""
         return self._value(episode.item, episode.rollout)
 
-    def evaluate_on_dev(self, checkpoint: Path, max_batch: int = 128) -> PlayedScore:
+    def evaluate_on_dev(self, checkpoint: Path) -> PlayedScore:
         """Every dev item played once as the grader plays. Raises ConfigError if none has a score."""
-        score = play_once(
-            checkpoint, self.benchmark, self.dev, PlaySettings(self.me.sampling, self.me.max_turns), max_batch
-        )
+        score = play_once(checkpoint, self.benchmark, self.dev, PlaySettings(self.me.sampling, self.me.max_turns))
         self.me.log_evaluation(checkpoint, {"eval_dev": score.success, "eval_missing": float(score.n_missing)})
         return score
 

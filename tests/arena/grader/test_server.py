@@ -30,7 +30,7 @@ from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoin
 
 pytestmark = pytest.mark.slow  # each test starts a server
 
-FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0}, available_gpus=())
+FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0})
 BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 
 

@@ -1,23 +1,16 @@
-"""By which route a checkpoint was made, and whether the assignment allowed it.
+"""By which route a checkpoint was made (SFT, RL, SFT then RL, ...), and whether the assignment allowed it.
 
-Which training methods the training logs of a workspace show, read from the names of their metrics.
-
-Logs are written by the agent's programs: they show what those programs report, not that weights changed.
-
-By which route a checkpoint was made: SFT, RL, SFT then RL, rejection sampling, preference, or a copy.
-
-Order of trust: the weights themselves (a copy of the base has its digest), training logs, programs that ran
-with training code in them, code that was merely there. Each finding says how certain it is and why.
+Order of trust: the weights themselves (a copy of the base has its digest), training logs, programs that ran with
+training code in them, code that was merely there. Each finding says how certain it is and why. Training logs are read
+by the names of their metrics: they show what the agent's programs report, not that weights changed.
 
 Does NOT prove that the weights came from the program shown: an agent can train one way and hand in something
 else. When several programs trained before a submission, an earlier one counts only if the last one uses a
 path that the earlier one used too.
 
-Whether the agent kept to the routes that its assignment allowed: a finding with evidence, never a silent change.
-
-Judged from the routes of what was handed in, so it is as certain as those are (`route`). An SFT-only run may not
-choose its samples by a reward; an RL-only run may learn from rewards and preferences. Whether preferences were drawn
-online cannot be seen from the outside and is not judged.
+Whether the agent kept to its mode is judged from the routes of what was handed in: a finding with evidence, as certain
+as those are, never a silent change. An SFT-only run may not choose its samples by a reward; an RL-only run may learn
+from rewards and preferences. Whether preferences were drawn online cannot be seen from the outside and is not judged.
 """
 
 import math

@@ -524,7 +524,7 @@ class ReplayPlayer:
         self._settings = settings
         self._masker = Masker(settings.volatile)
         self._recorded = [
-            _Recorded(exchange, _digest(self._text_of(exchange)))
+            _Recorded(exchange, digest_of(self._text_of(exchange)))
             for exchange in read_exchanges(settings.source)
             if exchange.status is not None
         ]
@@ -539,8 +539,10 @@ class ReplayPlayer:
     def play(self, number: int, route: WireRoute, asked: Prepared, body: bytes) -> ReplayedAnswer:
         """What a request gets. number: its exchange in this trial; body: as the agent sent it."""
         text = self._masker.text(route.protocol, body)
-        digest = _digest(text)
-        waiting = [one for one in self._recorded if not one.is_served and _is_kind(one.exchange, route, asked.stream)]
+        digest = digest_of(text)
+        kind = (route.protocol, route.kind.value, asked.stream)
+        unserved = [one for one in self._recorded if not one.is_served]
+        waiting = [one for one in unserved if (one.exchange.protocol, one.exchange.kind, one.exchange.stream) == kind]
         same = next((one for one in waiting if one.digest == digest), None)
         if same is not None:
             return self._serve(same)
@@ -583,11 +585,3 @@ class ReplayPlayer:
             [f"... {len(lines) - MAX_DIFF_LINES} more lines"] * (len(lines) > MAX_DIFF_LINES)
         )
         return "\n".join(line.rstrip("\n") for line in kept)
-
-
-def _digest(text: str) -> str:
-    return digest_of(text)
-
-
-def _is_kind(exchange: Exchange, route: WireRoute, stream: bool) -> bool:
-    return (exchange.protocol, exchange.kind, exchange.stream) == (route.protocol, route.kind.value, stream)

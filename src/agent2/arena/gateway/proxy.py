@@ -102,9 +102,7 @@ class Charge:
     """None: unknown price."""
 
 
-def nothing() -> Charge:
-    """No tokens, no dollars."""
-    return Charge(TokenCounts(), 0.0)
+NOTHING = Charge(TokenCounts(), 0.0)
 
 
 class Ledger:
@@ -188,7 +186,7 @@ class LedgerCall:
     t: float = field(default_factory=time.time)
     began: float = field(default_factory=time.monotonic)
     """On the monotonic clock."""
-    reserved: Charge = field(default_factory=nothing)
+    reserved: Charge = NOTHING
     retries: int = 0
     replay_of: int | None = None
 
@@ -283,20 +281,20 @@ class CallLedger:
         self._n_refused += 1
         if self._n_refused <= MAX_REFUSALS:
             relayed.outcome = ExchangeOutcome.REFUSED
-            call.reserved = nothing()
+            call.reserved = NOTHING
             self._begin(call)
-            self._end(call, relayed, nothing(), 0.0)
+            self._end(call, relayed, NOTHING, 0.0)
         else:
             self._recorder.decline(call.path, relayed.status, relayed.fault)
 
     def note_replayed(self, call: LedgerCall, relayed: Relayed, dollars: float | None) -> None:
         """Record a call that was answered from a recording: with the recorded counts, and outside the budget."""
         self._begin(call)
-        self._end(call, relayed, nothing(), dollars)
+        self._end(call, relayed, NOTHING, dollars)
 
     def _estimate(self, call: LedgerCall) -> Charge:
         if call.route.kind is Kind.COUNT:
-            return nothing()
+            return NOTHING
         output = call.asked.output_tokens or self._settings.unlisted_output_tokens * call.asked.alternatives
         return self._ledger.estimate(self._settings.model, len(call.body), output)
 

@@ -1,11 +1,7 @@
 """What the grader and its evaluating child say to each other: one job in, one outcome out, both JSON.
 
-The hidden items travel in the job, so the child never needs the installation secret.
-
-How an evaluating process takes its job and gives its answer; the same for every kind of model.
-
-The job is all of standard input; standard output is kept for the outcome alone, and whatever libraries print goes to
-standard error.
+The hidden items travel in the job, so the child never needs the installation secret. The job is all of standard input;
+standard output is kept for the outcome alone, and whatever libraries print goes to standard error.
 """
 
 import logging
