@@ -204,7 +204,7 @@ def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) 
         _tell_failure(what, error, tell)
 
 
-def _stop_ticker(what: str, ticker: Ticker | RevisionWatch, tell: Callable[[str], None]) -> None:
+def _stop_ticker(what: str, ticker: Ticker, tell: Callable[[str], None]) -> None:
     error = ticker.stop()
     if error is not None:
         _tell_failure(what, error, tell)

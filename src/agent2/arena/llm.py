@@ -31,7 +31,7 @@ from agent2.arena.gateway.answers import Masker
 from agent2.arena.gateway.proxy import GRACE_S, GatewayLaunch
 from agent2.arena.gateway.settings import Driver, GatewaySettings, ReplaySettings, TokenCounts, load_prices
 from agent2.arena.systems import LlmInside
-from agent2.arena.trial_folder import TrialPaths, read_events
+from agent2.arena.trial_folder import TrialPaths, read_events, unix_listener
 from agent2.errors import Agent2Error, ConfigError, Fault
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,13 @@ class Gateway:
     def __init__(self, settings: GatewaySettings):
         """Bind the socket; use `start`."""
         self._settings = settings
-        self._listener = _bind(settings)
+        try:
+            self._listener = unix_listener(settings.socket)
+        except OSError as error:
+            raise GatewayError(
+                f"{settings.socket}: the socket cannot be bound ({error.strerror}); check the folder"
+            ) from error
+        self._listener.listen(BACKLOG)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_stopping = threading.Event()
         self._lock = threading.Lock()
@@ -229,25 +235,6 @@ def _check(settings: GatewaySettings) -> None:
             f"the price of {settings.model!r} is unknown, so a budget of ${settings.max_dollars:g} cannot be kept; "
             "give its price in a price file (docs/llm-gateway.md), or set a budget of tokens instead"
         )
-
-
-def _bind(settings: GatewaySettings) -> socket.socket:
-    """A listening unix socket; replaces one that a killed harness left. Only its owner may connect."""
-    path = settings.socket
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-    except OSError as error:
-        listener.close()
-        raise GatewayError(f"{path}: the socket cannot be bound ({error.strerror}); check the folder") from error
-    finally:
-        os.close(folder)
-    path.chmod(0o600)
-    listener.listen(BACKLOG)
-    return listener
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

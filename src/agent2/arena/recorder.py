@@ -183,13 +183,11 @@ class RevisionRecorder:
         self._repo.close()
 
 
-class RevisionWatch:
-    """Takes a revision as soon as files change; `stop` ends it and hands over the first error, if any."""
+class Ticker:
+    """Calls a function every few seconds until stopped; an error does not end it, `stop` hands over the first."""
 
-    def __init__(self, workspace: Path, capture: Callable[[], object], period_s: float):
-        """Begin to watch. period_s: longest time between two looks, whatever the kernel reports."""
-        self._workspace = workspace
-        self._capture = capture
+    def __init__(self, call: Callable[[], object], period_s: float):
+        self._call = call
         self._period_s = period_s
         self._halt = threading.Event()
         self._error: Exception | None = None
@@ -197,10 +195,32 @@ class RevisionWatch:
         self._thread.start()
 
     def stop(self) -> Exception | None:
-        """End the watch; the first error, if any."""
+        """End the thread; the first error of a call, if any."""
         self._halt.set()
         self._thread.join()
         return self._error
+
+    def _run(self) -> None:
+        while not self._halt.wait(self._period_s):
+            self._look()
+
+    def _look(self) -> float:
+        """Processor seconds that it took."""
+        began = time.thread_time()
+        try:
+            self._call()
+        except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
+            self._error = self._error or error
+        return time.thread_time() - began
+
+
+class RevisionWatch(Ticker):
+    """Takes a revision as soon as files change."""
+
+    def __init__(self, workspace: Path, capture: Callable[[], object], period_s: float):
+        """Begin to watch. period_s: longest time between two looks, whatever the kernel reports."""
+        self._workspace = workspace
+        super().__init__(capture, period_s)
 
     def _run(self) -> None:
         try:
@@ -238,14 +258,6 @@ class RevisionWatch:
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at and not self._halt.wait(min(self._period_s, POLL_S)):
             self._look()
-
-    def _look(self) -> float:
-        began = time.thread_time()
-        try:
-            self._capture()
-        except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
-            self._error = self._error or error
-        return time.thread_time() - began
 
 
 def _is_watched(change: object, path: str) -> bool:
@@ -357,31 +369,6 @@ def file_digests(files: Mapping[str, str]) -> dict[str, str]:
 def tree_digest(digests: Mapping[str, str]) -> str:
     """One digest of all paths and texts, from the digests of `file_digests`."""
     return digest_of(sorted(digests.items()))
-
-
-class Ticker:
-    """Calls a function every few seconds until stopped; an error does not end it, `stop` hands over the first."""
-
-    def __init__(self, call: Callable[[], object], period_s: float):
-        self._call = call
-        self._period_s = period_s
-        self._halt = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._halt.wait(self._period_s):
-            try:
-                self._call()
-            except Exception as error:  # boundary: an agent's doing must not end the watch; `stop` hands it over
-                self._error = self._error or error
-
-    def stop(self) -> Exception | None:
-        """End the thread; the first error of a call, if any."""
-        self._halt.set()
-        self._thread.join()
-        return self._error
 
 
 MAX_PROCESSES = 10_000

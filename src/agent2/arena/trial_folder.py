@@ -46,6 +46,7 @@ detected from outside: an unreported one is unknown, and the report says "none w
 import fcntl
 import os
 import shlex
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -429,3 +430,23 @@ def _is_held(paths: TrialPaths) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+def unix_listener(path: Path) -> socket.socket:
+    """A bound unix socket to which only its owner may connect; replaces one that a killed harness left.
+
+    The path may be longer than the kernel takes: it is bound through its folder's descriptor. Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(folder)
+    path.chmod(0o600)
+    return listener

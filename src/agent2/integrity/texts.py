@@ -124,38 +124,30 @@ def read_units(
 
     text_of: what of a row with named fields counts; by default all its strings.
     """
-    for path, handle, size in _files(folder, limits, reading):
-        suffix = PurePosixPath(path).suffix.lower()
-        if suffix in OWN_SUFFIXES:
-            reading.miss(path, NOT_TEXT)
-        elif why := _too_large(size, limits, reading):
-            reading.miss(path, why)
-        else:
-            with open(handle, "rb", closefd=False) as stream:
-                data = stream.read(size + 1)
-            yield from units_of(path, data, limits, reading, text_of)
+    for path, data in _contents(folder, limits, reading):
+        yield from units_of(path, data, limits, reading, text_of)
 
 
 def raw_files(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, bytes]]:
     """Path and bytes of every file that `read_units` would look into, unparsed. Counts files and bytes in `reading`."""
+    for path, data in _contents(folder, limits, reading):
+        reading.n_files += 1
+        reading.n_bytes += len(data)
+        yield path, data
+
+
+def _contents(folder: Path, limits: ReadLimits, reading: TextReading) -> Iterator[tuple[str, bytes]]:
+    """Path and bytes of every file that may be text and is not too large; the others are counted."""
     for path, handle, size in _files(folder, limits, reading):
         if PurePosixPath(path).suffix.lower() in OWN_SUFFIXES:
             reading.miss(path, NOT_TEXT)
-        elif why := _too_large(size, limits, reading):
-            reading.miss(path, why)
+        elif size > limits.file_bytes:
+            reading.miss(path, "too large")
+        elif reading.n_bytes + size > limits.total_bytes:
+            reading.miss(path, TOO_MUCH)
         else:
             with open(handle, "rb", closefd=False) as stream:
-                data = stream.read(size)
-            reading.n_files += 1
-            reading.n_bytes += len(data)
-            yield path, data
-
-
-def _too_large(size: int, limits: ReadLimits, reading: TextReading) -> str:
-    """Why a file of so many bytes is not read; empty if it is."""
-    if size > limits.file_bytes:
-        return "too large"
-    return TOO_MUCH if reading.n_bytes + size > limits.total_bytes else ""
+                yield path, stream.read(size)
 
 
 def units_of(

@@ -14,9 +14,8 @@ too slow, too large or not of the right form. Every refusal has `error`, one sen
 intervals and paths of the host are in no answer. A request sent again with the same `key` (after a lost connection) is
 the same submission: it is charged once, and answered once the verdict is there.
 
-Served from a thread of the harness, on a unix socket or on loopback TCP. The socket may have a path longer than the
-kernel's 108 bytes: it is bound through its folder's descriptor. Does NOT encrypt; TCP is bound to loopback only and
-requires the token of `make_app`.
+Served from a thread of the harness, on a unix socket or on loopback TCP. Does NOT encrypt; TCP is bound to loopback
+only and requires the token of `make_app`.
 
 A request's head has to arrive in time, and a client that does not read its answer is cut off (`BoundedProtocol`). A
 body has to arrive in time, be at most `MAX_BODY_BYTES` long and nest at most `MAX_DEPTH` deep, before anything parses
@@ -29,7 +28,6 @@ import asyncio
 import functools
 import json
 import logging
-import os
 import re
 import secrets
 import socket
@@ -52,6 +50,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.service import MAX_KEY, MAX_NOTE, MAX_PATH, Grader, Receipt
+from agent2.arena.trial_folder import unix_listener
 from agent2.errors import Agent2Error, ConfigError, Fault, SubmissionError, nearest_name
 from agent2.records import JsonValue
 from agent2.scorers.hidden import MAX_ANSWERS
@@ -267,16 +266,7 @@ def serve_on_socket(app: FastAPI, path: Path, pace: Pace = PACE) -> GradingServe
     pace: how slow a client may be; `make_app` bounds its body. Only its owner may connect; a sandbox that runs
     as another user takes the socket over.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-    finally:
-        os.close(folder)
-    path.chmod(0o600)
-    return _start(app, listener, pace, path)
+    return _start(app, unix_listener(path), pace, path)
 
 
 def serve_on_loopback(app: FastAPI, port: int = 0) -> GradingServer:
