@@ -47,8 +47,8 @@ MAX_VALUE_BYTES = 100_000
 """Of what one call returned, as JSON."""
 MAX_CHECK_BYTES = 4 * MIB
 MAX_CODE_CHARS = 1_000_000
-BATCH = 192
-"""Programs that share a sandbox, at most; starting one costs as much as some 25 short programs."""
+BATCH = 512
+"""Programs that share a sandbox, at most; starting one costs as much as some 40 short programs."""
 READY = "ready"
 GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
 """Key of the payload -> how views call the group: shown to the model, not shown, not shown and of other inputs."""
