@@ -22,13 +22,7 @@ from agent2.contract.gates import RELEASE, Finding, GateState, TrainingAction
 from agent2.contract.metrics import MetricEvidence, MetricSpec, Unit, change_kind, tell_change
 from agent2.contract.report_file import report_dict, write_report
 from agent2.contract.suite import Cause
-from agent2.evaluation.outcome import (
-    AttemptMetrics,
-    BadcaseExample,
-    BenchmarkOutcome,
-    SuiteOutcome,
-    evaluation_section,
-)
+from agent2.evaluation.outcome import AttemptMetrics, BadcaseExample, BenchmarkOutcome, SuiteOutcome, evaluation_section
 from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, SIDES
 from agent2.files import write_text
 from agent2.records import HIDDEN_SPLITS, EvaluationProtocol, Split

@@ -41,21 +41,10 @@ from agent2.reports.style import (
     save_figure,
 )
 from agent2.reports.text import clean
-from agent2.stats.aggregates import (
-    PerformanceProfile,
-    iqm,
-    mean_over_tasks,
-    median_over_tasks,
-    optimality_gap,
-)
+from agent2.stats.aggregates import PerformanceProfile, iqm, mean_over_tasks, median_over_tasks, optimality_gap
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate
-from agent2.stats.gains import (
-    gap_closed,
-    held_out_gain,
-    normalised_score,
-    seed_spread,
-)
+from agent2.stats.gains import gap_closed, held_out_gain, normalised_score, seed_spread
 
 MAX_SERIES = 8
 """Lines in one panel that a reader can tell apart."""

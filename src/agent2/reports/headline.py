@@ -4,31 +4,10 @@ from dataclasses import dataclass, replace
 
 from agent2.arena.analysis.process import best_submission, scored_submissions
 from agent2.arena.analysis.result import final_record
-from agent2.arena.analysis.verdicts import (
-    Analysis,
-    IntegrityState,
-    ModeFinding,
-    Result,
-    ResultKind,
-    Verdict,
-)
+from agent2.arena.analysis.verdicts import Analysis, IntegrityState, ModeFinding, Result, ResultKind, Verdict
 from agent2.arena.assignment import Mode
-from agent2.arena.evidence import (
-    AgentEnd,
-    LlmRecord,
-    TrialEvidence,
-)
-from agent2.reports.text import (
-    Column,
-    Facts,
-    clean,
-    dollars,
-    duration,
-    p_words,
-    percent,
-    points,
-    score_words,
-)
+from agent2.arena.evidence import AgentEnd, LlmRecord, TrialEvidence
+from agent2.reports.text import Column, Facts, clean, dollars, duration, p_words, percent, points, score_words
 from agent2.stats.estimates import POINTS, Estimate
 
 KEPT = {Verdict.PASS: "kept", Verdict.FAIL: "BROKEN", Verdict.PARTIAL: "partly kept", Verdict.UNKNOWN: "not known"}

@@ -12,12 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from agent2.arena.analysis.process import best_submission
-from agent2.arena.analysis.verdicts import (
-    Analysis,
-    EvidenceLine,
-    ResultKind,
-    RevisionChange,
-)
+from agent2.arena.analysis.verdicts import Analysis, EvidenceLine, ResultKind, RevisionChange
 from agent2.arena.evidence import (
     CommandLine,
     LlmCall,
@@ -31,14 +26,7 @@ from agent2.arena.gateway.settings import TokenCounts
 from agent2.arena.sweep_records import SweepRow
 from agent2.integrity import IntegrityCheck
 from agent2.records import JsonValue
-from agent2.reports.headline import (
-    Headline,
-    cost_words,
-    gain_words,
-    headline,
-    headline_facts,
-    mode_words,
-)
+from agent2.reports.headline import Headline, cost_words, gain_words, headline, headline_facts, mode_words
 from agent2.reports.text import (
     DASH,
     Column,
