@@ -78,39 +78,26 @@ class SourceFacts:
     """Why the file could not be read as Python."""
 
 
-def _trainers(method: Method, *names: str) -> dict[str, Algorithm]:
-    return {f"{name}Trainer": Algorithm(method, name) for name in names}
-
+_NAMES: Mapping[Method, str] = {
+    Method.SFT: "SFT GKD",
+    Method.RL: "GRPO PPO RLOO DAPO NashMD XPO",
+    Method.PREFERENCE: "DPO OnlineDPO KTO ORPO CPO BCO IPO",
+}
+_ALGORITHMS = {name: Algorithm(method, name) for method, names in _NAMES.items() for name in names.split()}
+REJECTION_SAMPLING = Algorithm(Method.REJECTION, "rejection sampling")
 
 KNOWN_CALLS: Mapping[str, Algorithm] = {
-    **_trainers(Method.SFT, "SFT", "GKD"),
-    **_trainers(Method.RL, "GRPO", "PPO", "RLOO", "DAPO", "NashMD", "XPO"),
-    **_trainers(Method.PREFERENCE, "DPO", "OnlineDPO", "KTO", "ORPO", "CPO", "BCO", "IPO"),
-    "PPOv2Trainer": Algorithm(Method.RL, "PPO"),
-    "AgenticGRPOTrainer": Algorithm(Method.RL, "GRPO"),
-    "train_sft": Algorithm(Method.SFT, "SFT"),
-    "train_grpo": Algorithm(Method.RL, "GRPO"),
-    "train_online_grpo": Algorithm(Method.RL, "GRPO"),
-    "learn_in_stages": Algorithm(Method.RL, "GRPO"),
-    "train_rloo": Algorithm(Method.RL, "RLOO"),
-    "train_ppo": Algorithm(Method.RL, "PPO"),
-    "train_dpo": Algorithm(Method.PREFERENCE, "DPO"),
+    **{f"{name}Trainer": algorithm for name, algorithm in _ALGORITHMS.items()},
+    **{f"train_{name.lower()}": _ALGORITHMS[name] for name in ("SFT", "GRPO", "RLOO", "PPO", "DPO")},
+    **dict.fromkeys(("AgenticGRPOTrainer", "train_online_grpo", "learn_in_stages"), _ALGORITHMS["GRPO"]),
+    "PPOv2Trainer": _ALGORITHMS["PPO"],
 }
 """Class and function names that are training when they are called or subclassed (TRL, agent2.training)."""
 
 ALGORITHM_WORDS: Mapping[str, Algorithm] = {
-    "sft": Algorithm(Method.SFT, "SFT"),
-    "grpo": Algorithm(Method.RL, "GRPO"),
-    "ppo": Algorithm(Method.RL, "PPO"),
-    "rloo": Algorithm(Method.RL, "RLOO"),
-    "dapo": Algorithm(Method.RL, "DAPO"),
+    **{name.lower(): _ALGORITHMS[name] for name in ["SFT", "GRPO", "PPO", "RLOO", "DAPO", "DPO", "KTO", "ORPO", "IPO"]},
+    **dict.fromkeys(("raft", "rejection"), REJECTION_SAMPLING),
     "reinforce": Algorithm(Method.RL, "REINFORCE"),
-    "dpo": Algorithm(Method.PREFERENCE, "DPO"),
-    "kto": Algorithm(Method.PREFERENCE, "KTO"),
-    "orpo": Algorithm(Method.PREFERENCE, "ORPO"),
-    "ipo": Algorithm(Method.PREFERENCE, "IPO"),
-    "raft": Algorithm(Method.REJECTION, "rejection sampling"),
-    "rejection": Algorithm(Method.REJECTION, "rejection sampling"),
 }
 """Words that name an algorithm inside an identifier, a script's name or a design."""
 
@@ -335,7 +322,7 @@ def _rejection(nodes: list[ast.AST], steps: _Steps) -> Iterator[CodeSignal]:
         used = {name for value in values for name in _subtree_names(value, steps)} & kept
         if used:
             what = f"{name} gets {sorted(used)[0]!r}, sampled answers that passed a check"
-            yield CodeSignal(ALGORITHM_WORDS["rejection"], node.lineno, what)
+            yield CodeSignal(REJECTION_SAMPLING, node.lineno, what)
 
 
 def _kept_after_check(nodes: list[ast.AST], steps: _Steps) -> set[str]:
