@@ -13,7 +13,6 @@ from agent2.cli.show import AsJson, print_json, print_path, print_scene, print_t
 from agent2.errors import CardError, ConfigError, NotEnoughData, unknown_name
 
 if TYPE_CHECKING:
-    from agent2.cards.card import ReportingRule
     from agent2.cards.reader import Regrade
     from agent2.stats.estimates import Estimate
 
@@ -289,7 +288,9 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     """Recompute a card under another rule; without options under its own, exit 1 if a stored number differs."""
     from agent2.cards.compare import is_evaluation
     from agent2.cards.folder import cards_below
+    from agent2.cards.reader import read_header
     from agent2.cards.reader import regrade as regrade_card
+    from agent2.files import write_json
     from agent2.stats.estimates import RAW
 
     given = {"timeouts": timeouts, "empty": empty, "truncated": truncated, "crashes": crashes}
@@ -303,7 +304,8 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         raise ConfigError(f"{out}: already exists; choose another name or delete it")
     found = []
     for path in paths:
-        found.append(regrade_card(path, _rule(path, changes), most_moves=None if out is not None else 0))
+        rule = replace(read_header(path).reporting, **changes)
+        found.append(regrade_card(path, rule, most_moves=None if out is not None else 0))
         if as_json:
             continue
         if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
@@ -314,9 +316,12 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
         f"{one.card}: summary.{name} is not what the rollouts give" for one in found for name in one.differs_from_stored
     ]
     if not changes and is_evaluation(card):
-        wrong += _report_differences(card)
+        from agent2.evaluation.outcome import report_differences
+
+        wrong += [f"{card / 'report.json'}: {place}" for place in report_differences(card)]
     if out is not None:
-        _write(out, found)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(out, _plain(found))
     if as_json:
         print_json({"cards": _plain(found), "wrong": wrong})
         raise typer.Exit(int(bool(wrong)))
@@ -355,13 +360,6 @@ def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str,
     return changes
 
 
-def _rule(path: Path, changes: Mapping[str, Any]) -> "ReportingRule":
-
-    from agent2.cards.reader import read_header
-
-    return replace(read_header(path).reporting, **changes)
-
-
 def _print_regrade(found: "Regrade") -> None:
     from agent2.stats.estimates import RAW
 
@@ -380,13 +378,6 @@ def _moved(found: "Regrade") -> str:
     return ", ".join(f"{count} {why}" for why, count in found.moved.items()) or "none"
 
 
-def _report_differences(folder: Path) -> list[str]:
-    """Fields of an evaluation's report that its cards do not give; a report that is not there has none."""
-    from agent2.evaluation.outcome import report_differences
-
-    return [f"{folder / 'report.json'}: {place}" for place in report_differences(folder)]
-
-
 def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
     """Both summaries and the moved rollouts of each card."""
     return [
@@ -402,13 +393,6 @@ def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
         }
         for one in found
     ]
-
-
-def _write(out: Path, found: "list[Regrade]") -> None:
-    from agent2.files import write_json
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(out, _plain(found))
 
 
 cards_app = typer.Typer(

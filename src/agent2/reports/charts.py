@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from agent2.arena.analysis.process import scored_submissions
 from agent2.arena.analysis.route import logged_training
-from agent2.arena.evidence import LlmCall, MetricPoint, SubmissionState, TrialEvidence
+from agent2.arena.evidence import MetricPoint, SubmissionState, TrialEvidence
 from agent2.arena.gateway.recording import ExchangeOutcome
 from agent2.arena.sweep_records import AgentSummary, SweepRow
 from agent2.contract.metrics import Evidence, MetricSpec, Role, Unit, change_kind
@@ -192,8 +192,8 @@ def llm_svg(evidence: TrialEvidence) -> str | None:
         axes.patch.set_alpha(0)
         unit, unit_name = time_unit(evidence.ended_at - evidence.started_at)
         start = evidence.started_at
-        for colour, label, chosen in _groups(calls):
-            if chosen:
+        for colour, label, is_whole in ((BLUE, "answered", True), (ORANGE, "not answered in full", False)):
+            if chosen := [call for call in calls if (call.outcome == ExchangeOutcome.OK) is is_whole]:
                 begins = [(call.t - start) / unit for call in chosen]
                 lengths = [(call.seconds or 0.0) / unit for call in chosen]
                 axes.barh([call.number for call in chosen], lengths, left=begins, color=colour, height=0.8, label=label)
@@ -216,14 +216,6 @@ def llm_svg(evidence: TrialEvidence) -> str | None:
             pairs[0][0] + pairs[1][0], pairs[0][1] + pairs[1][1], loc="outside upper left", ncols=3, fontsize=9
         )
         return as_svg(figure, "llm", f"{len(calls)} LLM calls over time, {total} tokens")
-
-
-def _groups(calls: Sequence[LlmCall]) -> tuple[tuple[str, str, list[LlmCall]], ...]:
-    good = [call for call in calls if call.outcome == ExchangeOutcome.OK]
-    return (
-        (BLUE, "answered", good),
-        (ORANGE, "not answered in full", [c for c in calls if c.outcome != ExchangeOutcome.OK]),
-    )
 
 
 MAX_PANELS = 12
