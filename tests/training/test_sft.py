@@ -44,6 +44,14 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_training_ends_with_the_first_step_after_its_time_and_what_was_learned_is_saved(tmp_path):
+    base, rows = make_model(tmp_path / "base"), make_rows()
+    settings = SftSettings(epochs=40, batch_size=20, learning_rate=1e-2, warmup_steps=0, max_seconds=0.0)
+    report = train_sft(base, rows, tmp_path / "run" / "model", settings)
+    assert report.steps == 1
+    assert inspect_checkpoint(report.checkpoint).weights_digest != inspect_checkpoint(base).weights_digest
+
+
 def test_no_rows_or_a_row_without_an_answer_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="no rows to train on"):
         train_sft(tmp_path, [], tmp_path / "out", SftSettings())

@@ -27,7 +27,7 @@ from typing import Any, Literal, Protocol
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments, set_seed
+from transformers import TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from agent2.training.episodes import Episode
@@ -36,6 +36,7 @@ from agent2.training.running import (
     LogWriter,
     OnCheckpoint,
     OnLog,
+    TimeLimit,
     TrainReport,
     load_for_training,
     log_path,
@@ -143,22 +144,11 @@ def _train(
                 out_dir,
                 hooks.on_checkpoint,
             ),
-            *([_Deadline(started + settings.max_seconds)] if settings.max_seconds is not None else []),
+            TimeLimit(started, settings.max_seconds),
             *hooks.callbacks,
         ],
     )
     return run_and_save(trainer, model_path, out_dir, started)
-
-
-class _Deadline(TrainerCallback):  # type: ignore[misc]
-    """Ends training once the time is up."""
-
-    def __init__(self, until: float) -> None:
-        self._until = until
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Look at the clock."""
-        control.should_training_stop = control.should_training_stop or time.monotonic() > self._until
 
 
 def _prompt(row: Mapping[str, Any]) -> dict[str, Any]:

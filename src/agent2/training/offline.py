@@ -33,6 +33,7 @@ from agent2.errors import ConfigError
 from agent2.training.running import (
     LogWriter,
     OnLog,
+    TimeLimit,
     TrainReport,
     load_for_training,
     log_path,
@@ -171,6 +172,8 @@ class SftSettings:
     max_tokens: int = 256
     """Longest row, prompt and answer together; TRL cuts longer ones, a longer conversation is refused."""
     log_every_steps: int = 10
+    max_seconds: float | None = None
+    """Training ends with the first step after so long, wherever its learning rate is; None: no limit."""
     seed: int = 0
 
 
@@ -202,7 +205,7 @@ def train_sft(
         args=_arguments(settings, out_dir, are_chats=are_chats),
         train_dataset=Dataset.from_list(examples),
         processing_class=tokenizer,
-        callbacks=[LogWriter(log_path(out_dir), "sft", on_log)],
+        callbacks=[LogWriter(log_path(out_dir), "sft", on_log), TimeLimit(started, settings.max_seconds)],
     )
     return run_and_save(trainer, model_path, out_dir, started)
 

@@ -27,6 +27,7 @@ rejected one) and `rewards/accuracies` (share of pairs where that is above 0). O
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +115,18 @@ class CheckpointSaver(TrainerCallback):  # type: ignore[misc]
         save_checkpoint(kwargs["model"], self._model_path, folder)
         if self._on_checkpoint is not None:
             self._on_checkpoint(number, folder)
+
+
+class TimeLimit(TrainerCallback):  # type: ignore[misc]
+    """Ends training with the first step after a time."""
+
+    def __init__(self, started: float, max_seconds: float | None) -> None:
+        """started: `time.monotonic()` when the recipe began. max_seconds: None means no limit."""
+        self._until = math.inf if max_seconds is None else started + max_seconds
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Look at the clock."""
+        control.should_training_stop = control.should_training_stop or time.monotonic() > self._until
 
 
 LOG_NAME = "train_log.jsonl"

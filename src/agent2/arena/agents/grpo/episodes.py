@@ -20,6 +20,8 @@ from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages,
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(episodes_per_item=1, clumsy_share=1.0, clumsy_rate=0.3, learn_clumsy=True, seed=SEED)
 WARM_UP = SftSettings(epochs=3, batch_size=16, learning_rate=2e-3, warmup_steps=20, log_every_steps=40, seed=SEED)
+WARM_UP_UNTIL = 0.4
+"""Share of the wall clock after which the warm-up ends, on a machine too slow for all epochs."""
 STAGES = (
     OnlineStage("learning", OnlineGrpoSettings(batches=60, learning_rate=8e-4, seed=SEED), until=330 / 480),
     OnlineStage("settling", OnlineGrpoSettings(batches=25, learning_rate=3e-4, seed=SEED + 1000), until=400 / 480),
@@ -46,7 +48,8 @@ def run(me: Participant) -> None:
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     if shown is not None:
-        checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", warm_up, show_line).checkpoint
+        in_time = dataclasses.replace(warm_up, max_seconds=task.seconds_until(WARM_UP_UNTIL, started))
+        checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", in_time, show_line).checkpoint
         task.check_and_submit(checkpoint, f"warm-up on {len(shown.rows)} rows")
     learn_in_stages(task, checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
 

@@ -16,6 +16,8 @@ from agent2.training.visible import OnlineStage, TraceSettings, learn_in_stages,
 SEED = int(os.environ.get("AGENT2_SEED", "0"))
 TRACES = TraceSettings(seed=SEED)
 ON_ANSWERS = SftSettings(seed=SEED)
+IMITATES_UNTIL = 0.5
+"""Share of the wall clock after which imitation ends, on a machine too slow for all epochs."""
 ON_EPISODES = SftSettings(epochs=6, batch_size=16, learning_rate=2e-3, warmup_steps=20, log_every_steps=40, seed=SEED)
 QUESTIONS = GrpoSettings(steps=100, seed=SEED)
 STAGES = (
@@ -43,7 +45,8 @@ def run(me: Participant) -> None:
         }
     )
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
-    imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", imitation, show_line)
+    in_time = dataclasses.replace(imitation, max_seconds=task.seconds_until(IMITATES_UNTIL, started))
+    imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", in_time, show_line)
     task.check_and_submit(imitated.checkpoint, f"sft on {len(shown.rows)} rows")
     if task.is_interactive:
         learn_in_stages(task, imitated.checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))
