@@ -11,7 +11,7 @@ from agent2.records import Split
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, NoSuchPageError, PageAddress
 from agent2.web.site import Site
-from card_builders import make_header, make_record
+from card_builders import make_header, make_record, write_old_card
 from web_builders import HOSTILE, write_card
 
 
@@ -35,8 +35,8 @@ def folder(tmp_path, monkeypatch):
     return root
 
 
-def asked(site: Site, kind: str, entry: str = "", /, **query: str) -> str:
-    route = PageAddress(kind, entry, query=query)
+def asked(site: Site, kind: str, entry: str = "", part: str = "", /, **query: str) -> str:
+    route = PageAddress(kind, entry, part, query)
     return site.html(route, LiveLinks(route))
 
 
@@ -74,6 +74,21 @@ def test_a_search_in_every_turn_finds_texts_alone_and_quotes_too(folder):
     assert found(asked(site, "search", q='"arguments": {"value"', **{"in": "turns"})) == "6 rollouts on 1 card"
     page = asked(site, "search", q="<script>", **{"in": "turns"})
     assert found(page) == "6 rollouts on 1 card" and HOSTILE[:8] not in page and "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("form", [1, 2])
+def test_cards_of_older_formats_are_listed_filtered_compared_and_found(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    records = [make_record(f"item-{number}", float(number % 2), text=f"answer {number}") for number in range(6)]
+    for name in ("old", "older"):
+        write_old_card(tmp_path / "results" / name, records, form, make_header(checkpoint_name=name))
+    site = Site(Catalog(tmp_path / "results"))
+    card = id_of(site, "old")
+    assert found(asked(site, "card", card, show="failed")) == "3 rollouts"
+    assert "answer 3" in asked(site, "rollout", card, "3")
+    assert found(asked(site, "search", q="answer 3")) == "2 rollouts on 2 cards"
+    pair = asked(site, "compare", card, **{"with": id_of(site, "older")})
+    assert ">both passed 3</a>" in pair and ">lost 0</a>" in pair
 
 
 def test_a_damaged_card_is_named_and_hides_no_other(folder):

@@ -152,6 +152,44 @@ def test_two_checkpoints_are_compared_item_by_item(page, address):
     assert "beside=" in page.url, "the pair is part of the address"
 
 
+def test_a_search_leads_to_the_turn_and_a_card_to_all_items_beside_another_ones(page, address):
+    page.goto(address)
+    scripted(page, "main")
+    page.keyboard.press("s")
+    page.wait_for_url("**/search")
+    scripted(page, "form")
+    page.get_by_label("every turn").check()
+    page.keyboard.press("/")
+    page.keyboard.type("I look for 4")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=I+look+for+4**")
+    page.locator(".found a").first.click()
+    page.wait_for_url("**/rollout/**")
+    assert "I look for 4." in page.locator("#t1").inner_text()
+    page.goto(address)
+    page.locator("a[href^='/card/']", has_text="better on").first.click()
+    scripted(page, ".rollouts")
+    page.get_by_label("Item by item with").select_option(index=1)
+    page.wait_for_url("**/compare/**with=**")
+    page.get_by_role("link", name="both failed 4").click()
+    page.wait_for_url("**kind=both+failed**")
+    assert page.locator(".rollouts tbody tr").count() == 4, "the filter is part of the address"
+    page.locator(".rollouts tbody a").first.click()
+    page.wait_for_url("**/rollout/**beside=**")
+    assert page.locator(".pair h2").count() == 2
+
+
+def test_evidence_of_a_verdict_leads_to_what_shows_it(page, address):
+    page.goto(address)
+    page.locator("a[href^='/trial/']", has_text="base-copy").first.click()
+    page.wait_for_load_state()
+    for folded in page.locator("details:has(.proof)").all():
+        folded.evaluate("one => { one.open = true; }")
+    page.locator(".proof a[href*='/code#'][href*='-L']").first.click()
+    page.wait_for_url("**/code#*")
+    assert page.locator(":target").is_visible(), "what is folded opens"
+
+
 def test_a_choice_made_before_the_script_has_loaded_is_not_lost(page, address):
     page.goto(address)
     page.locator("a[href^='/card/']", has_text="base on").first.click()
@@ -201,6 +239,9 @@ def test_a_running_trial_is_followed_to_its_end(browser, results, tmp_path):
         page.locator("#running a").first.click()
         page.wait_for_load_state()
         assert "in its agent phase" in page.locator(".lead").inner_text()
+        with (trial / "agent.log").open("a") as log_of_agent:
+            log_of_agent.write("a line that was just written\n")
+        page.locator("[data-text=log]", has_text="a line that was just written").wait_for()
         n_before, n_events = len(loads), page.locator("[data-rows=event] li").count()
         with log.open("a") as grows:
             for line in lines[first:]:
@@ -352,6 +393,10 @@ def pages_of(page, address):
     page.goto(found["card"])
     found["history"] = page.locator("a[href^='/history/']").first.evaluate("one => one.href")
     found["rollout"] = page.locator(".rollouts tbody a").first.evaluate("one => one.href")
+    other = page.locator("select[name=with] option:nth-child(2)").get_attribute("value")
+    found["compare"] = f"{found['card'].replace('/card/', '/compare/')}?with={other}"
+    found["search"] = f"{address}search?q=item&in=turns"
+    found["board with all columns"] = f"{address}leaderboard?columns=all&pin=seeds"
     return found
 
 

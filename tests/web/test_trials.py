@@ -37,7 +37,7 @@ def page_of(folder, part):
 
 def test_processor_and_memory_are_on_the_axis_of_time(trial):
     cpu, memory = loads_of(TrialPaths(trial), 1000.0, 1100.0)
-    assert (cpu.most, memory.most) == ("2.0 cores", "2.00 GiB")
+    assert (cpu.most, memory.most) == ("up to 2.0 cores", "up to 2.00 GiB")
     assert [share for share, _ in cpu.steps] == [100.0] * 60 + [0.0] * 60
     assert [share for share, _ in memory.steps] == [50.0] * 30 + [100.0] * 30 + [50.0] * 60
     assert loads_of(TrialPaths(trial), 2000.0, 2100.0) == ()

@@ -124,11 +124,11 @@ def loads_of(paths: TrialPaths, first: float, last: float) -> tuple[LoadLane, ..
         held = np.clip(np.minimum(edges[1:], ended) - np.maximum(edges[:-1], begun), 0.0, None) / step_s
         cores += held * float(row.get("cpu_s") or 0.0) / max(ended - begun, 1.0)
         memory += (held > 0) * float(row.get("max_rss_bytes") or 0)
-    told = (("CPU, mean", cores, lambda value: f"{value:.1f} cores"), ("memory, at most", memory, size))
+    told = (("CPU", cores, lambda value: f"{value:.1f} cores"), ("memory", memory, size))
     return tuple(
         LoadLane(
             name,
-            words(float(values.max())),
+            f"up to {words(float(values.max()))}",
             tuple(
                 (round(100 * float(value / values.max()), 1), f"{duration(step_s * place)}: {words(float(value))}")
                 for place, value in enumerate(values)
