@@ -4,7 +4,7 @@ Of hidden items only the id is searched and shown, unless the server shows them.
 hides no other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,8 @@ class FoundOnCard:
     """The first ones."""
 
 
-FoundLines = tuple[CatalogEntry, int, Sequence[int]]
-"""A card, how many of its rollouts were found, and the first lines of them."""
+FoundLines = tuple[CatalogEntry, int, Sequence[int], Any]
+"""A card, how many of its rollouts were found, the first lines of them, and the tables that they are in."""
 
 
 def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
@@ -58,10 +58,12 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
         counts = sorted(_everywhere(context, searched, wanted, problems), key=lambda one: (-one[1], one[0].place))
     n_pages = max(1, -(-len(counts) // CARDS_SHOWN))
     page = min(wanted.page, n_pages)
-    for entry, n, lines in counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]:
+    shown = counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]
+    hidden = {entry.id for entry, *_ in shown if is_hidden_card(cards[entry.id]) and not context.shows_hidden}
+    lines = _lines(context, shown, wanted, hidden)
+    for entry, n, *_ in shown:
         title = clean(f"{cards[entry.id].header.checkpoint_name} on {cards[entry.id].header.protocol.benchmark}", 200)
-        hides = is_hidden_card(cards[entry.id]) and not context.shows_hidden
-        found.append(FoundOnCard(entry, title, n, _lines(context, entry, lines, wanted, hides=hides)))
+        found.append(FoundOnCard(entry, title, n, tuple(lines.get(entry.id, ()))))
     query = wanted.query()
 
     def on_card(entry: CatalogEntry) -> str:
@@ -70,7 +72,7 @@ def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
 
     return context.render(
         "search.html.j2", links, wanted=wanted, found=found, page=page, n_pages=n_pages, on_card=on_card, query=query,
-        n_cards=len(counts), n_found=sum(n for _, n, _ in counts), n_searched=len(searched),
+        n_cards=len(counts), n_found=sum(one[1] for one in counts), n_searched=len(searched),
         n_left_out=len(closed) - len(searched), problems=problems,
     )  # fmt: skip
 
@@ -109,21 +111,30 @@ def _counts(context: PageContext, entries: Sequence[CatalogEntry], wanted: CardF
         values = [*id_values, *values]
     sql = f"select card, count(*), min(line, {LINES_SHOWN}) from rollouts {where} group by card"
     key = ("search", sql, *values, *((one.id, one.changed) for one in entries))
-    rows = context.keep(key, lambda: _queries(context, entries).page(sql, 0, len(entries), values).rows)
+    tables = _queries(context, entries)
+    rows = context.keep(key, lambda: tables.page(sql, 0, len(entries), values).rows)
     by_path = {str(one.path): one for one in entries}
-    return [(by_path[card], int(n), lines) for card, n, lines in rows]
+    return [(by_path[card], int(n), lines, tables) for card, n, lines in rows]
 
 
 def _lines(
-    context: PageContext, entry: CatalogEntry, lines: Sequence[int], wanted: CardFilter, *, hides: bool
-) -> tuple[RolloutLine, ...]:
-    """Rollouts of one card as its list shows them; found in a turn, with the words around."""
-    exact = wanted.search != wanted.search.lower()
-    text = TURNS_TEXT if exact else f"lower({TURNS_TEXT})"
-    answer = f"substr({TURNS_TEXT}, greatest(1, strpos({text}, ?) - {AROUND}), {4 * AROUND})"
-    in_turns = wanted.everywhere and not hides
-    columns = [answer if name == "answer" and in_turns else name for name in COLUMNS]
-    numbers = ", ".join(str(int(line)) for line in lines)
-    sql = f"select {', '.join(columns)} from rollouts where line in ({numbers}) order by line"
-    rows = context.tables.rows(entry.path, sql, [wanted.search] if in_turns else [])
-    return tuple(rollout_line(dict(zip(COLUMNS, row, strict=True)), hides=hides) for row in rows)
+    context: PageContext, shown: Sequence[FoundLines], wanted: CardFilter, hidden: Collection[str]
+) -> dict[str, list[RolloutLine]]:
+    """Card's id -> its rollouts as its list shows them; found in a turn, with the words around. hidden: ids, too."""
+    text = TURNS_TEXT if wanted.search != wanted.search.lower() else f"lower({TURNS_TEXT})"
+    around = f"substr({TURNS_TEXT}, greatest(1, strpos({text}, ?) - {AROUND}), {4 * AROUND})"
+    columns = [around if name == "answer" and wanted.everywhere else name for name in COLUMNS]
+    found: dict[str, list[RolloutLine]] = {}
+    groups: dict[int, list[FoundLines]] = {}
+    for one in shown:
+        groups.setdefault(id(one[3]), []).append(one)
+    for group in groups.values():
+        places = " or ".join(f"(card = ? and line in ({', '.join(map(str, lines))}))" for _, _, lines, _ in group)
+        values = [wanted.search] * wanted.everywhere + [str(entry.path) for entry, *_ in group]
+        sql = f"select card, {', '.join(columns)} from rollouts where {places} order by card, line"
+        by_path = {str(entry.path): entry.id for entry, *_ in group}
+        for card, *row in group[0][3].page(sql, 0, CARDS_SHOWN * LINES_SHOWN, values).rows:
+            key = by_path[card]
+            line = rollout_line(dict(zip(COLUMNS, row, strict=True)), hides=key in hidden)
+            found.setdefault(key, []).append(line)
+    return found

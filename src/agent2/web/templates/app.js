@@ -1,7 +1,7 @@
 "use strict";
 // Keys, toggles, live updates. Everything works without it but these; nothing from a record is ever read as HTML.
 document.documentElement.classList.add("scripted");
-const isTyping = (at) => at instanceof Element && at.closest("input, textarea, select, [contenteditable]");
+const isTyping = (at) => at instanceof Element && at.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
 const dialog = document.getElementById("keys");
 
 const showKeys = () => {
