@@ -179,15 +179,17 @@ def test_a_search_leads_to_the_turn_and_a_card_to_all_items_beside_another_ones(
     assert page.locator(".pair h2").count() == 2
 
 
-def test_evidence_of_a_verdict_leads_to_what_shows_it(page, address):
+def test_a_link_to_a_line_of_code_opens_the_file_that_it_is_in(page, address):
     page.goto(address)
     page.locator("a[href^='/trial/']", has_text="base-copy").first.click()
-    page.wait_for_load_state()
-    for folded in page.locator("details:has(.proof)").all():
-        folded.evaluate("one => { one.open = true; }")
-    page.locator(".proof a[href*='/code#'][href*='-L']").first.click()
-    page.wait_for_url("**/code#*")
-    assert page.locator(":target").is_visible(), "what is folded opens"
+    page.get_by_role("link", name="Code").click()
+    page.wait_for_url("**/code")
+    line, code = page.locator(".source pre span").nth(4).get_attribute("id"), page.url
+    assert not page.locator(f"#{line}").is_visible()
+    page.goto(address)
+    page.goto(f"{code}#{line}")
+    page.locator(f"#{line}:target").wait_for()
+    assert page.locator(f"#{line}").is_visible()
 
 
 def test_a_choice_made_before_the_script_has_loaded_is_not_lost(page, address):

@@ -135,6 +135,8 @@ def _draw_submissions(axes: Axes, evidence: TrialEvidence, unit: float) -> None:
         steps = [((s.received_at - start) / unit, 100 * s.score.value) for s in scored if s.score is not None]
         best = [max(value for _, value in steps[: place + 1]) for place in range(len(steps))]
         axes.step([time for time, _ in steps], best, where="post", color=BLUE, alpha=0.45, linewidth=1.2)
+    if not evidence.submissions:
+        axes.text(0.5, 0.62, "no submission", transform=axes.transAxes, ha="center", color=MUTED, fontsize=11)
     unscored = [s for s in evidence.submissions if s.state in {SubmissionState.REJECTED, SubmissionState.FAILED}]
     if unscored:
         times = [(s.received_at - start) / unit for s in unscored]

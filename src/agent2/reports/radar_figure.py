@@ -197,8 +197,9 @@ def overall_figure(found: ScaledRadar, figure: Figure) -> None:
             continue
         axes.barh(place, mean, height=0.62, color=look.colours[place % len(look.colours)])
         clear = {"facecolor": axes.get_facecolor(), "edgecolor": "none", "pad": 1.0}  # of the grid's lines
-        offset = {"xytext": (4, 0), "textcoords": "offset points"}
-        axes.annotate(f"{mean:.1f}", (mean, place), va="center", color=INK, bbox=clear, **offset)
+        axes.annotate(
+            f"{mean:.1f}", (mean, place), xytext=(4, 0), textcoords="offset points", va="center", color=INK, bbox=clear
+        )
     axes.set_yticks(range(len(names)), [clean(name, 40) for name in names])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.invert_yaxis()

@@ -8,6 +8,8 @@ def test_a_complete_design_names_its_algorithm():
     design, problems = read_design({**DESIGN, "algorithm": "SFT warm-up, then GRPO/DPO", "notes": "own key"})
     assert problems == ()
     assert [a.name for a in design.named_algorithms()] == ["SFT", "GRPO", "DPO"]
+    warmed = design.model_copy(update={"algorithm": "GRPO, online over episodes, after a short SFT warm-up"})
+    assert [a.name for a in warmed.named_algorithms()] == ["SFT", "GRPO"]
 
 
 @pytest.mark.parametrize("part", sorted(DESIGN))

@@ -145,8 +145,10 @@ class PipelineDesign(BaseModel):
     evaluation_protocol: Filled = Field(min_length=1)
 
     def named_algorithms(self) -> tuple[Algorithm, ...]:
-        """The known algorithms that the plan names, in its order."""
-        found = (algorithm_in(word) for word in self.algorithm.replace("-", " ").replace("/", " ").split())
+        """The known algorithms that the plan names, in its order; what it says to come after another stands behind."""
+        later, _, earlier = self.algorithm.partition(" after ")
+        words = f"{earlier} {later}".replace("-", " ").replace("/", " ").split()
+        found = (algorithm_in(word) for word in words)
         return tuple(dict.fromkeys(algorithm for algorithm in found if algorithm is not None))
 
     def learning_rates(self) -> tuple[float, ...]:
