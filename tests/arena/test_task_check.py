@@ -154,6 +154,16 @@ def test_replies_pass_every_check():
     assert "who knows all but the secret scores 0." in structural.detail and "eight times: 0.0" in structural.detail
 
 
+def test_a_judge_that_half_of_the_guesses_happen_to_please_is_no_false_alarm(tmp_path):
+    """Under this secret 48 guesses on 64 items score 0.62."""
+    (tmp_path / "home").mkdir()
+    path = tmp_path / "home" / "secret"
+    path.write_bytes(bytes.fromhex("b9cb5b7712ee9346894b2723482a137e71bfbedac1db86772e1ce57eb86d6484"))
+    path.chmod(0o600)
+    (structural,) = [one for one in check_task(load_task("replies")) if one.name.startswith("structural")]
+    assert structural.ok, structural.detail
+
+
 @pytest.mark.parametrize(("kind", "is_sound"), [("harmful", True), ("helpful", False)])
 def test_what_is_left_beside_gated_kinds_has_to_need_the_judge(kind, is_sound):
     task = small("replies-guarded", **JUDGED).model_copy(update={"gates": [KindGate(task_type=kind, at_least=0.9)]})

@@ -140,11 +140,11 @@ MAX_SHARED = 0.20
 beyond this knowing the generator is worth more than a small gain."""
 MAX_CHANCE = 0.5
 """A task on which guessing among options is right more often than this leaves too little to measure."""
-N_GUESSES, N_GUESSED_ITEMS = 48, 60
+N_GUESSES, N_GUESSED_ITEMS = 96, 120
 """Secrets other than the installation's that a judge is held against, and items of each."""
 MAX_BLIND = 0.6
 """Mean score of those who know all but the secret: that of the reference reply is 0.5, and the mean of so many guesses
-is within 0.1 of it. One guess alone may be lucky."""
+has a standard deviation of 0.03 over secrets. One guess alone may be lucky."""
 LEAST_HIDDEN = 0.2
 """So much more the secret has to be worth, or there is nothing to learn from the judge."""
 MAX_SHORTCUT = 0.5
