@@ -7,9 +7,10 @@ it. So a right guess without a source counts for nothing, nor does "unknown" wit
 Views, all 0 to 1 but `uncertainty_reward`: `exact`, `precision`, `recall` and `f1` of the values alone, whatever is
 cited; `citations_exist`, `citations_opened` (shares of cited pages), `citations_support` (share of values that a cited
 page says); `fidelity` (share of values that any tool result said); `connected_rubrics`, the share of the proof's steps
-whose page is cited and was opened and that are joined to the right answer by such steps (after CaRR's citation-aware
-rubric reward); `uncertainty_reward`: 1 for a value of 1, 0 for "unknown" and for no answer, -1 for any other answer.
-For each kind of question `asked_<kind>` and `right_<kind>`. Counts of tool calls and faults as in every tool world.
+whose page is cited and was opened and that such steps connect to the right answer, in the graph of what the steps are
+about and what they name (after CaRR's citation-aware rubric reward); `uncertainty_reward`: 1 for a value of 1, 0 for
+"unknown" and for no answer, -1 for any other answer. For each kind of question `asked_<kind>` and
+`right_<kind>`. Counts of tool calls and faults as in every tool world.
 
 Reads state and item alone. Does NOT judge wording: a value that is right in other words is wrong here.
 """
@@ -28,7 +29,7 @@ class CitedAnswerScorer:
     """1.0 if the values are right and read on cited pages, else 0.0."""
 
     name = "cited_answer"
-    version = "1.0"
+    version = "1.1"
     needs_state = frozenset({"final", "tool_calls", "safety_violations"})
     emits = EMITS | Emits(
         views=frozenset(
@@ -72,7 +73,7 @@ class CitedAnswerScorer:
             "citations_opened": _share([bool(one["opened"]) for one in citations]),
             "citations_support": _share(list(said.values())),
             "fidelity": _share([one in everything for one in given - {UNKNOWN}]),
-            "connected_rubrics": _connected(proof, sources) if is_exact else 0.0,
+            "connected_rubrics": _connected(proof, sources, right) if is_exact else 0.0,
             "uncertainty_reward": 1.0 if value else 0.0 if given <= {UNKNOWN} else -1.0,
         }
         for name in KINDS:
@@ -133,14 +134,20 @@ def _is_said(
     return False
 
 
-def _connected(proof: Sequence[Mapping[str, JsonValue]], sources: Sequence[str]) -> float:
-    """Share of steps, from the last one backwards without a gap, whose page is among the sources."""
-    n = 0
-    for step in reversed(proof):
-        if step["page"] not in sources:
-            break
-        n += 1
-    return n / len(proof)
+def _connected(proof: Sequence[Mapping[str, JsonValue]], sources: Sequence[str], answers: set[str]) -> float:
+    """Share of steps whose page is among the sources and from which such steps lead to the answers.
+
+    A step joins what it is about with the values that it names.
+    """
+    cited = [step for step in proof if step["page"] in sources]
+    if answers == {UNKNOWN}:  # what does not say it is what the last step is about
+        answers = {_plain(step["about"]) for step in cited if step is proof[-1]}
+    joined = [{_plain(one) for one in (step["about"], *step["values"])} for step in cited]
+    reached, n = set(answers), -1
+    while n < len(reached):
+        n = len(reached)
+        reached |= {name for names in joined if names & reached for name in names}
+    return sum(bool(names & reached) for names in joined) / len(proof)
 
 
 def _why(given: set[str], right: set[str], citations: Sequence[Mapping[str, JsonValue]], is_exact: bool) -> set[str]:

@@ -148,6 +148,34 @@ def test_a_right_answer_counts_only_with_pages_that_exist_were_opened_and_say_so
         assert score.value == 0.0 and label in score.labels, text
 
 
+def test_steps_count_as_far_as_cited_ones_lead_to_the_answer():
+    def connected(item, left_out, benchmark):
+        pages = list(dict.fromkeys(step["page"] for step in item.payload["proof"]))
+        cited = "; ".join(page for page in pages if page not in left_out)
+        actions = [f"open[{page}]" for page in pages] + [f"answer[{'; '.join(item.payload['answers'])} | {cited}]"]
+        found = scores(benchmark, [item], lambda item, chat: actions[len(chat) // 2])
+        return found[item.id].views["connected_rubrics"]
+
+    item = next(one for one in ITEMS if len(one.payload["proof"]) == 3 and one.payload["task_type"] == "single")
+    first, second, third = (step["page"] for step in item.payload["proof"])
+    shares = [connected(item, left, Search()) for left in ([], [first], [second], [third])]
+    assert shares == pytest.approx([1, 2 / 3, 1 / 3, 0]), "a page that is not cited cuts off those before it"
+    unknown = next(one for one in ITEMS if len(one.payload["proof"]) == 3 and one.payload["task_type"] == "no_answer")
+    assert connected(unknown, [unknown.payload["proof"][-1]["page"]], Search()) == 0.0
+
+    benchmark = SearchContradicting()
+    filtered = [one for one in benchmark.items(Split.TRAIN, 200, None) if one.payload["task_type"] == "filtered"]
+    pages_of_item = [[step["page"] for step in one.payload["proof"]] for one in filtered]
+    beside, pages = next(
+        (one, pages)
+        for one, pages in zip(filtered, pages_of_item, strict=True)
+        if pages[-1] not in (*pages[:-1], *one.payload["answers"])
+    )
+    assert connected(beside, [pages[-1]], benchmark) == pytest.approx((len(pages) - 1) / len(pages)), (
+        "the page of one who does not have the trade leads to no other"
+    )
+
+
 def test_a_part_of_a_set_has_recall_and_no_point():
     item = one_of("set")
     pages, values = [step["page"] for step in item.payload["proof"]], item.payload["answers"]
