@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,9 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from agent2.arena.analysis.leaderboard import make_leaderboard
+from agent2.arena.trial_folder import TrialPaths
 from agent2.reports.comparison_pages import NOT_OURS, subtitle
 from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_groups, choices, compare_rows
-from agent2.web.catalog import Catalog
+from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.server import ReaderGuard, make_view_app
 from agent2.web.site import Site
@@ -146,6 +148,30 @@ def test_a_board_is_made_again_when_only_a_card_changes(tmp_path):
         assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 1, name
         file.write_bytes(data)
         assert sum(one.is_verified for one in keeper.board(600.0).board.trials) == 2, name
+
+
+def test_two_compared_rows_lead_to_their_runs_item_by_item(tmp_path):
+    made = simulation()
+    sweep = made.simulate(np.random.default_rng(5), n_stacks=2, n_runs=2, n_items=20)
+    for stack, task, seed, verdicts in made.trials_of(sweep):
+        if task == "static-1" and (stack, seed) != (1, 1):
+            folder = tmp_path / f"{stack}-{seed}"
+            made.write_trial(folder, task, made.stack_name(stack), seed, verdicts, sweep.base_TAI[0])
+    site = Site(Catalog(tmp_path))
+    site._board.board(600.0)
+    names = [f"static-1 / {made.stack_name(number)}" for number in (0, 1)]
+    route = PageAddress("leaderboard", query={"one": names[0], "other": names[1]})
+    page = site.html(route, LiveLinks(route))
+    ((href, words),) = re.findall(r'<a href="(/compare/[^"]*)">([^<]*)</a>', page)
+    assert words == "seed 0", "the seed that both have"
+    _, _, card, other = re.split(r"[/?]", href)[:4]
+    entry = site.catalog.get(card, EntryKind.CARD)
+    assert entry is not None and entry.place == "0-0/cards/final-test_private"
+    pair = site.html(PageAddress("compare", card, query={"with": other.removeprefix("with=")}), LiveLinks())
+    assert "20 rollouts" in pair and "Items are hidden" in pair
+    trial = next(one for one in site.catalog.findings().entries.values() if one.place == "0-0")
+    links = site._tile_links(TrialPaths(trial.path), LiveLinks())
+    assert links[2] == f"/card/{card}" and links[3].startswith(f"/compare/{card}?with=")
 
 
 def test_the_page_shows_profiles_and_published_figures_as_others_and_none_that_a_trial_forged(tmp_path):

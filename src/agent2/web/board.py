@@ -309,7 +309,7 @@ def board_groups(made: MadeBoard, wanted: BoardFilter) -> list[BoardGroup]:
             )
             before = tier
             cells = cells if wanted.group == "task" else [clean(task.task), *cells]
-            rows.append(BoardRow(cells, _trials_of(made, task.task, one.stack), _tie(task, one), starts))
+            rows.append(BoardRow(cells, trials_of(made, task.task, one.stack), _tie(task, one), starts))
         names = members[0][2].names if wanted.group == "task" else ["task", *members[0][2].names]
         note = _exam_words(members[0][0]) if wanted.group == "task" else ""
         n_pinned = names.index("stack") + 1 + sum(name in names for name in wanted.pins if name != "stack")
@@ -360,7 +360,8 @@ def _tie(task: TaskStandings, one: Standing) -> str:
     return f"tied with {', '.join(same[:3])}{more}"
 
 
-def _trials_of(made: MadeBoard, task: str, stack: str) -> list[tuple[str, str]]:
+def trials_of(made: MadeBoard, task: str, stack: str) -> list[tuple[str, str]]:
+    """(id of its page, seed) of every trial of a stack on a task."""
     rows = [one for one in made.board.trials if (one.row.task, one.row.agent) == (task, stack)]
     return [(made.places[one.folder], str(one.row.seed)) for one in rows if one.folder in made.places]
 

@@ -17,9 +17,9 @@ from agent2.cards import folder as card_folder
 from agent2.cards.card import CardFile
 from agent2.cards.judgement import JUDGEMENT
 from agent2.errors import CardError, ConfigError
-from agent2.records import ScoredRollout
+from agent2.records import ScoredRollout, Split
 from agent2.reports.text import clean, clean_lines
-from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, board_page
+from agent2.web.board import BoardFilter, BoardKeeper, BoardProgress, MadeBoard, board_page, trials_of
 from agent2.web.catalog import (
     Catalog,
     CatalogEntry,
@@ -198,7 +198,24 @@ class Site(PageContext):
         return self.render(
             "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted, pinned=pinned,
             is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
+            pairs=self._run_pairs(made, wanted, links),
         )  # fmt: skip
+
+    def _run_pairs(self, made: MadeBoard, wanted: BoardFilter, links: Links) -> list[tuple[str, str]]:
+        """(seed, address of the results of both item by item) of the runs that two compared stacks share."""
+        runs = []
+        for one in (wanted.one, wanted.other):
+            task, _, stack = one.partition(" / ")
+            cards = {seed: self._result_card(trial) for trial, seed in trials_of(made, task, stack)}
+            runs.append({seed: card for seed, card in cards.items() if card is not None})
+        both = [(seed, card, runs[1][seed]) for seed, card in runs[0].items() if seed in runs[1]]
+        told = [(f"seed {seed}", links.to("compare", new.id, **{"with": old.id})) for seed, new, old in both]
+        return [(words, href) for words, href in told if href] if wanted.one != wanted.other else []
+
+    def _result_card(self, trial: str) -> CatalogEntry | None:
+        """The card of a trial's result on private items."""
+        entry = self.catalog.get(trial, EntryKind.TRIAL)
+        return self.catalog.at(TrialPaths(entry.path).card("final", Split.TEST_PRIVATE)) if entry is not None else None
 
     # Trials and sweeps
 
@@ -242,7 +259,20 @@ class Site(PageContext):
             page = links.to("trial", entry.id, found[0]) if found is not None else ""
             return f"{page}#{found[1]}" if page and found is not None else ""
 
-        return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence, **fields)
+        return self.render("trial_page.html.j2", links, view=view, figures=figures, evidence=evidence,
+                           tile_links=self._tile_links(paths, links), **fields)  # fmt: skip
+
+    def _tile_links(self, paths: TrialPaths, links: Links) -> list[str]:
+        """Where the numbers at the head of a trial's page come from: public base, best submission, result, gain."""
+        base, before, result = (
+            self.catalog.at(paths.card(who, split))
+            for who, split in (("base", Split.TEST_PUBLIC), ("base", Split.TEST_PRIVATE), ("final", Split.TEST_PRIVATE))
+        )
+        gain = (
+            links.to("compare", result.id, **{"with": before.id}) if result is not None and before is not None else ""
+        )
+        public, private = (links.to("card", one.id) if one is not None else "" for one in (base, result))
+        return [public, "", private, gain]
 
     def _unfinished_trial(self, paths: TrialPaths, links: Links, fields: dict[str, Any]) -> str:
         events = last_events(paths.trial_log)
