@@ -1,5 +1,7 @@
 """How a trial's network policy and GPUs reach the sandbox, the agent and the report."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent2.arena.agent_phase import sandbox_spec
@@ -83,3 +85,12 @@ def test_an_unusable_gpu_names_its_key(task):
 def test_an_unusable_registry_names_its_key(task):
     with pytest.raises(ConfigError, match=r"packages\.registries"):
         resolve_trial(task, "nop", 0, overrides=["packages.registries=[{name: own, origin: 'file:///etc'}]"])
+
+
+@pytest.mark.parametrize(("network", "is_told"), [("none", False), ("packages", True), ("open", True)])
+def test_a_report_on_published_items_says_where_the_agent_could_have_fetched_them(task, network, is_told):
+    containment = tuple(resolve_trial(task, "nop", 0, overrides=[f"network={network}"]).containment)
+    embedded = make_evidence(containment=containment)
+    published = replace(embedded, task=embedded.task.model_copy(update={"published": True}))
+    said = ["hidden items are published" in " ".join(analyse(one).warnings) for one in (embedded, published)]
+    assert said == [False, is_told]
