@@ -5,8 +5,7 @@ import pytest
 import yaml
 
 from agent2.config import read_yaml_text
-from agent2.contract.shorthand import expand
-from agent2.contract.suite_files import load_suite, open_suite
+from agent2.contract.suite_files import expand, load_suite, open_suite
 from agent2.errors import ConfigError
 from agent2.records import Split
 

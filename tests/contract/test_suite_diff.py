@@ -1,7 +1,8 @@
 import pytest
 
+from agent2.contract.compare import Reach, diff_suites
 from agent2.contract.suite import Suite
-from agent2.contract.suite_files import Reach, diff_suites, load_suite
+from agent2.contract.suite_files import load_suite
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,7 @@ import pytest
 
 from agent2.config import read_yaml_text
 from agent2.contract.selection import CAPABILITY_LINES, covered_lines
-from agent2.contract.shorthand import expand
-from agent2.contract.suite_files import FOLDER, load_suite
+from agent2.contract.suite_files import FOLDER, expand, load_suite
 from agent2.contract.suite_rules import remarks
 from agent2.errors import ConfigError
 from suite_fakes import make_suite

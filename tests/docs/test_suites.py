@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from agent2.config import read_yaml_text
-from agent2.contract.shorthand import expand
-from agent2.contract.suite_files import suite_names
+from agent2.contract.suite_files import expand, suite_names
 from agent2.scorers.task_set import parse_task_set
 
 PAGE = (Path(__file__).parents[2] / "docs" / "suites.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from agent2.errors import CheckpointError
-from agent2.models.tensors import digest_file, read_tensors, weights_digest
+from agent2.models.checkpoint import digest_file, read_tensors, weights_digest
 
 ONE = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

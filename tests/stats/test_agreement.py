@@ -3,7 +3,7 @@
 import pytest
 
 from agent2.errors import NotEnoughData
-from agent2.stats.agreement import cohens_kappa, krippendorff_alpha, shared_errors
+from agent2.stats.quality import cohens_kappa, krippendorff_alpha, shared_errors
 
 GAP = None
 

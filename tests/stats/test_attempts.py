@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from agent2.errors import NotEnoughData
 from agent2.stats.attempts import (
+    circular_accuracy,
     pass_at_k,
     pass_at_k_by_item,
     pass_hat_k,
@@ -182,3 +183,22 @@ def test_one_more_success_never_lowers_a_metric(rows, data):
     assert after.pass_at_1.value > before.pass_at_1.value
     assert after.pass_at_k.value >= before.pass_at_k.value - 1e-12
     assert after.pass_hat_k.value >= before.pass_hat_k.value - 1e-12
+
+
+def test_circular_accuracy_needs_every_shift():
+    found = circular_accuracy([[1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1]])
+    assert (found.value, found.n) == (pytest.approx(2 / 3), 3)
+
+
+def test_one_wrong_shift_decides_and_a_missing_one_does_not():
+    found = circular_accuracy([[1, None], [0, None], [1, 1]])
+    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
+
+
+def test_shifts_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="item 1"):
+        circular_accuracy([[1, 1], [0.5]])
+    with pytest.raises(NotEnoughData, match="item 0 has no shifts"):
+        circular_accuracy([[]])
+    with pytest.raises(NotEnoughData):
+        circular_accuracy([[None, 1]])

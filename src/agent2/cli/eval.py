@@ -255,7 +255,8 @@ def freeze_named(
 @suite_app.command("diff")
 def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = False) -> None:
     """List the fields in which two suites differ; exit 1 if scores under them are not comparable."""
-    from agent2.contract.suite_files import diff_suites, load_suite
+    from agent2.contract.compare import diff_suites
+    from agent2.contract.suite_files import load_suite
 
     found = diff_suites(load_suite(left), load_suite(right))
     rows = [

@@ -30,8 +30,8 @@ from agent2.records import (
     Split,
     Usage,
 )
-from agent2.stats.agreement import SharedErrors, cohens_kappa, krippendorff_alpha, shared_errors
 from agent2.stats.estimates import UNIT, Estimate, measure
+from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, shared_errors
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""

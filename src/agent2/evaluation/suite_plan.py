@@ -25,9 +25,8 @@ from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.benchmarks.home import BringsCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
-from agent2.contract.shorthand import expand
 from agent2.contract.suite import AgentBudget, EvaluationRole, ScorerTier, Suite, SuiteBenchmark, ToolPermissions
-from agent2.contract.suite_files import load_suite, suite_names
+from agent2.contract.suite_files import expand, load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan

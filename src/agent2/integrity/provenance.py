@@ -48,10 +48,10 @@ from agent2.models.checkpoint import (
     TOKENIZER,
     TOKENIZER_CONFIG,
     CheckpointInfo,
+    TensorInfo,
     read_json,
     read_small,
 )
-from agent2.models.tensors import TensorInfo
 from agent2.records import JsonValue
 
 Floats = NDArray[np.float32]

@@ -301,6 +301,25 @@ def cost_per_point(
     return CostPerPoint(points, costs[0], costs[1], costs[2], n, n_missing)
 
 
+def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Estimate:
+    """Share of multiple-choice items that are right under every circular shift of their options.
+
+    correct_IS: items x shifts, 0 or 1; an item has as many shifts as options. One wrong shift makes the item
+    wrong whatever else is missing; an item with a missing shift and no wrong one is missing. Raises ValueError
+    for other verdicts, NotEnoughData for an item without shifts or when all are missing.
+    Source: MMBench (Liu et al. 2023), as generally known; not checked against the paper.
+    """
+    values: list[float | None] = []
+    for number, row in enumerate(correct_IS):
+        shifts = np.asarray(cast(ArrayLike, row), dtype=np.float64)
+        if shifts.size == 0:
+            raise NotEnoughData(f"item {number} has no shifts; circular accuracy needs one for each option")
+        if not bool(np.all(np.isnan(shifts) | (shifts == 0.0) | (shifts == 1.0))):
+            raise ValueError(f"item {number}: verdicts of shifts must be 0, 1 or missing")
+        values.append(0.0 if bool((shifts == 0.0).any()) else None if bool(np.isnan(shifts).any()) else 1.0)
+    return measure(values, "circular accuracy", UNIT)
+
+
 def _cost(vector: NDArray[np.float64], points: float) -> float | None:
     there = vector[~np.isnan(vector)]
     return float(there.mean()) / points if there.size and points > NO_ROOM else None

@@ -62,7 +62,7 @@ def answers_of(card: CardFile) -> tuple[object, ...]:
 
 def other_judge(tables: CardTables, own: tuple[Path, CardFile], other: tuple[Path, CardFile]) -> OtherJudge:
     """Two judges side by side. Raises CardError for a damaged card."""
-    from agent2.stats.agreement import cohens_kappa
+    from agent2.stats.quality import cohens_kappa
 
     is_pairwise = JUDGEMENT in own[1].header.lock
     columns: list[dict[tuple[str, int], str]] = []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.stats.answers import parse_quantity, same_number
+from agent2.scorers.answers import parse_quantity, same_number
 
 
 @pytest.mark.parametrize(

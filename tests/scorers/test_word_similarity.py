@@ -2,10 +2,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.errors import NotEnoughData
-from agent2.stats.answers import (
+from agent2.scorers.answers import (
     answer_similarity,
-    circular_accuracy,
     plain_words,
     token_f1,
 )
@@ -34,25 +32,6 @@ def test_similarities_are_symmetric_bounded_and_1_for_the_same_text(left, right)
         assert similarity(left, right) == pytest.approx(similarity(right, left))
         assert similarity(left, left) == 1.0
     assert token_f1(left, right) >= float(plain_words(left) == plain_words(right))
-
-
-def test_circular_accuracy_needs_every_shift():
-    found = circular_accuracy([[1, 1, 1, 1], [1, 1, 0, 1], [1, 1, 1]])
-    assert (found.value, found.n) == (pytest.approx(2 / 3), 3)
-
-
-def test_one_wrong_shift_decides_and_a_missing_one_does_not():
-    found = circular_accuracy([[1, None], [0, None], [1, 1]])
-    assert (found.value, found.n, found.n_missing) == (0.5, 2, 1)
-
-
-def test_shifts_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="item 1"):
-        circular_accuracy([[1, 1], [0.5]])
-    with pytest.raises(NotEnoughData, match="item 0 has no shifts"):
-        circular_accuracy([[]])
-    with pytest.raises(NotEnoughData):
-        circular_accuracy([[None, 1]])
 
 
 def test_anls_forgives_small_slips_and_nothing_from_the_threshold_on():
