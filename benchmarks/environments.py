@@ -84,9 +84,7 @@ def shop(size: int, folder: Path) -> Bench:
     import numpy as np
 
     from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_errand, wish_of
-    from agent2.environments.shop.expert import shop_by
-    from agent2.environments.shop.store import build_store, open_store, words_of
-    from agent2.environments.shop.world import ShopWorld
+    from agent2.environments.shop import ShopWorld, build_store, open_store, shop_by, words_of
     from agent2.records import Split
 
     benchmark, products = Shop(), GeneratedProducts(size)

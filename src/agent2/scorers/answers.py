@@ -24,10 +24,9 @@ longer_answer the smallest pairwise scorer, as an example and for tests
 Only an item that cannot be judged at all has a missing score. Does NOT check the working, evaluate expressions or
 convert units. How this differs from other harnesses: docs/mini-benchmarks.md.
 
-To `relaxed_numeric` it does not matter how a number is written: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars` and `(1,234.5)`
-for a negative one are read; arithmetic is exact (fractions, no float at the edge of the tolerance). A text is a number
-only if exactly one is in it, with words or a known unit around it. Two known units that differ are never equal, and
-units are not converted.
+`relaxed_numeric` reads numbers however they are written: `1,234.50`, `1.234,5`, `1 234.5`, `$1,234.5`, `1234.5 dollars`
+and `(1,234.5)` for a negative one; arithmetic is exact (fractions, no float at the edge of the tolerance). A text is a
+number only if exactly one is in it, with words or a known unit around it. Two known units that differ are never equal.
 """
 
 import re

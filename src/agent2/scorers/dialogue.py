@@ -8,7 +8,7 @@ had not agreed to, or that the policy forbids, are labels.
 
 from collections.abc import Sequence
 
-from agent2.environments.dialogue.tools import DANGERS, GAVE_UP, SERVED, tells
+from agent2.environments.dialogue import DANGERS, GAVE_UP, SERVED, tells
 from agent2.environments.tools.world import EMITS, danger_labels, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score

@@ -8,7 +8,7 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
-from agent2.environments.dialogue.users import ServedUser
+from agent2.environments.dialogue import ServedUser
 from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events
 from agent2.environments.tools.calls import write_brackets
 from agent2.environments.tools.world import plan_fault

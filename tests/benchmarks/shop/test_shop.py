@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.benchmarks.shop import MAX_PRODUCTS, SHOP_PLAYERS, GeneratedProducts, Shop, buys_the_first, expert, wish_of
-from agent2.environments.shop.store import index_products
+from agent2.environments.shop import index_products
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played

@@ -4,17 +4,22 @@ import json
 
 import pytest
 
-from agent2.environments.dialogue.tools import (
+from agent2.environments.dialogue import (
     AGAINST_POLICY,
     GAVE_UP,
+    MAX_REPLIES,
     SERVED,
+    STOP,
     UNCONFIRMED,
     DialogueTools,
+    Goal,
+    ScriptedUser,
+    ServedUser,
+    UserWish,
     agrees,
     mentions,
     tells,
 )
-from agent2.environments.dialogue.users import MAX_REPLIES, STOP, Goal, ScriptedUser, ServedUser, UserWish
 from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules
 from agent2.environments.tools.world import ToolRefusal, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed, Fault

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent2.environments.shop.store import (
+from agent2.environments.shop import (
     MOST_FOUND,
     ProductFile,
     build_store,
@@ -76,7 +76,7 @@ def test_a_store_on_disk_gives_the_same_results_and_products_as_one_in_memory(tm
 
 def test_what_a_killed_build_left_goes_at_the_next_start_and_a_build_in_progress_stays(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from agent2.environments.shop.store import _draft_of\n"
+        "import sys, time; from pathlib import Path; from agent2.environments.shop import _draft_of\n"
         "draft, _ = _draft_of(Path(sys.argv[1])); (draft / 'lines').write_text('x'); print(draft, flush=True); "
         "time.sleep(600)"
     )

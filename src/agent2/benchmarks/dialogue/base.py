@@ -31,7 +31,7 @@ from agent2.benchmarks.dialogue.benchmark import (
     item_of_case,
     request_of,
 )
-from agent2.environments.dialogue.tools import BOOKING, DAYS, REFUND_ITEM, SPECS, STATUSES, agrees
+from agent2.environments.dialogue import BOOKING, DAYS, REFUND_ITEM, SPECS, STATUSES, agrees
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import Item, JsonValue, Message, Split
 

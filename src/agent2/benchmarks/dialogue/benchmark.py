@@ -22,11 +22,13 @@ from functools import lru_cache
 import numpy as np
 
 from agent2.benchmarks.home import Players, Source, at_random
-from agent2.environments.dialogue.tools import (
+from agent2.environments.dialogue import (
+    AS_AGENT,
     BOOKING,
     CANCEL_BOOKING,
     CANCEL_ORDER,
     DAYS,
+    INSTRUCTION,
     MOVE_BOOKING,
     NOTICE_DAYS,
     ORDER,
@@ -38,18 +40,14 @@ from agent2.environments.dialogue.tools import (
     TOOLS,
     USER,
     DialogueTools,
-    User,
-    agrees,
-    change_of,
-    money,
-)
-from agent2.environments.dialogue.users import (
-    AS_AGENT,
-    INSTRUCTION,
     Goal,
     ScriptedUser,
     ServedUser,
+    User,
     UserWish,
+    agrees,
+    change_of,
+    money,
     opening_words,
 )
 from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets

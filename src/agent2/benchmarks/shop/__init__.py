@@ -41,9 +41,7 @@ from typing import Any
 import numpy as np
 
 from agent2.benchmarks.home import Players, Source, at_random, pick, require_keys
-from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
-from agent2.environments.shop.store import Product, Store, index_products, require_store_name, words_of
-from agent2.environments.shop.world import (
+from agent2.environments.shop import (
     BACK,
     BUY,
     DETAILS,
@@ -55,8 +53,16 @@ from agent2.environments.shop.world import (
     REFUSALS,
     VERSION,
     OpenStore,
+    Product,
+    ShoppingWish,
     ShopSettings,
     ShopWorld,
+    Store,
+    index_products,
+    price_limit,
+    require_store_name,
+    shop_by,
+    words_of,
 )
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats

@@ -33,9 +33,21 @@ import msgspec
 from agent2.benchmarks.data_files import OfficialFile, file_digest
 from agent2.benchmarks.home import Players, at_random
 from agent2.benchmarks.shop import TextShop, random_button
-from agent2.environments.shop.expert import ShoppingWish, price_limit, shop_by
-from agent2.environments.shop.store import Product, Store, build_store, open_store, require_store_name, words_of
-from agent2.environments.shop.world import NAME, VERSION, ShopSettings, one_line
+from agent2.environments.shop import (
+    NAME,
+    VERSION,
+    Product,
+    ShoppingWish,
+    ShopSettings,
+    Store,
+    build_store,
+    one_line,
+    open_store,
+    price_limit,
+    require_store_name,
+    shop_by,
+    words_of,
+)
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.files import atomic_write
 from agent2.installation import worlds_dir
