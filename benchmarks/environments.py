@@ -127,7 +127,7 @@ def search(size: int, folder: Path) -> Bench:
     """The world of documents over one generated wiki, and questions that are solved on its pages."""
     import numpy as np
 
-    from agent2.benchmarks.search.benchmark import Search, item_of_question
+    from agent2.benchmarks.search import Search, item_of_question
     from agent2.benchmarks.search.questions import AskedQuestion, chains_of, solve
     from agent2.benchmarks.search.wiki import PERSON, WikiSettings, kind_of, pages_of
     from agent2.environments.search.corpus import Corpus, words_of
@@ -357,7 +357,7 @@ def household_visit(world: Any, item: Any) -> Visit:
 
 def measure_household() -> bool:
     """Print the line of the household; whether its goals are met."""
-    from agent2.benchmarks.household.benchmark import Household
+    from agent2.benchmarks.household import Household
     from agent2.environments.household.engine import Engine
     from agent2.environments.household.world import HouseholdWorld
     from agent2.records import Split

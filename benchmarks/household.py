@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.household.benchmark import Household
+from agent2.benchmarks.household import Household
 from agent2.environments.household.engine import Engine
 from agent2.environments.household.game import Game, part, quiet_import
 from agent2.environments.household.world import HouseholdWorld

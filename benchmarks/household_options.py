@@ -20,7 +20,7 @@ import datasets
 from transformers.utils import logging as transformers_logging
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.household.benchmark import Household
+from agent2.benchmarks.household import Household
 from agent2.errors import Agent2Error
 from agent2.monitor.readers import read_log
 from agent2.monitor.signals import Danger, MonitorSettings, Signal, TrainingLog, Watched

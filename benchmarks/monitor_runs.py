@@ -39,8 +39,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, set_seed
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.arithmetic.base import accuracy
-from agent2.benchmarks.arithmetic.benchmark import (
+from agent2.benchmarks.arithmetic import (
     TASK_DIFFICULTY,
     Arithmetic,
     ExpressionDifficulty,
@@ -50,6 +49,7 @@ from agent2.benchmarks.arithmetic.benchmark import (
     value_of,
     verify,
 )
+from agent2.benchmarks.arithmetic.base import accuracy
 from agent2.contract.suite_files import load_suite
 from agent2.monitor.callback import MonitorCallback
 from agent2.monitor.signals import Danger

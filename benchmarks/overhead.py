@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic, ExpressionDifficulty
+from agent2.benchmarks.arithmetic import Arithmetic, ExpressionDifficulty
 from agent2.evaluation.runner import EvaluationPlan, evaluate
 from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Split

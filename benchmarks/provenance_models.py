@@ -18,8 +18,8 @@ from peft import LoraConfig, get_peft_model
 from transformers.utils import logging as transformers_logging
 
 from agent2.arena.tasks import BASE_MODELS, BaseModel, ensure_base_model
+from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining_corpus, verify
 from agent2.benchmarks.arithmetic.base import build
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic, CorpusSettings, pretraining_corpus, verify
 from agent2.models.tiny import _encode, optimizers_of, train_step
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.records import Split

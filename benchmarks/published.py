@@ -39,7 +39,7 @@ from scipy.special import expit
 from scipy.stats import spearmanr
 
 from agent2.arena.analysis.published import read_published
-from agent2.benchmarks.alfworld.benchmark import AlfworldChat, published_examples
+from agent2.benchmarks.alfworld import AlfworldChat, published_examples
 from agent2.benchmarks.alpacaeval import is_switched, preference
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.data_files import PublishedItem

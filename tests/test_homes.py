@@ -11,7 +11,7 @@ ORDINARY = {"dialogue", "search"}
 """Benchmarks whose name is an ordinary word (`re.search`, a dialogue) are looked for among imports alone."""
 NAMES = {name.replace("-", "_") for name in (*BENCHMARKS, *BASES, *task_files())} - ORDINARY
 TABLE = "benchmarks/__init__.py"
-SHARED = ("environments/household/", "scorers/household.py", "environments/shop/")
+SHARED = ("environments/household/", "scorers/household.py", "environments/shop.py")
 """What household and alfworld share, and shop and webshop, bears the first one's name."""
 EXCEPTIONS = {
     "scorers/__init__.py": {"household"},  # the table of scorers: the module of a shared one
@@ -71,9 +71,9 @@ def test_reference_agents_name_no_task_in_any_file():
 
 
 def test_a_name_in_an_import_an_identifier_or_a_string_is_noticed():
-    assert named("from agent2.benchmarks.household.benchmark import expert") == {"household"}
-    assert named("import agent2.benchmarks.alfworld.benchmark") == {"alfworld"}
+    assert named("from agent2.benchmarks.household import expert") == {"household"}
+    assert named("import agent2.benchmarks.alfworld") == {"alfworld"}
     assert named("task = 'arithmetic'") == named("arithmetic = 1") == {"arithmetic"}
     assert named("model = 'tiny-household'") == {"tiny_household"}
-    assert named("'agent2.benchmarks.alfworld.benchmark:Alfworld'") == {"alfworld"}
+    assert named("'agent2.benchmarks.alfworld:Alfworld'") == {"alfworld"}
     assert named("'one household game'") == set()

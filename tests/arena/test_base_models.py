@@ -10,8 +10,8 @@ import pytest
 import base_model_fakes
 from agent2 import installation
 from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
+from agent2.benchmarks.arithmetic import CorpusSettings
 from agent2.benchmarks.arithmetic.base import corpus_sample_digest, make
-from agent2.benchmarks.arithmetic.benchmark import CorpusSettings
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import MADE
@@ -50,7 +50,7 @@ PROCESS = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
 from agent2.arena.tasks import BaseModel, ensure_base_model
-from agent2.benchmarks.arithmetic.benchmark import CorpusSettings
+from agent2.benchmarks.arithmetic import CorpusSettings
 from agent2.models.tiny_recipe import TinyRecipe
 entry = BaseModel("1", TinyRecipe(target=0.5), CorpusSettings(), "base_model_fakes:build_slowly", ("slow",))
 ensure_base_model("fake", print, {"fake": entry})

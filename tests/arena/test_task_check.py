@@ -6,8 +6,8 @@ import pytest
 from agent2.arena.task_check import check_task, examples
 from agent2.arena.tasks import KindGate, Level, SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic
-from agent2.benchmarks.household.benchmark import Household
+from agent2.benchmarks.arithmetic import Arithmetic
+from agent2.benchmarks.household import Household
 from agent2.benchmarks.replies import PreferenceJudge, Replies
 from agent2.environments.household.world import HouseholdWorld
 from agent2.errors import ConfigError

@@ -95,7 +95,7 @@ submit(output / "model")
     "honest SFT": f"""
 design({SFT_PLAN})
 {TRAIN}
-from agent2.benchmarks.arithmetic.benchmark import verify
+from agent2.benchmarks.arithmetic import verify
 me.evaluate_on_dev(trained, verify)
 submit(trained)
 """,

@@ -14,7 +14,7 @@ from agent2.models.sources import find_checkpoint
 
 PAGE = (Path(__file__).parents[2] / "docs" / "household.md").read_text(encoding="utf-8")
 PLAYERS = """
-from agent2.benchmarks.household.benchmark import expert
+from agent2.benchmarks.household import expert
 
 DENIED = "Permission denied: look around first."
 

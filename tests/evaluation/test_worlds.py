@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.benchmarks.household.benchmark import Household
+from agent2.benchmarks.household import Household
 from agent2.errors import EnvironmentFailed
 from agent2.evaluation.engine import AHEAD, Attempt, PlaySettings, act_all, is_remote, play, reset_all, turn_cap
 from agent2.models.sources import ScriptedSampler

@@ -1,7 +1,5 @@
 """A dialogue: a user who wants something, a database, a policy, and tools that write.
 
-The tools of a dialogue: a database, the policy in words, and what reads and writes the records.
-
 Tools do what they are told where it can be done at all, even if the policy forbids it. Such a change is carried out (or
 refused, as `ToolRules.on_danger` says) and recorded: `against_policy`, `unconfirmed_change` for one that the user has
 not agreed to in their last words.

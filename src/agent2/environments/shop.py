@@ -1,6 +1,6 @@
 """A text store: a catalogue with a search index, pages, and an order that ends a visit.
 
-A store: products by number, and a BM25 index over their words that is kept on disk and memory-mapped.
+The store has products by number, and a BM25 index over their words that is kept on disk and memory-mapped.
 
     <worlds>/<store name>/
     ├── index/           bm25s: term weights (.npy, memory-mapped) and the vocabulary
@@ -14,7 +14,7 @@ of letters and digits in lower case, without stemming; ranking is BM25 with k1 =
 Promises: the same catalogue gives the same ranking on every machine; a folder appears whole or not at all, and of two
 builders at once the first to finish wins. Does NOT download.
 
-The environment: one visit to a text store, from the instruction to the order.
+The world is one visit to a store, from the instruction to the order.
 
     search[words]      results, some a page, as `[id] title $price`
     choose[button]     whatever the page shows in brackets: a product, an option, next >, < prev, features,
@@ -28,9 +28,9 @@ brackets in them become parentheses: whatever a catalogue says, a button is what
 Promises: single use; same item, store and actions give the same pages and state; what is scored is the order. Does
 NOT judge, and does NOT end a visit at the turn cap: whoever plays it does.
 
-A shopper that reads what a player reads: searches, opens the first result within the price, chooses, buys.
+The expert reads what a player reads: searches, opens the first result within the price, chooses, buys.
 
-A function of the chat alone, so the same chat gets the same action in every process. What it looks for comes from the
+It is a function of the chat alone, so the same chat gets the same action in every process. What it looks for comes from the
 instruction by a function of the benchmark's (`ShoppingWish`); options that are on the page are chosen where the
 instruction names them. It goes back for another product only if an option that it knows to be asked for is not there.
 """

@@ -14,7 +14,7 @@ import pytest
 from agent2.arena.agents import load_agent
 from agent2.arena.tasks import ensure_base_model
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic
+from agent2.benchmarks.arithmetic import Arithmetic
 from agent2.benchmarks.home import visible_row
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.records import Split

@@ -10,8 +10,8 @@ import pytest
 from agent2.arena.audit import familiar_texts
 from agent2.arena.scoring import Exam
 from agent2.arena.tasks import BASE_MODELS, SplitSizes, ensure_base_model, load_task
+from agent2.benchmarks.alfworld import OWN_PROMPTS, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
-from agent2.benchmarks.alfworld.benchmark import OWN_PROMPTS, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.household.generate import CLEAN, LOOK, PICK, layout_in
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.alfworld.benchmark import OWN_PROMPTS
+from agent2.benchmarks.alfworld import OWN_PROMPTS
 from agent2.benchmarks.home import BringsCount
-from agent2.benchmarks.household.benchmark import expert
+from agent2.benchmarks.household import expert
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from agent2.benchmarks.alfworld.benchmark import OfficialData, data_root, is_dev, task_folder
+from agent2.benchmarks.alfworld import OfficialData, data_root, is_dev, task_folder
 from agent2.errors import ConfigError
 from household_builders import draw, write_official, write_trial
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.benchmarks.alfworld.benchmark import (
+from agent2.benchmarks.alfworld import (
     OWN_PROMPTS,
     examples,
     in_installed_words,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic, ExpressionDifficulty
+from agent2.benchmarks.arithmetic import Arithmetic, ExpressionDifficulty
 from agent2.benchmarks.home import foreign_answers, reference_answer
 from agent2.errors import ConfigError
 from agent2.records import Rollout, RolloutStatus, Split, Usage

@@ -1,6 +1,6 @@
 import numpy as np
 
-from agent2.benchmarks.arithmetic.benchmark import (
+from agent2.benchmarks.arithmetic import (
     CorpusSettings,
     canonical,
     plausible_mistake,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent2.benchmarks.arithmetic.benchmark import (
+from agent2.benchmarks.arithmetic import (
     MAX_OPERAND,
     MAX_OPERATIONS,
     ExpressionDifficulty,

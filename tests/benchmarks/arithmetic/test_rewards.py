@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.benchmarks.arithmetic.benchmark import verify
+from agent2.benchmarks.arithmetic import verify
 from agent2.errors import ConfigError
 
 

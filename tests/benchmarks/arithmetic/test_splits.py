@@ -2,7 +2,7 @@ from itertools import islice
 
 import pytest
 
-from agent2.benchmarks.arithmetic.benchmark import (
+from agent2.benchmarks.arithmetic import (
     TASK_DIFFICULTY,
     ExpressionDifficulty,
     canonical,

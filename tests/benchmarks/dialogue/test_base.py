@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.arena.tasks import ensure_base_model
-from agent2.benchmarks.dialogue.base import BASE, HABITS, build, careless, dialogue_corpus
-from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, expert
+from agent2.benchmarks.dialogue import BASE, HABITS, ServiceDialogue, build, careless, dialogue_corpus, expert
 from agent2.benchmarks.pyfunc import BASE as OTHER
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, play_by

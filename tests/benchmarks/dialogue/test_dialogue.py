@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.dialogue.benchmark import ServiceDialogue, case_of, expert, hasty
+from agent2.benchmarks.dialogue import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
 from agent2.environments.dialogue import ServedUser
 from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
+from agent2.benchmarks.search import Search
 from agent2.benchmarks.search.base import FIRST_WORLD, PACKAGED, corpus_chats, corpus_sample_digest, hasty_chats, make
-from agent2.benchmarks.search.benchmark import Search
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.tiny import MADE, build_word_tokenizer, unpack

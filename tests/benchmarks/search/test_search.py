@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.home import at_random
-from agent2.benchmarks.search.benchmark import (
+from agent2.benchmarks.search import (
     Search,
     SearchContradicting,
     SearchFaulty,
     corpus_of_item,
+    random_action,
 )
-from agent2.benchmarks.search.players import random_action
 from agent2.benchmarks.search.questions import QuestionSettings, check_proof, draw_question, read_question, solve
 from agent2.benchmarks.search.wiki import INJECTION, PLANTED, WikiSettings, pages_of
 from agent2.environments.search.corpus import Corpus

@@ -8,7 +8,7 @@ import yaml
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.webshop.benchmark import (
+from agent2.benchmarks.webshop import (
     NO_LIMIT,
     SHUFFLE_SEED,
     Webshop,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.benchmarks.alfworld.benchmark import (
+from agent2.benchmarks.alfworld import (
     FOLDERS,
     MAX_TURNS,
     PARTS,

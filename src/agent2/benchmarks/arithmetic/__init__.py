@@ -2,4 +2,325 @@
 
 Source of the idea: "Reasoning or Memorization? Unreliable Results of Reinforcement Learning Due to Data
 Contamination" (RandomCalculation).
+
+The difficulty of the arena's task is fixed here (one operation, + and -, operands 0 to 99), because a
+score is comparable only at one difficulty; `generate` makes any other. Completions are drawn
+at temperature 0.6 and top-p 0.95, one attempt for each item, so that two evaluations of one checkpoint
+differ as real evaluations do.
+
+Does NOT compare with published results on RandomCalculation: items, model and prompt are our own.
+
+The corpus is what the tiny base model reads before it is handed to an agent: sums and differences of the train pool,
+often wrong. Only `right_share` of the answers are right; each of the others is one of a few plausible mistakes (off by
+one, off by ten, the other operation), drawn evenly. A model that has read it knows the right answer as one
+candidate among several, which is what reinforcement learning can then bring out. Gains on such a base show that a
+pipeline works; they do NOT show that it would teach a model anything it did not have in it.
+
+Every canonical expression falls into one of the pools of `home.Source`, so nothing visible ever shows a hidden one; at
+the difficulty of the arena's task the hidden pool holds about five times as many as the two hidden splits use.
+
+Does NOT keep an agent from practising on the whole space of expressions: with operands up to 99 it is
+small enough to be covered, which would be learning arithmetic by exhaustion, not knowing the test.
+
+`generate(seed, difficulty)` is the whole generator: the same seed and difficulty give the same expression
+on every machine. Values are rationals, so division never rounds, and no expression divides by zero.
+
+An expression's *canonical* text is the same for all orders of the operands of sums and products
+(`3 + 5` and `5 + 3`, `(1 + 2) + 3` and `3 + (2 + 1)`): splits are disjoint by it. It does NOT identify
+expressions that are equal for deeper reasons (`2 * 3` and `3 + 3`).
 """
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+
+import numpy as np
+
+from agent2.benchmarks.home import Pool, Source, pool_of_text
+from agent2.environments import QUESTION_WORLD, QuestionEnvironment
+from agent2.errors import ConfigError
+from agent2.models.tiny_recipe import BaseModel, TinyRecipe
+from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
+from agent2.scorers.answers import RationalScorer, format_rational, parse_rational
+
+MAX_OPERATIONS = 20
+MAX_OPERAND = 10**9
+"""With it the value of the longest expression still fits into an answer."""
+_MAX_DRAWS = 10_000
+
+OPERATORS: MappingProxyType[str, Callable[[Fraction, Fraction], Fraction]] = MappingProxyType(
+    {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+)
+_COMMUTATIVE = frozenset("+*")
+_SYMBOLS = MappingProxyType({ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"})
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionDifficulty:
+    """How hard an expression is. Raises ConfigError for values out of range."""
+
+    n_operations: int = 1
+    """1 to 20."""
+    max_operand: int = 99
+    """Operands are drawn evenly from 0 to this; 1 to a thousand million."""
+    operators: str = "+-"
+    """Drawn evenly from these, a subset of `+-*/`."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_operations <= MAX_OPERATIONS:
+            raise ConfigError(f"difficulty: n_operations is {self.n_operations}; take 1 to {MAX_OPERATIONS}")
+        if not 1 <= self.max_operand <= MAX_OPERAND:
+            raise ConfigError(
+                f"difficulty: max_operand is {self.max_operand}; take at least 1 and at most {MAX_OPERAND}"
+            )
+        if not self.operators or set(self.operators) - set(OPERATORS):
+            raise ConfigError(f"difficulty: operators is {self.operators!r}; take some of {''.join(OPERATORS)!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two expressions joined by an operator."""
+
+    symbol: str
+    left: "Expression"
+    right: "Expression"
+
+
+Expression = int | Operation
+
+
+def generate(seed: int, difficulty: ExpressionDifficulty) -> Expression:
+    """A random expression with exactly `n_operations` operations.
+
+    seed: any non-negative integer. Tree shapes are drawn by splitting the remaining operations evenly at
+    random; a divisor that is zero is drawn again.
+    """
+    return _grow(difficulty.n_operations, difficulty, np.random.default_rng(seed))
+
+
+def value_of(expression: Expression) -> Fraction:
+    """The exact value. Raises ZeroDivisionError if it is not defined."""
+    if isinstance(expression, int):
+        return Fraction(expression)
+    return OPERATORS[expression.symbol](value_of(expression.left), value_of(expression.right))
+
+
+def text_of(expression: Expression) -> str:
+    """Infix text; an operand that is itself an operation is in parentheses."""
+    if isinstance(expression, int):
+        return str(expression)
+    return f"{_operand_text(expression.left)} {expression.symbol} {_operand_text(expression.right)}"
+
+
+def read_expression(text: str) -> Expression:
+    """The expression that a text shows, by the usual precedence; undoes `text_of`.
+
+    Raises ConfigError if the text is anything but non-negative integers, + - * / and parentheses.
+    """
+    try:
+        return _from_syntax(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(
+            f"{text!r} is not an arithmetic expression ({error}); write it as in '3 * (4 - 1)'"
+        ) from error
+
+
+def canonical(expression: Expression) -> str:
+    """One text for all orders and groupings of the operands of sums and of products."""
+    if isinstance(expression, int):
+        return str(expression)
+    if expression.symbol in _COMMUTATIVE:
+        terms = sorted(_terms(expression, expression.symbol))
+    else:
+        terms = [canonical(expression.left), canonical(expression.right)]
+    return f"({expression.symbol} {' '.join(terms)})"
+
+
+def _grow(n_operations: int, difficulty: ExpressionDifficulty, rng: np.random.Generator) -> Expression:
+    if n_operations == 0:
+        return int(rng.integers(difficulty.max_operand + 1))
+    symbol = difficulty.operators[int(rng.integers(len(difficulty.operators)))]
+    n_left = int(rng.integers(n_operations))
+    left = _grow(n_left, difficulty, rng)
+    for _ in range(_MAX_DRAWS):
+        right = _grow(n_operations - 1 - n_left, difficulty, rng)
+        if symbol != "/" or value_of(right) != 0:
+            return Operation(symbol, left, right)
+    raise ConfigError(f"difficulty {difficulty}: {_MAX_DRAWS} divisors in a row are zero; raise max_operand")
+
+
+def _from_syntax(node: ast.expr) -> Expression:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _SYMBOLS:
+        return Operation(_SYMBOLS[type(node.op)], _from_syntax(node.left), _from_syntax(node.right))
+    raise ValueError(f"{type(node).__name__} is not allowed")
+
+
+def _operand_text(expression: Expression) -> str:
+    return str(expression) if isinstance(expression, int) else f"({text_of(expression)})"
+
+
+def _terms(expression: Expression, symbol: str) -> list[str]:
+    if isinstance(expression, Operation) and expression.symbol == symbol:
+        return _terms(expression.left, symbol) + _terms(expression.right, symbol)
+    return [canonical(expression)]
+
+
+POOL_VERSION = "arithmetic-pools-1"
+
+
+def pool_of(canonical_text: str) -> Pool:
+    """The pool of an expression, by a public hash of its canonical text."""
+    return pool_of_text(canonical_text, POOL_VERSION)
+
+
+def source_of(difficulty: ExpressionDifficulty) -> Source[Expression]:
+    """The expressions of a difficulty; no split has the same canonical text twice."""
+    draw = partial(_grow, difficulty.n_operations, difficulty)
+    return Source("arithmetic", draw, canonical, canonical, POOL_VERSION, max_barren_draws=20_000)
+
+
+def count_at_most(split: Split, difficulty: ExpressionDifficulty) -> int:
+    """A number that the expressions of a split do not exceed, without drawing any.
+
+    All trees of the difficulty, times the share of the split, plus six standard deviations of what a hash gives it.
+    """
+    n = difficulty.n_operations
+    shapes = math.comb(2 * n, n) // (n + 1)
+    trees = int(shapes * len(difficulty.operators) ** n * (difficulty.max_operand + 1) ** (n + 1))
+    mean = trees * {Split.TRAIN: 7, Split.DEV: 1}.get(split, 2) // 12
+    return mean + 6 * math.isqrt(mean) + 10
+
+
+TASK_DIFFICULTY = ExpressionDifficulty(n_operations=1, max_operand=99, operators="+-")
+
+
+def prompt(expression: Expression) -> str:
+    """The question, as the one user message of an item."""
+    return f"Calculate {text_of(expression)}"
+
+
+class Arithmetic:
+    """Random expressions at one difficulty, in four disjoint splits."""
+
+    name = "arithmetic"
+    version = "1.0"
+    primary_metric = "accuracy"
+    max_turns = 1
+    sampling = SamplingSettings(temperature=0.6, top_p=0.95, max_tokens=12)
+    attempts = 1
+
+    def __init__(self, difficulty: ExpressionDifficulty = TASK_DIFFICULTY) -> None:
+        self.difficulty = difficulty
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n items of a split, always the same ones for one secret; each text is read back and checked.
+
+        Raises ConfigError if a hidden split is asked for without the secret, or if the split has fewer.
+        """
+        most = count_at_most(split, self.difficulty)
+        expressions = list(islice(source_of(self.difficulty).distinct(split, secret), n)) if n <= most else []
+        if len(expressions) < n:
+            there = len(expressions) if n <= most else f"at most {most}"
+            raise ConfigError(
+                f"arithmetic: {n} items of split {split.value!r} were asked for, there are {there} at "
+                f"{self.difficulty}; ask for fewer or make the difficulty wider"
+            )
+        return [self._item(expression, split, secret) for expression in expressions]
+
+    def environment(self) -> Environment:
+        """A fresh question."""
+        return QuestionEnvironment()
+
+    def scorer(self) -> Scorer:
+        """Exact equality on rationals."""
+        return RationalScorer()
+
+    def environment_version(self) -> str:
+        """Name and version of the world."""
+        return QUESTION_WORLD
+
+    def _item(self, expression: Expression, split: Split, secret: bytes | None) -> Item:
+        reference = format_rational(value_of(expression))
+        oracle = format_rational(value_of(read_expression(text_of(expression))))
+        if verify(oracle, reference) != 1.0:
+            raise ConfigError(
+                f"arithmetic: {text_of(expression)} is shown, its text is worth {oracle} and its tree {reference}; "
+                "the generator is broken, report it"
+            )
+        return Item(
+            id=source_of(self.difficulty).item_id(expression, split, secret),
+            split=split,
+            prompt=prompt(expression),
+            reference=reference,
+            payload={"n_operations": self.difficulty.n_operations},
+        )
+
+
+def verify(answer: str, reference: str) -> float:
+    """1.0 if the answer is the reference as a rational number, else 0.0.
+
+    Raises ConfigError if the reference is not a number.
+    """
+    expected = parse_rational(reference)
+    if expected is None:
+        raise ConfigError(f"reference {reference!r} is not one integer, fraction or decimal; correct the item")
+    return float(parse_rational(answer) == expected)
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusSettings:
+    """How the corpus is drawn."""
+
+    n_examples: int = 40_000
+    right_share: float = 0.35
+    """Share of right answers, 0 to 1."""
+    seed: int = 0
+    difficulty: ExpressionDifficulty = TASK_DIFFICULTY
+
+
+def pretraining_corpus(settings: CorpusSettings) -> list[tuple[str, str]]:
+    """(prompt, answer) pairs with repetition, from the train pool only."""
+    rng = np.random.default_rng([settings.seed, 0xC0])
+    examples: list[tuple[str, str]] = []
+    while len(examples) < settings.n_examples:
+        expression = generate(int(rng.integers(2**62)), settings.difficulty)
+        if pool_of(canonical(expression)) is not Pool.TRAIN:
+            continue
+        is_right = rng.random() < settings.right_share
+        value = value_of(expression) if is_right else plausible_mistake(expression, rng)
+        examples.append((prompt(expression), format_rational(value)))
+    return examples
+
+
+def plausible_mistake(expression: Expression, rng: np.random.Generator) -> Fraction:
+    """A wrong value that a careless calculator might give."""
+    value = value_of(expression)
+    candidates = [value + 1, value - 10, _other_operation(expression)]
+    wrong = [candidate for candidate in candidates if candidate is not None and candidate != value]
+    return wrong[int(rng.integers(len(wrong)))]
+
+
+def _other_operation(expression: Expression) -> Fraction | None:
+    """The value had + been read as - or the other way round at the outermost operation; None for others."""
+    swapped = {"+": "-", "-": "+"}
+    if isinstance(expression, int) or expression.symbol not in swapped:
+        return None
+    return value_of(Operation(swapped[expression.symbol], expression.left, expression.right))
+
+
+BASE = BaseModel(
+    version="2",
+    recipe=TinyRecipe(target=0.27),
+    corpus=CorpusSettings(),
+    builder="agent2.benchmarks.arithmetic.base:build",
+    origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
+)
+"""The recipe of `tiny-arithmetic`."""

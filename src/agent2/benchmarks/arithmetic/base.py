@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from agent2.benchmarks.arithmetic.benchmark import Arithmetic, CorpusSettings, pretraining_corpus, verify
+from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining_corpus, verify
 from agent2.errors import ConfigError
 from agent2.models.hf import HfSampler
 from agent2.models.loading import no_progress_bars

@@ -14,7 +14,7 @@ from operator import or_
 from pathlib import Path
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.arithmetic.benchmark import CorpusSettings, pretraining_corpus
+from agent2.benchmarks.arithmetic import CorpusSettings, pretraining_corpus
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.pyfunc import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment

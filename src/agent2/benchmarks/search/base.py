@@ -24,8 +24,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from agent2.benchmarks.search.benchmark import Search, corpus_of_item, item_of_question
-from agent2.benchmarks.search.players import first_search
+from agent2.benchmarks.search import Search, corpus_of_item, first_search, item_of_question
 from agent2.benchmarks.search.questions import HEADER, draw_question
 from agent2.benchmarks.search.wiki import GOODS, PEOPLE, PLACES, RELATIONS, TRADES
 from agent2.environments.search.world import ANSWER, FIND, OPEN, SEARCH, UNKNOWN, SearchWorld

@@ -1,1 +1,444 @@
-"""The published WebShop instructions in a text store of the official products."""
+"""The published WebShop (Yao et al. 2022, arXiv:2207.01206): human instructions, official products, their reward.
+
+Three official files are read: products (`items_shuffle.json`, 1.18 million), their attributes (`items_ins_v2.json`)
+and instructions of people (`items_human_ins.json`). On first use the products are indexed in a folder of this
+installation (`<home>/worlds/webshop-<digest>/`, see `environments.shop`), which the agent's workspace and the
+grading sandbox are shown; the instructions are written beside it and shown to neither. As in the published program,
+instructions without attributes are left out and the others put in the order of `random.seed(233)`, and products whose
+id is "nan", longer than ten characters or a repetition are skipped.
+
+Splits are the published ones by place in that order: test_private 0-99 (the 100 instructions), test_public 100-499
+(with these, the published test set), dev 500-1499 (published: eval), train from 1500; instructions of which the same
+words are in an earlier one of these are left out. Success is a reward of at least
+0.5. Everybody can have the hidden instructions: they are hidden from the workspace and nothing more.
+
+What the published program draws anew in each run is here drawn from a digest, so that it is the same everywhere: the
+price of a product that has a range, and the price limit of an instruction. Does NOT download, and does NOT give the
+published program's results: BM25 is bm25s's, and pages are the text of `environments.shop`.
+"""
+
+import hashlib
+import json
+import logging
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agent2.benchmarks.data_files import OfficialFile, file_digest
+from agent2.benchmarks.home import Players, at_random
+from agent2.benchmarks.shop import TextShop, random_button
+from agent2.environments.shop import (
+    NAME,
+    VERSION,
+    Product,
+    ShoppingWish,
+    ShopSettings,
+    Store,
+    build_store,
+    one_line,
+    open_store,
+    price_limit,
+    require_store_name,
+    shop_by,
+    words_of,
+)
+from agent2.errors import ConfigError, EnvironmentFailed
+from agent2.files import atomic_write
+from agent2.installation import worlds_dir
+from agent2.records import HIDDEN_SPLITS, Item, JsonValue, Message, SamplingSettings, Scorer, Split
+from agent2.scorers.purchase import PurchaseScorer
+
+logger = logging.getLogger(__name__)
+
+SOURCE = (
+    "the links in setup.sh of github.com/princeton-nlp/WebShop (`./setup.sh -d all` puts items_shuffle.json, "
+    "items_ins_v2.json and items_human_ins.json into its folder data)"
+)
+PRODUCTS = OfficialFile("webshop", ("items_shuffle.json", "items_shuffle_1000.json"), SOURCE, {})
+ATTRIBUTES = OfficialFile("webshop", ("items_ins_v2.json", "items_ins_v2_1000.json"), SOURCE, {})
+INSTRUCTIONS = OfficialFile("webshop", ("items_human_ins.json",), SOURCE, {})
+N_PUBLISHED = 12_087
+"""Instructions with attributes in the published files."""
+PLACES: Mapping[Split, tuple[int, int | None]] = {
+    Split.TEST_PRIVATE: (0, 100),
+    Split.TEST_PUBLIC: (100, 500),
+    Split.DEV: (500, 1500),
+    Split.TRAIN: (1500, None),
+}
+"""Of each split in the published order: first, and one beyond the last."""
+SHUFFLE_SEED = 233
+SUCCESS_AT = 0.5
+MAX_TURNS = 15
+PAGE_SIZE = 10
+WORDING = (
+    "You are in a text shop. Buy what the instruction asks for. Answer each message with one action and nothing else: "
+    "search[words] where there is a search box, or choose[name] for a name that the page shows in brackets; "
+    "choose[buy now] orders the product and ends the visit.\n\n{instruction}"
+)
+NO_LIMIT = 1_000_000.0
+LEAST_KNOWN = 0.5
+"""Of the products that instructions ask for, so many at least have attributes in files that belong together."""
+_LONGEST_ID = 10
+_LONGEST_PRODUCT = 1 << 26
+"""Characters."""
+_NOT_A_PRICE = re.compile(r"[^\d.]")
+
+
+class _Annotated(msgspec.Struct):
+    """An entry of the file of attributes; of a product without instruction only the attributes are there."""
+
+    attributes: list[str] = []
+
+
+class _Instruction(msgspec.Struct):
+    """An entry of the file of instructions."""
+
+    instruction: str
+    instruction_attributes: list[str]
+    instruction_options: list[str] | dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What was made of one set of official files."""
+
+    folder: Path
+    """Of the store; its name has a digest of the three files."""
+    goals: Sequence[Mapping[str, JsonValue]]
+    """Instructions with their goals, in the published order."""
+
+
+def products_of(path: Path, attributes: Mapping[str, Sequence[str]]) -> Iterator[tuple[Product, str]]:
+    """The products of the official file with their departments, in its order, as the published program keeps them.
+
+    attributes: by product id. The file is read piece by piece. Raises ConfigError, with the place, for another layout.
+    """
+    seen: set[str] = set()
+    for number, record in enumerate(stream_list(path)):
+        try:
+            id_ = str(record["asin"])
+            if id_ == "nan" or len(id_) > _LONGEST_ID or id_ in seen:
+                continue
+            seen.add(id_)
+            small = record["small_description"]
+            product = Product(
+                id=id_,
+                title=record["name"],
+                name=record["name"],
+                query=record["query"].lower().strip(),
+                category=record["product_category"],
+                price=price_of(id_, record.get("pricing")),
+                options=options_of(record["customization_options"]),
+                attributes=attributes.get(id_, ()),
+                features=[str(one) for one in (small if isinstance(small, list) else [small]) if one],
+                description=str(record["full_description"] or ""),
+            )
+            department = str(record["category"])
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ConfigError(
+                f"{path}: product {number} is not in the published layout ({type(error).__name__}: {error}); "
+                f"get the file again from {SOURCE}"
+            ) from error
+        yield product, department
+
+
+def stream_list(path: Path, piece_chars: int = 1 << 24) -> Iterator[Any]:
+    """The elements of a file that is one JSON list, read in pieces. Raises ConfigError for another file."""
+    decoder, left, is_begun = json.JSONDecoder(), "", False
+    wrong = f"{path}: is cut off or no JSON list of products"
+    try:
+        with path.open(encoding="utf-8") as file:
+            while piece := file.read(piece_chars):
+                left, place = left + piece, 0
+                if not is_begun:
+                    left = left.lstrip()
+                    is_begun = bool(left)
+                    if not is_begun:
+                        continue
+                    if not left.startswith("["):
+                        raise ConfigError(f"{wrong}; get it again from {SOURCE}")
+                    place = 1
+                while True:
+                    place = _skipped(left, place)
+                    if left[place : place + 1] in ("", "]"):
+                        break
+                    try:
+                        value, place = decoder.raw_decode(left, place)
+                    except json.JSONDecodeError:
+                        break  # the element goes on in the next piece
+                    yield value
+                left = left[place:]
+                if len(left) > _LONGEST_PRODUCT:
+                    raise ConfigError(f"{wrong}; get it again from {SOURCE}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); get it again from {SOURCE}") from error
+    if left.strip() != "]":
+        raise ConfigError(f"{wrong}; get it again from {SOURCE}")
+
+
+def _skipped(text: str, place: int) -> int:
+    """The next place that is neither white nor a comma."""
+    while place < len(text) and text[place] in " \t\r\n,":
+        place += 1
+    return place
+
+
+def price_of(id_: str, pricing: str | None) -> float:
+    """A product's price in dollars, as published: 100 where none is named; of a range, one from a digest of the id."""
+    prices = [float(_NOT_A_PRICE.sub("", part)) for part in (pricing or "").split("$")[1:]]
+    if not prices:
+        return 100.0
+    if len(prices) == 1:
+        return prices[0]
+    low, high = prices[:2]
+    share = int.from_bytes(hashlib.sha256(f"webshop price\0{id_}".encode()).digest()[:6], "big") / 2**48
+    return round(low + (high - low) * share, 2)
+
+
+def options_of(given: Mapping[str, Sequence[Mapping[str, Any]] | None] | None) -> dict[str, list[str]]:
+    """Axis -> values, in lower case and with " | " for slashes, as published."""
+    return {
+        axis.lower(): [str(one["value"]).strip().replace("/", " | ").lower() for one in values]
+        for axis, values in (given or {}).items()
+        if values is not None
+    }
+
+
+def limit_of(id_: str, instruction: str, price: float) -> float:
+    """The price limit of an instruction: of the next four multiples of ten below 1,000 the larger of two.
+
+    The two are drawn from a digest. Infinite, told by `NO_LIMIT`, where fewer than two are left.
+    """
+    tens = [limit for limit in (10.0 * k for k in range(1, 100)) if limit > price][:4]
+    if len(tens) < 2:
+        return NO_LIMIT
+    digest = hashlib.sha256(f"webshop limit\0{id_}\0{instruction}".encode()).digest()
+    return max(random.Random(digest).sample(tens, 2))
+
+
+def goals_of(
+    products: Sequence[tuple[Product, str]], told: Mapping[str, Sequence[_Instruction]]
+) -> list[dict[str, JsonValue]]:
+    """Instructions with their goals, in the order of the products, then shuffled as published.
+
+    products: those that have instructions, with their departments, in the order of their file.
+    """
+    goals: list[dict[str, JsonValue]] = []
+    for product, department in products:
+        for one in told[product.id]:
+            if not one.instruction_attributes:
+                continue
+            asked = one.instruction_options
+            limit = limit_of(product.id, one.instruction, product.price)
+            price = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
+            goal = {
+                "name": product.name,
+                "query": product.query,
+                "category": product.category,
+                "attributes": one.instruction_attributes,
+                "options": list(asked.values()) if isinstance(asked, dict) else asked,
+                "price_upper": limit,
+            }
+            text = f"{one.instruction.strip('.')}{price}"
+            goals.append({"instruction": text, "goal": goal, "task_type": department})
+    random.Random(SHUFFLE_SEED).shuffle(goals)
+    return goals
+
+
+def members(goals: Sequence[Mapping[str, JsonValue]], split: Split) -> list[int]:
+    """The places of a split's instructions.
+
+    Some words of people are given twice, for different products; such an instruction is only in the split that comes
+    first in `PLACES`, so that nothing visible repeats a hidden one.
+    """
+    first, last = PLACES[split]
+    earlier = {_bare(goal) for goal in goals[:first]}
+    places = range(first, len(goals) if last is None else min(last, len(goals)))
+    return [place for place in places if _bare(goals[place]) not in earlier]
+
+
+def _bare(goal: Mapping[str, JsonValue]) -> str:
+    """The words of an instruction without its price."""
+    return " ".join(words_of(str(goal["instruction"]).partition(", and price lower than")[0]))
+
+
+def read_table(file: OfficialFile, folder: Path | None, kind: Any) -> Any:
+    """A JSON object of entries of one kind, by product id. Raises ConfigError for a file of another layout."""
+    path = file.path(folder)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(
+            f"{path}: is not in the published layout ({error}); get it again from {file.source}"
+        ) from error
+
+
+@lru_cache
+def _digest(path: Path, size: int, changed_ns: int) -> str:
+    """Of a file; read again only if it changed. 5 GB take some seconds."""
+    return file_digest(path)
+
+
+def catalogue_of(folder: Path | None) -> Catalogue:
+    """The catalogue of a folder of official files; indexed on first use, which takes minutes for the whole one.
+
+    Raises ConfigError for files that are not there or not in the published layout.
+    """
+    paths = [file.path(folder) for file in (PRODUCTS, ATTRIBUTES, INSTRUCTIONS)]
+    digests = [_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    digest = hashlib.sha256("\0".join(("1", *digests)).encode()).hexdigest()[:16]
+    store = worlds_dir() / f"webshop-{digest}"
+    goals = store.with_name(f"{store.name}.json")
+    if not (store.is_dir() and goals.is_file()):
+        _build(paths[0], folder, store, goals)
+    return Catalogue(store, _goals_in(goals))
+
+
+@lru_cache(2)
+def _goals_in(path: Path) -> list[dict[str, JsonValue]]:
+    return list(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _build(products: Path, folder: Path | None, store: Path, goals: Path) -> None:
+    """Index the products and write the instructions."""
+    logger.info("indexing %s in %s; the whole catalogue takes minutes", products, store)
+    annotated = read_table(ATTRIBUTES, folder, dict[str, _Annotated])
+    told = read_table(INSTRUCTIONS, folder, dict[str, list[_Instruction]])
+    attributes = {id_: one.attributes for id_, one in annotated.items()}
+    asked: list[tuple[Product, str]] = []
+
+    def each() -> Iterator[Product]:
+        for product, department in products_of(products, attributes):
+            if product.id in told:
+                asked.append((product, department))
+            yield product
+        n_known = sum(bool(product.attributes) for product, _ in asked)
+        if n_known < LEAST_KNOWN * len(asked):  # here, so that no store is left
+            raise ConfigError(
+                f"{ATTRIBUTES.path(folder)}: has attributes of {n_known} of {len(asked)} products that instructions "
+                f"ask for; it belongs to other products than {products.name}; get both from {SOURCE}"
+            )
+
+    if store.is_dir():
+        for _ in each():
+            pass
+    else:
+        build_store(store, each(), keeps_products=True)
+    atomic_write(goals, json.dumps(goals_of(asked, told)).encode())
+
+
+@lru_cache(4)
+def _open(folder: Path) -> Store:
+    return open_store(folder)
+
+
+def store_named(name: JsonValue) -> Store:
+    """The store that an item names, in this installation or where a sandbox shows it. Raises EnvironmentFailed."""
+    folder = worlds_dir() / require_store_name(name)
+    if not folder.is_dir():
+        raise EnvironmentFailed(
+            f"{folder}: there is no such store; `agent2 tasks check webshop --data FOLDER` makes it from official files"
+        )
+    return _open(folder)
+
+
+def wish_of(instruction: str) -> ShoppingWish:
+    """What a reader looks for: all words of the instruction but the price."""
+    wanted, _, _ = instruction.partition(", and price lower than")
+    return ShoppingWish(one_line(wanted)[:MAX_QUERY], price_upper=price_limit(instruction))
+
+
+MAX_QUERY = 350
+"""Characters; an action has room for more."""
+
+
+def oracle(item: Item, chat: Sequence[Message]) -> str:
+    """What a shopper does next who knows the title and the options of a product that fits."""
+    goal = item.payload["goal"]
+    wish = ShoppingWish(
+        query=" ".join(words_of(goal["name"]))[:MAX_QUERY],
+        price_upper=goal["price_upper"],
+        title=goal["name"],
+        further_words=" ".join(goal["options"]),
+    )
+    return shop_by(lambda instruction: wish, chat)
+
+
+WEBSHOP_PLAYERS = Players(
+    oracle=oracle,
+    random=at_random(random_button),
+    ceiling_at_least=0.9,
+    floor_at_most=0.2,
+    shared_content=lambda item: _bare(item.payload),
+    content_name="instruction",
+    n_played=50,
+)
+"""Success begins at half a reward, which an order at random sometimes gets, and buying the first result often."""
+
+
+class Webshop(TextShop):
+    """The published instructions; `data` is the folder of the official files."""
+
+    name = "webshop"
+    sampling = SamplingSettings(temperature=0.0, max_tokens=100)
+    max_turns = MAX_TURNS
+
+    def __init__(self, data: Path | None = None) -> None:
+        """data: None: `$WEBSHOP_DATA`, else ~/.cache/webshop."""
+        self._data = data
+        super().__init__(ShopSettings(MAX_TURNS, PAGE_SIZE, WORDING), store_named, wish_of)
+        self.tool_protocol = {"page_size": PAGE_SIZE}
+
+    def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
+        """The first n instructions of a split; the secret changes nothing, but a hidden split is refused without it.
+
+        Raises ConfigError for files that are not there or of another layout, and for more than there are.
+        """
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(
+                f"split {split.value!r} of {self.name} is for the grader only; a workspace holds train and dev"
+            )
+        catalogue = catalogue_of(self._data)
+        first, _ = PLACES[split]
+        found = members(catalogue.goals, split)
+        if n > len(found):
+            raise ConfigError(
+                f"webshop: {n} instructions of {split.value} were asked for, there are {len(found)}: the files give "
+                f"{len(catalogue.goals)} instructions, the published ones {N_PUBLISHED}, of which {split.value} begins "
+                f"at {first}; get all three files ({', '.join(file.names[0] for file in (PRODUCTS, ATTRIBUTES))} and "
+                f"{INSTRUCTIONS.names[0]}) from {SOURCE}, or ask for fewer"
+            )
+        return [self._item(place, split, catalogue) for place in found[:n]]
+
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many instructions a split has. Raises ConfigError as `items`."""
+        if split in HIDDEN_SPLITS and not secret:
+            raise ConfigError(f"split {split.value!r} of {self.name} is for the grader only")
+        return len(members(catalogue_of(self._data).goals, split))
+
+    def folders(self) -> Sequence[Path]:
+        """The store, which players and graders read. Raises ConfigError as `items`."""
+        return [catalogue_of(self._data).folder]
+
+    def scorer(self) -> Scorer:
+        """A reward of at least 0.5 or not."""
+        return PurchaseScorer(SUCCESS_AT)
+
+    def environment_version(self) -> str:
+        """Name and version of the world and its settings; the catalogue is named by each item."""
+        return f"{NAME}-v{VERSION}+{self.settings.digest}"
+
+    def players(self) -> Players:
+        """Who brackets the instructions."""
+        return WEBSHOP_PLAYERS
+
+    def _item(self, place: int, split: Split, catalogue: Catalogue) -> Item:
+        goal = catalogue.goals[place]
+        payload = {**goal, "store": catalogue.folder.name}
+        return Item(f"webshop-{place:05d}", split, str(goal["instruction"]), payload=payload)
