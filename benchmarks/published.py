@@ -56,8 +56,8 @@ from agent2.models.sources import ScriptedSampler
 from agent2.records import Item, Message, Rollout, RolloutStatus, Split, Usage
 from agent2.scorers.answers import ChoiceScorer, ExactScorer, FinalAnswerScorer, last_letter, reference_value
 from agent2.scorers.constraints import followed_loosely, read_instructions
-from agent2.scorers.purchase import PurchaseReward
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer, code_of
+from agent2.scorers.reward import PurchaseReward
 from agent2.stats.aggregates import mean_over_tasks, median_over_tasks
 from agent2.stats.attempts import best_of_n, majority_at_k, pass_hat_k, pass_metrics, tally
 from agent2.stats.estimates import UNIT, measure

@@ -4,7 +4,7 @@ import json
 
 from agent2.benchmarks.home import pick
 from agent2.benchmarks.mini.tool_questions import draw_arguments
-from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
+from agent2.environments.tools import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.toolboxes import RepositoryToolbox
 from agent2.environments.tools.world import FaultSettings, ToolWorld, WorldSettings
 from agent2.evaluation.engine import Attempt, PlaySettings, play

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.purchase import PurchaseScorer, Wanted, phrases_match, reward_of, title_nouns
+from agent2.scorers.reward import PurchaseScorer, Wanted, phrases_match, reward_of, title_nouns
 
 NAME = "Acme Warm Winter Shirt for Men"
 ELEVEN = "Acme Warm Winter Shirt Men Cotton Flannel Plaid Button Pocket Collar"

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.environments.tools.calls import OnDanger, ToolRules
+from agent2.environments.tools import OnDanger, ToolRules
 from agent2.errors import Fault
 from agent2.records import Item, Split
 from agent2.scorers.tool_calls import ResolvedScorer

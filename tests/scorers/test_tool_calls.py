@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.environments.tools.calls import ToolRules
+from agent2.environments.tools import ToolRules
 from agent2.environments.tools.toolboxes import FUNCTIONS, ApiToolbox, FunctionToolbox
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import Fault

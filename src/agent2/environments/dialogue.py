@@ -24,7 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent2.environments.tools.calls import Parameter, Permission, ToolCall, ToolSpec
+from agent2.environments.tools import Parameter, Permission, ToolCall, ToolSpec
 from agent2.environments.tools.world import ToolRefusal
 from agent2.errors import EnvironmentFailed, shown
 from agent2.records import Completion, JsonValue, Message

@@ -30,8 +30,8 @@ NOT judge, and does NOT end a visit at the turn cap: whoever plays it does.
 
 The expert reads what a player reads: searches, opens the first result within the price, chooses, buys.
 
-It is a function of the chat alone, so the same chat gets the same action in every process. What it looks for comes from the
-instruction by a function of the benchmark's (`ShoppingWish`); options that are on the page are chosen where the
+It is a function of the chat alone, so the same chat gets the same action in every process. What it looks for comes from
+the instruction by a function of the benchmark's (`ShoppingWish`); options that are on the page are chosen where the
 instruction names them. It goes back for another product only if an option that it knows to be asked for is not there.
 """
 

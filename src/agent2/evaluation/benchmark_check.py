@@ -22,7 +22,7 @@ from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
 from agent2.benchmarks.home import BringsCount, BringsRecordings
 from agent2.environments.search.world import ANSWER, UNKNOWN
-from agent2.environments.tools.calls import write_brackets
+from agent2.environments.tools import write_brackets
 from agent2.errors import ConfigError
 from agent2.evaluation.engine import Attempt, PlaySettings, play_by, play_rollouts
 from agent2.evaluation.scoring import score_played

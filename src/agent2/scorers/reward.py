@@ -1,9 +1,34 @@
-"""The rewards that a world itself gave, as a verdict."""
+"""Rewards as verdicts: those that a world itself gave, and the published one of WebShop, from the order alone.
+
+Source: Yao et al. 2022, WebShop, arXiv:2207.01206, section 3.3, in the form of the published program (`goal.py`):
+
+    reward = r_type * (attributes matched + options matched + price is within the limit) / (attributes + options + 1)
+
+    r_type   1; 0.5 where neither search word, category (two shared parts) nor title agree (share of the goal's title
+             nouns that the bought title has, above 0.2); 0.1 where that share is below 0.1; 0 where it is 0
+    match    fuzzy, by the token set ratio above 85, which the published program takes from thefuzz (rapidfuzz behind
+             it); an attribute also matches where title, features or description contain it; an option is first
+             reduced to the first color of a fixed list that it contains
+
+One step is a substitute. The published program asks a model of spaCy's for the nouns of a title; its models are
+in no package registry under their own names, so `title_nouns` takes every word that is not of a closed class (articles,
+prepositions, auxiliaries, ...) and not a number. In the title case of product names the tagger calls
+most words proper nouns, so the two rarely differ; the cases in which they do are listed in docs/shop.md.
+
+Does NOT read what the model said: nothing ordered is a reward of 0.
+"""
 
 import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rapidfuzz import fuzz
+from rapidfuzz.utils import default_process
 
 from agent2.errors import ConfigError, Fault
-from agent2.records import Emits, Item, Rollout, RolloutStatus, Score
+from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score
 
 TOLERANCE = 1e-9
 """A return this much beside a threshold, 0 or 1 counts as at it: 0.1 and 0.7 are no exact binary fractions."""
@@ -69,3 +94,208 @@ def _total(rewards: list[float]) -> float | None:
     except (OverflowError, ValueError):  # a sum beyond floats; inf and -inf together
         return None
     return total if math.isfinite(total) else None
+
+
+MATCH_ABOVE = 85
+"""Token set ratio, 0 to 100, above which two phrases match; as published."""
+_COLORS = (
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
+    "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream "
+    "crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather "
+    "indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha "
+    "multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal "
+    "rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise "
+    "violet walnut wheat white wine yellow"
+)
+COLORS: Sequence[str] = _COLORS.split()
+"""In the published order: the first one that an option contains stands for it."""
+_CLOSED_CLASSES = (
+    "a about above across after against all along although am among an and any are around as at be because been before "
+    "being below beneath beside between beyond both but by can cannot could did do does down during each either every "
+    "few for from had has have he her hers him his how i if in inside into is it its just many may me might more most "
+    "much must my near neither no nor not of off on once one only onto or other our out outside over own per s shall "
+    "she should since so some such than that the their them then there these they this those though through to too "
+    "toward towards two under until up upon us very via was we were what when where which while who whom whose why "
+    "will with within without would yet you your"
+)
+_CLOSED = frozenset(_CLOSED_CLASSES.split())
+_TITLE_WORD = re.compile(r"[^\W\d_]\w+")
+"""A run that begins with a letter, so that of "38mm" the unit is left, and of "women's" the woman."""
+
+
+def title_nouns(title: str) -> list[str]:
+    """The words of a title, in lower case, that stand in for its nouns; with repetition, as the published count."""
+    words = (word.lower() for word in _TITLE_WORD.findall(title))
+    return [word for word in words if word not in _CLOSED]
+
+
+def phrases_match(first: str, second: str) -> bool:
+    """Whether two phrases are alike: their token set ratio, rounded, is above `MATCH_ABOVE`.
+
+    Letters outside ASCII are dropped before, and case and punctuation do not count; an empty phrase matches nothing.
+    """
+    forms = [default_process("".join(letter for letter in text if letter.isascii())) for text in (first, second)]
+    return all(forms) and round(fuzz.token_set_ratio(*forms)) > MATCH_ABOVE
+
+
+@cache
+def color_of(option: str) -> str:
+    """The first color of the list that an option contains, else the option itself."""
+    return next((color for color in COLORS if color in option), option)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a purchase is measured by."""
+
+    name: str
+    query: str
+    category: str
+    attributes: Sequence[str]
+    options: Sequence[str]
+    price_upper: float
+    """In dollars."""
+
+    @classmethod
+    def of(cls, payload: JsonValue) -> "Wanted":
+        """From an item's payload. Raises ConfigError for one without a whole goal, or without attributes."""
+        try:
+            found = cls(
+                name=str(payload["name"]),
+                query=str(payload["query"]),
+                category=str(payload["category"]),
+                attributes=tuple(map(str, payload["attributes"])),
+                options=tuple(map(str, payload["options"])),
+                price_upper=float(payload["price_upper"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"goal of a purchase: {type(error).__name__}: {error}; take the item as given") from error
+        if not found.attributes:
+            raise ConfigError("goal of a purchase: it asks for no attribute, as no published goal does; leave it out")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PurchaseReward:
+    """The published reward and its parts."""
+
+    r_type: float
+    r_att: float
+    """Share of the attributes that match."""
+    r_option: float | None
+    """Share of the options that match; None: the goal names none."""
+    r_price: bool
+    n_attributes: int
+    n_options: int
+
+    @property
+    def total(self) -> float:
+        """0 to 1."""
+        matched = self.r_att * self.n_attributes + (self.r_option or 0.0) * self.n_options + self.r_price
+        return self.r_type * matched / (self.n_attributes + self.n_options + 1)
+
+
+def reward_of(order: Mapping[str, JsonValue], wanted: Wanted) -> PurchaseReward:
+    """What an order (`environments.shop.ordered`) is worth."""
+    texts = [str(order["title"]), " ".join(order["features"]), str(order["description"])]
+    said = [text.lower() for text in texts]
+    n_attributes = sum(
+        any(phrases_match(has, attribute) for has in order["attributes"]) or any(attribute in text for text in said)
+        for attribute in wanted.attributes
+    )
+    chosen = [color_of(option) for option in order["options"].values()]
+    asked = [color_of(option) for option in wanted.options]
+    n_options = sum(any(phrases_match(option, one) for option in chosen) for one in asked)
+    return PurchaseReward(
+        r_type=_type_reward(order, wanted),
+        r_att=n_attributes / len(wanted.attributes),
+        r_option=n_options / len(asked) if asked else None,
+        r_price=float(order["price"]) <= wanted.price_upper,
+        n_attributes=len(wanted.attributes),
+        n_options=len(asked),
+    )
+
+
+def _type_reward(order: Mapping[str, JsonValue], wanted: Wanted) -> float:
+    """The factor of the type, from the share of the goal's title nouns that the bought title has."""
+    desired = title_nouns(wanted.name)
+    shared = set(title_nouns(str(order["name"]))) & set(desired)
+    title_score = len(shared) / len(desired) if desired else 0.2
+    if title_score == 0.0:
+        return 0.0
+    if title_score < 0.1:
+        return 0.1
+    parts = [{part.strip() for part in text.split("›")} for text in (str(order["category"]), wanted.category)]
+    agrees = order["query"] == wanted.query or len(parts[0] & parts[1]) >= 2 or title_score > 0.2
+    return 1.0 if agrees else 0.5
+
+
+class PurchaseScorer:
+    """1.0 for an order whose published reward is at least `success_at`; the reward itself is a view."""
+
+    name = "purchase"
+    version = "1.0"
+    needs_state = frozenset({"order", "n_turns", "n_invalid", "n_searches"})
+    emits = Emits(
+        views=frozenset(
+            {"purchase_reward", "r_type", "r_att", "r_option", "r_price", "state_success", "turns", "searches"}
+            | {"tool_calls", "tool_calls_valid", "invalid_share", "ordered"}
+        ),
+        labels=frozenset(
+            {"purchase_none", "purchase_wrong_type", "purchase_attribute_missed", "purchase_option_missed"}
+            | {"purchase_too_dear", "purchase_turn_cap"}
+        ),
+    )
+
+    def __init__(self, success_at: float = 1.0) -> None:
+        """success_at: least reward of a success, in (0, 1]. Raises ConfigError for another one."""
+        if not 0.0 < success_at <= 1.0:
+            raise ConfigError(f"purchase scorer: success_at is {success_at}; it has to be above 0 and at most 1")
+        self.success_at = success_at
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault only if item or state are of another world."""
+        state = rollout.state
+        try:
+            wanted, order = Wanted.of(item.payload["goal"]), state["order"]
+            reward = None if order is None else reward_of(order, wanted)
+            n_turns, n_invalid = int(state["n_turns"]), int(state["n_invalid"])
+            n_searches = int(state["n_searches"])
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+            return Score(None, f"{item.id} or its state is of another world ({error})", Fault.JUDGE)
+        total = 0.0 if reward is None else reward.total
+        is_won = total >= self.success_at - 1e-9
+        views: dict[str, float | None] = {
+            "purchase_reward": total,
+            "state_success": float(is_won),
+            "ordered": float(reward is not None),
+            "r_type": None if reward is None else reward.r_type,
+            "r_att": None if reward is None else reward.r_att,
+            "r_option": None if reward is None else reward.r_option,
+            "r_price": None if reward is None else float(reward.r_price),
+            "turns": float(n_turns),
+            "searches": float(n_searches),
+            "tool_calls": float(n_turns),
+            "tool_calls_valid": float(n_turns - n_invalid),
+            "invalid_share": n_invalid / n_turns if n_turns else None,
+        }
+        if reward is None:
+            capped = ("purchase_turn_cap",) if rollout.status is RolloutStatus.TURN_CAP else ()
+            return Score(0.0, "nothing was ordered", views=views, labels=("purchase_none", *capped))
+        bought = f"{str(order['product'])[:40]} for {float(order['price']):.2f} dollars"
+        parts = f"type {reward.r_type:g}, attributes {reward.r_att:.2f}, options " + (
+            "none asked for" if reward.r_option is None else f"{reward.r_option:.2f}"
+        )
+        reason = f"bought {bought}: reward {total:.3f} ({parts}, price {'ok' if reward.r_price else 'above the limit'})"
+        return Score(float(is_won), reason, views=views, labels=() if is_won else _missed(reward))
+
+
+def _missed(reward: PurchaseReward) -> tuple[str, ...]:
+    """Badcase classes of an order that is not good enough."""
+    missed = {
+        "purchase_wrong_type": reward.r_type < 1.0,
+        "purchase_attribute_missed": reward.r_att < 1.0,
+        "purchase_option_missed": reward.r_option is not None and reward.r_option < 1.0,
+        "purchase_too_dear": not reward.r_price,
+    }
+    return tuple(sorted(name for name, holds in missed.items() if holds))

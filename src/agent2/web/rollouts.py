@@ -25,7 +25,7 @@ from agent2.cards.aggregate import counted_value, kinds_of, marks_of
 from agent2.cards.card import CardFile
 from agent2.cards.reader import TOLERANCE, CardPages, read_page, regrade
 from agent2.contract.compare import PASSES_AT
-from agent2.environments.tools.calls import read_message
+from agent2.environments.tools import read_message
 from agent2.errors import CardError
 from agent2.records import HIDDEN_SPLITS, ScoredRollout, StopReason, Turn, canonical_json
 from agent2.reports.text import DASH, clean, clean_lines, clean_piece, counted

@@ -10,7 +10,7 @@ from agent2.benchmarks.dialogue import ServiceDialogue, case_of, expert, hasty
 from agent2.benchmarks.home import players_of
 from agent2.environments.dialogue import ServedUser
 from agent2.environments.faults import ALL_FAULTS, FaultOutcome, fault_events
-from agent2.environments.tools.calls import write_brackets
+from agent2.environments.tools import write_brackets
 from agent2.environments.tools.world import plan_fault
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import Attempt, play_by

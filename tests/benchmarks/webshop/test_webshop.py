@@ -22,7 +22,7 @@ from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.scoring import score_played
 from agent2.records import Split
-from agent2.scorers.purchase import PurchaseReward
+from agent2.scorers.reward import PurchaseReward
 from webshop_builders import official_product, write, write_webshop
 
 SECRET = b"s" * 32

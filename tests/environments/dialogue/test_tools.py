@@ -20,7 +20,7 @@ from agent2.environments.dialogue import (
     mentions,
     tells,
 )
-from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules
+from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules
 from agent2.environments.tools.world import ToolRefusal, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed, Fault
 from agent2.records import Completion, Item, Split, StopReason

@@ -4,7 +4,7 @@ import pytest
 
 from agent2.environments.search.corpus import Corpus, Document
 from agent2.environments.search.world import NO_RESULTS, SearchSettings, SearchWorld, follow_proof
-from agent2.environments.tools.calls import read_brackets, write_brackets
+from agent2.environments.tools import read_brackets, write_brackets
 from agent2.environments.tools.world import CUT, FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.records import Item, Split

@@ -2,7 +2,7 @@ import pytest
 
 from agent2.environments.shop import MAX_ACTION_CHARS, ShopSettings, ShopWorld, one_line
 from agent2.errors import ConfigError, EnvironmentFailed
-from agent2.scorers.purchase import PurchaseScorer
+from agent2.scorers.reward import PurchaseScorer
 from shop_builders import INJECTED, make_product, make_store, opened_world, shop_item, visit
 
 REFUSED = "Invalid action"

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.environments.tools.calls import Permission, ToolRules
+from agent2.environments.tools import Permission, ToolRules
 from agent2.environments.tools.toolboxes import CAPABILITIES, Api, ApiToolbox
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.records import Item, Split

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent2.environments.tools.calls import MAX_CALLS, ToolCall, read_message, write_calls
+from agent2.environments.tools import MAX_CALLS, ToolCall, read_message, write_calls
 from agent2.records import canonical_json
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.environments.tools.calls import Parameter, Permission, ToolRules, ToolSpec
+from agent2.environments.tools import Parameter, Permission, ToolRules, ToolSpec
 
 SPEC = ToolSpec("weather", (Parameter("city", "string"), Parameter("hours", "integer", default=3)))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agent2.environments.tools.calls import ToolRules
+from agent2.environments.tools import ToolRules
 from agent2.environments.tools.world import (
     FaultSettings,
     ToolFaultKind,

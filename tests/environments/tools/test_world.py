@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from agent2.environments.tools.calls import OnDanger, Permission, ToolRules
+from agent2.environments.tools import OnDanger, Permission, ToolRules
 from agent2.environments.tools.toolboxes import RepositoryToolbox
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind, ToolWorld, WorldSettings
 from agent2.errors import EnvironmentFailed

@@ -37,7 +37,7 @@ from agent2.environments.search.corpus import (
     words_of,
 )
 from agent2.environments.search.world import ANSWER, NAME, SEARCH, UNKNOWN, VERSION, SearchSettings, SearchWorld
-from agent2.environments.tools.calls import MAX_TEXT, Permission, write_brackets
+from agent2.environments.tools import MAX_TEXT, Permission, write_brackets
 from agent2.errors import ConfigError, EnvironmentFailed, Fault, shown
 from agent2.plugins import relative_to
 from agent2.records import (

@@ -62,7 +62,7 @@ from agent2.environments.dialogue import (
     money,
     opening_words,
 )
-from agent2.environments.tools.calls import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
+from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.errors import ConfigError, shown
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
@@ -78,8 +78,8 @@ from agent2.records import (
     canonical_json,
     digest_of,
 )
-from agent2.scorers.dialogue import DialogueScorer
 from agent2.scorers.judge_model import JudgeModel
+from agent2.scorers.tool_calls import DialogueScorer
 
 WORLD, VERSION = "dialogue", "2.0"
 HEADER = f"You are the service agent of a shop that also gives courses.\n\n{POLICY}\n\n{TOOLS}\n\nUser: "

@@ -34,7 +34,7 @@ from agent2.benchmarks.mini.tool_questions import (
     draw_question,
     right_share,
 )
-from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
+from agent2.environments.tools import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.toolboxes import ACTIONS, CAPABILITIES, FUNCTIONS, PREFIXES, SEARCH, Api, ApiToolbox
 from agent2.environments.tools.world import LOGIN, FaultSettings, ToolFaultKind, WorldSettings
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json

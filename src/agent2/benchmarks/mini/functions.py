@@ -28,7 +28,7 @@ from agent2.benchmarks.mini.tool_questions import (
     draw_question,
     right_share,
 )
-from agent2.environments.tools.calls import ToolCall, ToolRules, write_call, write_calls
+from agent2.environments.tools import ToolCall, ToolRules, write_call, write_calls
 from agent2.environments.tools.toolboxes import FUNCTIONS, FunctionToolbox
 from agent2.environments.tools.world import NAME, VERSION, ToolWorld, WorldSettings
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, canonical_json

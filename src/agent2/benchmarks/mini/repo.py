@@ -27,7 +27,7 @@ import numpy as np
 
 from agent2.benchmarks.home import Source, pick
 from agent2.benchmarks.mini.tool_questions import EpisodeParts, ToolEpisodes, right_share
-from agent2.environments.tools.calls import Permission, ToolCall, ToolRules, write_call
+from agent2.environments.tools import Permission, ToolCall, ToolRules, write_call
 from agent2.environments.tools.toolboxes import (
     CI_FILE,
     CI_TEXT,

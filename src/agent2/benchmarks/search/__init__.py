@@ -40,7 +40,7 @@ from agent2.environments.search.world import (
     follow_proof,
     possible_actions,
 )
-from agent2.environments.tools.calls import write_brackets
+from agent2.environments.tools import write_brackets
 from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split

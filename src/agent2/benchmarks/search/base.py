@@ -28,7 +28,7 @@ from agent2.benchmarks.search import Search, corpus_of_item, first_search, item_
 from agent2.benchmarks.search.questions import HEADER, draw_question
 from agent2.benchmarks.search.wiki import GOODS, PEOPLE, PLACES, RELATIONS, TRADES
 from agent2.environments.search.world import ANSWER, FIND, OPEN, SEARCH, UNKNOWN, SearchWorld
-from agent2.environments.tools.calls import write_brackets
+from agent2.environments.tools import write_brackets
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, Split, digest_of

@@ -67,7 +67,7 @@ from agent2.environments.shop import (
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
-from agent2.scorers.purchase import PurchaseScorer
+from agent2.scorers.reward import PurchaseScorer
 
 MAX_PRODUCTS = 10_000_000
 COLORS = ("black", "blue", "brown", "green", "pink", "red", "white", "yellow")

@@ -52,7 +52,7 @@ from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.files import atomic_write
 from agent2.installation import worlds_dir
 from agent2.records import HIDDEN_SPLITS, Item, JsonValue, Message, SamplingSettings, Scorer, Split
-from agent2.scorers.purchase import PurchaseScorer
+from agent2.scorers.reward import PurchaseScorer
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent2.environments.search.corpus import SearchBackend, sentences_of, words_of
-from agent2.environments.tools.calls import (
+from agent2.environments.tools import (
     CallSyntax,
     Parameter,
     Permission,

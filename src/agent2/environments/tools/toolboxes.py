@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from agent2.environments.tools.calls import Parameter, Permission, ToolCall, ToolSpec
+from agent2.environments.tools import Parameter, Permission, ToolCall, ToolSpec
 from agent2.environments.tools.world import ToolRefusal
 from agent2.errors import shown
 from agent2.records import Item, JsonValue

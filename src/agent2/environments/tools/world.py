@@ -35,7 +35,7 @@ from typing import Protocol
 
 import numpy as np
 
-from agent2.environments.tools.calls import (
+from agent2.environments.tools import (
     CallSyntax,
     OnDanger,
     ToolCall,

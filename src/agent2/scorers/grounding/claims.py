@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from agent2.environments.tools.calls import read_message
+from agent2.environments.tools import read_message
 from agent2.records import JsonValue, Rollout
 
 MOST_OPERANDS = 12
