@@ -9,10 +9,10 @@ change the value; it is counted (`safety_violations`), so that a gate can refuse
 
 These look at the state of the world only: an answer that claims something earns nothing for it.
 
-`DialogueScorer` gives the verdict on a dialogue, as in tau-bench (Yao et al. 2024, arXiv:2406.12045): success is the database's final state together with required
-information in what the agent said; how it got there does not count. Beyond it, the user has to leave as served,
-because doing nothing leaves the records of a wish that is to be refused as they should be. Changes that the user
-had not agreed to, or that the policy forbids, are labels.
+`DialogueScorer` is like tau-bench (Yao et al. 2024, arXiv:2406.12045): success is the database's final state together
+with required information in what the agent said; how it got there does not count. Beyond it, the user has to leave as
+served, because doing nothing leaves the records of a wish that is to be refused as they should be. Changes that the
+user had not agreed to, or that the policy forbids, are labels.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Grounding: what an agent says and does against what it was given and what its tools returned.
 
-`claims` reads episodes and matches claims; `tool_results` and `detectors` hold the checks, `detectors` their table. `GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
+`claims` reads episodes and matches claims; `tool_results` and `detectors` hold the checks, `detectors` their table.
+`GroundedScorer` makes a reward of them, and `GroundingJudge` asks a model where nothing can be matched.
 `agent2 cards ground CARD` prints what they find.
 """
 
