@@ -28,6 +28,9 @@ SOURCES = {
     name: name.removeprefix("tiny-") for name in ("tiny-arithmetic", "tiny-household", "tiny-mini", "tiny-search")
 }
 """Base model -> folder of its home."""
+RECIPES = {home: f"agent2.benchmarks.{home}.base" for home in SOURCES.values()} | {
+    "mini": "agent2.benchmarks.mini.corpus"
+}
 BENCHMARKS = {
     "tiny-arithmetic": ("arithmetic",),
     "tiny-household": ("household",),
@@ -49,7 +52,9 @@ def exact_match(completions: list[str], answers: list[str]) -> list[float]:
 def make(name: str) -> None:
     """Train from the recipe, over the folder that is shipped."""
     home = SOURCES[name]
-    made = import_module(f"agent2.benchmarks.{home}.base").make(BASE_MODELS[name], HOMES / home / name, print)
+    made = import_module(f"agent2.benchmarks.{home}.{'corpus' if home == 'mini' else 'base'}").make(
+        BASE_MODELS[name], HOMES / home / name, print
+    )
     print(made)
 
 

@@ -36,12 +36,15 @@ weights on another machine or version of torch (float order differs).
 import hashlib
 import json
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib import resources
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 import transformers
@@ -53,8 +56,11 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
+from agent2.models.loading import no_progress_bars
 from agent2.models.tiny_recipe import BaseModel, BuildReport, ChatRecipe, OnProgress, ProbePoint, TinyRecipe
 from agent2.records import JsonValue, Message
+
+CorpusT = TypeVar("CorpusT")
 
 PAD, SYSTEM, USER, ASSISTANT, END = "<|pad|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>"
 
@@ -289,6 +295,21 @@ class ChatReport:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ChatReading:
+    """How the stages of a corpus are read."""
+
+    n_read_whole: int = 0
+    """First stages in which every token is learned, not the assistant's alone."""
+    n_tokenizer_chats: int | None = None
+    """Chats of the first stage that the vocabulary comes from; None: all."""
+    rates: tuple[float, ...] = ()
+    """A factor of both learning rates for each stage; empty: 1."""
+
+
+ORDINARY = ChatReading()
+
+
 def build_on_chats(
     recipe: ChatRecipe,
     stages: Sequence[Sequence[Sequence[Message]]],
@@ -296,14 +317,12 @@ def build_on_chats(
     on_step: OnStep | None = None,
     *,
     prepare: Prepare | None = None,
-    n_read_whole: int = 0,
-    n_tokenizer_chats: int | None = None,
+    reading: ChatReading = ORDINARY,
 ) -> ChatReport:
     """Train a model on the chats of each stage and save it in out_dir: float32, rounded to half precision.
 
-    The vocabulary comes from the first stage, or its first `n_tokenizer_chats`. prepare: changes the fresh model. In
-    the first `n_read_whole` stages every token is learned, not the assistant's alone. Raises ConfigError if a stage has
-    no chats, a chat does not fit the context, or the recipe has another number of stages.
+    prepare: changes the fresh model. Raises ConfigError if a stage has no chats, a chat does not fit the context, or
+    the recipe has another number of stages.
     """
     if len(stages) != len(recipe.steps) or not all(stages):
         raise ConfigError(
@@ -313,14 +332,18 @@ def build_on_chats(
     started = time.perf_counter()
     n_tokens, loss = 0, 0.0
     with threads(recipe.model.threads):
-        tokenizer = build_word_tokenizer(stages[0][:n_tokenizer_chats], recipe)
+        tokenizer = build_word_tokenizer(stages[0][: reading.n_tokenizer_chats], recipe)
         model = build_model(tokenizer, recipe.model)
         if prepare is not None:
             prepare(model, tokenizer)
         for stage, chats in enumerate(stages):
             rows = encode_chats(tokenizer, chats)
             losses, n_read = train_stage(
-                model, all_learned(rows) if stage < n_read_whole else rows, recipe, stage, on_step
+                model,
+                all_learned(rows) if stage < reading.n_read_whole else rows,
+                _slowed(recipe, reading.rates[stage]) if reading.rates else recipe,
+                stage,
+                on_step,
             )
             n_tokens += n_read
             tail = losses[-max(1, len(losses) // 10) :]
@@ -330,6 +353,71 @@ def build_on_chats(
     tokenizer.save_pretrained(out_dir)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     return ChatReport(n_parameters, n_tokens, loss, time.perf_counter() - started)
+
+
+def built_on_chats(
+    entry: BaseModel,
+    out_dir: Path,
+    on_progress: OnProgress,
+    corpus: type[CorpusT],
+    draw: Callable[[CorpusT], Sequence[Sequence[Message]]],
+    **options: Any,
+) -> dict[str, JsonValue]:
+    """Train on the same chats in every stage, as the builder of a home does; returns what the manifest says.
+
+    corpus: of which kind the settings have to be, from which `draw` makes the chats. options: of `build_on_chats`.
+    Raises ConfigError for a recipe of something else.
+    """
+    recipe, settings = chat_recipe(entry, corpus)
+    on_progress("drawing the corpus")
+    chats = draw(settings)
+    with no_progress_bars():
+        report = build_on_chats(recipe, [chats] * len(recipe.steps), out_dir, _said(recipe, on_progress), **options)
+    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
+
+
+def make_on_chats(
+    entry: BaseModel,
+    folder: Path,
+    on_progress: OnProgress,
+    stages: Sequence[Sequence[Sequence[Message]]],
+    told: Mapping[str, JsonValue],
+    **options: Any,
+) -> dict[str, JsonValue]:
+    """Train on the chats of each stage and write the folder that the package ships; returns what `made.json` says.
+
+    told: what it says of the corpus. options: of `build_on_chats`. Raises as that does.
+    """
+    recipe = entry.recipe
+    assert isinstance(recipe, ChatRecipe)
+    with tempfile.TemporaryDirectory() as draft, no_progress_bars():
+        report = build_on_chats(recipe, stages, Path(draft), _said(recipe, on_progress), **options)
+        made: dict[str, JsonValue] = {
+            "recipe_digest": entry.digest,
+            **told,
+            "parameters": report.n_parameters,
+            "steps": list(recipe.steps),
+            "tokens": report.n_tokens,
+            "loss": round(report.loss, 4),
+            "seconds": round(report.seconds, 1),
+        }
+        return pack(Path(draft), folder, made)
+
+
+def chat_recipe(entry: BaseModel, corpus: type[CorpusT]) -> tuple[ChatRecipe, CorpusT]:
+    """Recipe and settings of a base that is trained on chats of one corpus. Raises ConfigError for something else."""
+    if not isinstance(entry.recipe, ChatRecipe) or not isinstance(entry.corpus, corpus):
+        raise ConfigError(f"only recipes with {corpus.__name__} can be made here; see agent2.benchmarks.BASES")
+    return entry.recipe, entry.corpus
+
+
+def _said(recipe: ChatRecipe, on_progress: OnProgress) -> OnStep:
+    return lambda step, loss: on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
+
+
+def _slowed(recipe: ChatRecipe, rate: float) -> ChatRecipe:
+    adamw, muon = (rate * one for one in (recipe.model.adamw_learning_rate, recipe.model.muon_learning_rate))
+    return replace(recipe, model=replace(recipe.model, adamw_learning_rate=adamw, muon_learning_rate=muon))
 
 
 def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe) -> PreTrainedTokenizerFast:
@@ -477,11 +565,17 @@ WEIGHTS = "model.safetensors"
 MADE = "made.json"
 
 
-def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the model of a folder that `pack` wrote to out_dir; returns what the manifest says of it.
+def unpack(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Write the shipped model to out_dir; returns what the manifest says of it.
 
-    Raises ConfigError if the weights are not those of `made.json`, or were made by another recipe.
+    Raises ConfigError if the shipped weights are not those of `made.json`, or were made by another recipe.
     """
+    package, _, folder = entry.shipped.partition(":")
+    with resources.as_file(resources.files(package) / folder) as packaged:
+        return _unpacked(packaged, entry, out_dir, on_progress)
+
+
+def _unpacked(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     on_progress("unpacking the weights that the package ships")
     made = json.loads((packaged / MADE).read_text(encoding="utf-8"))
     found = hashlib.sha256((packaged / WEIGHTS).read_bytes()).hexdigest()

@@ -6,12 +6,9 @@ Kept apart from `agent2.models.tiny` so that a cached model can be looked up by 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from agent2.errors import ConfigError
-from agent2.records import JsonValue, Message, digest_of
-
-CorpusT = TypeVar("CorpusT")
+from agent2.records import JsonValue, digest_of
 
 OnProgress = Callable[[str], None]
 """Told in a few words what is being done."""
@@ -103,6 +100,8 @@ class BaseModel:
     origin: tuple[str, ...] = ()
     """Names of the code and the item pools that the weights depend on, as they were called when the model was first
     made. They stay when the code moves: the digest is in the names of cached folders and in shipped `made.json`."""
+    shipped: str = ""
+    """"package:folder" of the weights that come with the package; empty: built on first use."""
     from_data: str = ""
     """"module:function" that completes the recipe from a folder of the user's official data (None: the usual place) and
     returns one without this; empty: the recipe is complete. A completed one holds all that it read."""
@@ -115,33 +114,3 @@ class BaseModel:
 
 Builder = Callable[[BaseModel, Path, OnProgress], dict[str, JsonValue]]
 """Builds into the folder and returns what the manifest says beyond the recipe."""
-
-
-def built_on_chats(
-    entry: BaseModel,
-    out_dir: Path,
-    on_progress: OnProgress,
-    corpus: type[CorpusT],
-    draw: Callable[[CorpusT], Sequence[Sequence[Message]]],
-    **options: Any,
-) -> dict[str, JsonValue]:
-    """Train on the same chats in every stage, as the builder of a home does; returns what the manifest says.
-
-    corpus: of which kind the settings have to be, from which `draw` makes the chats. options: of
-    `agent2.models.tiny.build_on_chats`. Raises ConfigError for a recipe of something else.
-    """
-    from agent2.models.loading import no_progress_bars  # here: torch, which looking up the recipe does not need
-    from agent2.models.tiny import build_on_chats
-
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, corpus):
-        raise ConfigError(f"only recipes with {corpus.__name__} can be made here; see agent2.benchmarks.BASES")
-    on_progress("drawing the corpus")
-    chats = draw(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
-
-    with no_progress_bars():
-        report = build_on_chats(recipe, [chats] * len(recipe.steps), out_dir, said, **options)
-    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}

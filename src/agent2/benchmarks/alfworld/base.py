@@ -185,7 +185,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     """
     from agent2.benchmarks.household.base import liken_names
     from agent2.models.loading import no_progress_bars
-    from agent2.models.tiny import build_on_chats
+    from agent2.models.tiny import ChatReading, build_on_chats
 
     recipe, settings = entry.recipe, entry.corpus
     if not isinstance(recipe, ChatRecipe) or not isinstance(settings, AlfworldCorpusSettings) or not settings.rooms:
@@ -203,8 +203,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
             out_dir,
             said,
             prepare=partial(liken_names, pieces=recipe.pieces),
-            n_read_whole=1,
-            n_tokenizer_chats=N_TOKENIZER_CHATS,
+            reading=ChatReading(1, N_TOKENIZER_CHATS),
         )
     return {
         "visible_games": len(settings.rooms),

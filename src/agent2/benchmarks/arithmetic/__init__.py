@@ -320,7 +320,8 @@ BASE = BaseModel(
     version="2",
     recipe=TinyRecipe(target=0.27),
     corpus=CorpusSettings(),
-    builder="agent2.benchmarks.arithmetic.base:build",
+    builder="agent2.models.tiny:unpack",
+    shipped="agent2.benchmarks.arithmetic:tiny-arithmetic",
     origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
 )
 """The recipe of `tiny-arithmetic`."""

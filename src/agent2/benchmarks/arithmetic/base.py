@@ -1,7 +1,7 @@
 """The base model of the embedded `arithmetic` task: shipped with the package, made by a recipe that is here too.
 
 `make` pre-trains it (a minute or two on one core) and writes the folder that the package ships (see
-`agent2.models.tiny`); `build` unpacks that folder, so the base is the same on every machine. `make` gives other
+`agent2.models.tiny`), which is unpacked on use, so the base is the same on every machine. `make` gives other
 weights on another CPU or version of torch, as float order differs.
 
 The probe plays dev items under the benchmark's own protocol; the accuracy in `made.json` is measured afterwards on
@@ -11,7 +11,6 @@ other dev items, so that stopping at a lucky reading does not flatter it.
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,13 @@ from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining
 from agent2.errors import ConfigError
 from agent2.models.hf import HfSampler
 from agent2.models.loading import no_progress_bars
-from agent2.models.tiny import build_tiny, pack, unpack
+from agent2.models.tiny import build_tiny, pack
 from agent2.models.tiny_recipe import BaseModel, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, Split, derive_seed, digest_of
 
 N_PROBE_ITEMS = 400
 N_MEASURED_ITEMS = 800
 N_SAMPLE_EXAMPLES = 200
-
-
-def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the shipped model to out_dir and return what the manifest says of it.
-
-    Raises ConfigError if the shipped weights are not those of `made.json`, or were made by another recipe.
-    """
-    with resources.as_file(resources.files("agent2.benchmarks.arithmetic") / "tiny-arithmetic") as packaged:
-        return unpack(packaged, entry, out_dir, on_progress)
 
 
 def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:

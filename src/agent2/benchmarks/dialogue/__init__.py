@@ -65,7 +65,7 @@ from agent2.environments.dialogue import (
 from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.errors import ConfigError, shown
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import (
     Completion,
     Environment,
@@ -628,8 +628,10 @@ def careless(item: Item, chat: Sequence[Message], habits: Collection[str], *, sl
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    reading = {"n_read_whole": 1, "n_tokenizer_chats": 1000}
-    return built_on_chats(entry, out_dir, on_progress, DialogueCorpusSettings, dialogue_corpus, **reading)
+    from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
+
+    reading = ChatReading(1, 1000)
+    return built_on_chats(entry, out_dir, on_progress, DialogueCorpusSettings, dialogue_corpus, reading=reading)
 
 
 def single_tokens() -> tuple[str, ...]:

@@ -392,7 +392,8 @@ BASE = BaseModel(
         pieces=single_tokens(size_of("tiny")),
     ),
     corpus=HouseholdCorpusSettings(),
-    builder="agent2.benchmarks.household.base:build",
+    builder="agent2.models.tiny:unpack",
+    shipped="agent2.benchmarks.household:tiny-household",
     origin=("agent2.arena.tiny_household:build", "arithmetic-pools-1"),
 )
 """The recipe of `tiny-household`."""

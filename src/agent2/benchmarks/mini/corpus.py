@@ -10,15 +10,13 @@ Drills for a tiny base model: two skills that questions alone teach too slowly, 
 may be read, letters ask for no fact.
 
 The base model is shipped with the package: `make` trains it from the recipe (some minutes on one core) and writes the
-folder that the package ships (see `agent2.models.tiny`); `build` unpacks that folder.
+folder that the package ships (see `agent2.models.tiny`), which is unpacked on use.
 """
 
 import importlib
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from itertools import cycle, islice
 from pathlib import Path
 from types import MappingProxyType
@@ -197,7 +195,8 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=MiniCorpusSettings(),
-    builder="agent2.benchmarks.mini.corpus:build",
+    builder="agent2.models.tiny:unpack",
+    shipped="agent2.benchmarks.mini:tiny-mini",
     origin=("agent2.arena.tiny_mini:build", "arithmetic-pools-1"),
 )
 
@@ -206,47 +205,18 @@ N_SAMPLE_CHATS = 100
 """Of each part; their digest shows whether today's corpus is still the one that was read."""
 
 
-def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the shipped model to out_dir and return what the manifest says of it."""
-    from agent2.models.tiny import unpack  # torch, which a look-up of the recipe does not need
-
-    with resources.as_file(resources.files("agent2.benchmarks.mini") / "tiny-mini") as packaged:
-        return unpack(packaged, entry, out_dir, on_progress)
-
-
 def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
 
     Raises ConfigError if the entry is not one that is trained on chats.
     """
-    from agent2.models.loading import no_progress_bars
-    from agent2.models.tiny import build_on_chats, pack
+    from agent2.models.tiny import chat_recipe, make_on_chats  # torch, which a look-up of the recipe does not need
 
-    recipe, corpus = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(corpus, MiniCorpusSettings):
-        raise ConfigError("only a recipe for chats of mini benchmarks can be made here; see agent2.benchmarks.BASES")
+    _, corpus = chat_recipe(entry, MiniCorpusSettings)
     on_progress("drawing the corpus")
     stages = mini_corpus(corpus)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
-
-    with tempfile.TemporaryDirectory() as draft, no_progress_bars():
-        report = build_on_chats(recipe, stages, Path(draft), said)
-        return pack(
-            Path(draft),
-            folder,
-            {
-                "recipe_digest": entry.digest,
-                "corpus_digest": digest_of(stages),
-                "corpus_sample_digest": corpus_sample_digest(corpus),
-                "parameters": report.n_parameters,
-                "steps": list(recipe.steps),
-                "tokens": report.n_tokens,
-                "loss": round(report.loss, 4),
-                "seconds": round(report.seconds, 1),
-            },
-        )
+    digests = {"corpus_digest": digest_of(stages), "corpus_sample_digest": corpus_sample_digest(corpus)}
+    return make_on_chats(entry, folder, on_progress, stages, digests)
 
 
 def corpus_sample_digest(corpus: MiniCorpusSettings) -> str:

@@ -35,7 +35,7 @@ import numpy as np
 from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, derive_seed
 from agent2.scorers.python_tests import PythonTestsScorer
 
@@ -428,6 +428,8 @@ def grammar_pieces() -> tuple[str, ...]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
+
     return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, corpus_chats)
 
 

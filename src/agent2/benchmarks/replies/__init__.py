@@ -35,7 +35,7 @@ import numpy as np
 from agent2.benchmarks.home import Player, Players, Source, foreign_answers
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import (
     HIDDEN_SPLITS,
     Emits,
@@ -550,6 +550,8 @@ def single_tokens() -> tuple[str, ...]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
+    from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
+
     return built_on_chats(entry, out_dir, on_progress, RepliesCorpus, pretraining_chats)
 
 

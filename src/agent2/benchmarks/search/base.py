@@ -11,16 +11,13 @@ stands, so that copying it from a page is one step.
 The worlds of the corpus have numbers that no item has (`FIRST_WORLD` and above). Gains on such a base show that a
 pipeline works; they do NOT show what it would do for another model.
 
-Promises: one set of settings, one corpus; `build` gives the same weights on every machine. Does NOT promise that `make`
-gives the shipped weights again on another machine or version of torch (float order differs).
+Promises: one set of settings, one corpus; unpacked, the weights are the same on every machine. Does NOT promise that
+`make` gives the shipped weights again on another machine or version of torch (float order differs).
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -29,7 +26,6 @@ from agent2.benchmarks.search.questions import HEADER, draw_question
 from agent2.benchmarks.search.wiki import GOODS, PEOPLE, PLACES, RELATIONS, TRADES
 from agent2.environments.search.world import ANSWER, FIND, OPEN, SEARCH, UNKNOWN, SearchWorld
 from agent2.environments.tools import write_brackets
-from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, Split, digest_of
 
@@ -164,68 +160,28 @@ def single_tokens() -> tuple[str, ...]:
     return tuple(sorted(words | fields | phrases, key=lambda piece: (-len(piece), piece)))
 
 
-def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the shipped model to out_dir and return what the manifest says of it.
-
-    Raises ConfigError if the shipped weights are not those of `made.json`, or were made by another recipe.
-    """
-    from agent2.models.tiny import unpack  # here: torch, which looking up the recipe does not need
-
-    with resources.as_file(resources.files(__package__) / PACKAGED) as packaged:
-        return unpack(packaged, entry, out_dir, on_progress)
-
-
 def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
 
     In the first stage every token of the corpus is learned, what the world says too; in the second the actions of an
     expert; in the third those of mostly hasty players. Raises ConfigError if the entry is not the one of search.
     """
-    from agent2.models import tiny
-    from agent2.models.loading import no_progress_bars
+    from agent2.models.tiny import (  # torch, which looking up the recipe does not need
+        ChatReading,
+        chat_recipe,
+        make_on_chats,
+    )
 
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, SearchCorpusSettings):
-        raise ConfigError("only a recipe for chats of search can be made here; see agent2.benchmarks.BASES")
-    started = time.perf_counter()
+    _, settings = chat_recipe(entry, SearchCorpusSettings)
     on_progress(f"playing {settings.n_chats} questions")
-    chats = corpus_chats(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
-
-    with TemporaryDirectory() as draft, no_progress_bars(), tiny.threads(recipe.threads):
-        tokenizer = tiny.build_word_tokenizer(chats[:N_SAMPLE_CHATS], recipe)
-        model = tiny.build_model(tokenizer, recipe.model)
-        wandering = tiny.all_learned(tiny.encode_chats(tokenizer, chats))
-        expert = tiny.encode_chats(tokenizer, corpus_chats(settings.without_mistakes()))
-        hasty = tiny.encode_chats(tokenizer, hasty_chats(settings))
-        began = time.perf_counter()
-        n_tokens = 0
-        for stage, (rows, rate) in enumerate(((wandering, 1.0), (expert, 1.0), (hasty, settings.hasty_rate))):
-            losses, n_read = tiny.train_stage(model, rows, _slowed(recipe, rate), stage, said)
-            n_tokens += n_read
-        model.eval()
-        model.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
-        tail = losses[-max(1, len(losses) // 10) :]
-        now = time.perf_counter()
-        made: dict[str, JsonValue] = {
-            "recipe_digest": entry.digest,
-            "corpus_sample_digest": corpus_sample_digest(settings),
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "steps": list(recipe.steps),
-            "tokens": n_tokens,
-            "loss": round(sum(tail) / len(tail), 4),
-            "training_seconds": round(now - began, 1),
-            "seconds": round(now - started, 1),
-        }
-        return tiny.pack(Path(draft), folder, made)
-
-
-def _slowed(recipe: ChatRecipe, rate: float) -> ChatRecipe:
-    adamw, muon = (rate * one for one in (recipe.model.adamw_learning_rate, recipe.model.muon_learning_rate))
-    return replace(recipe, model=replace(recipe.model, adamw_learning_rate=adamw, muon_learning_rate=muon))
+    return make_on_chats(
+        entry,
+        folder,
+        on_progress,
+        [corpus_chats(settings), corpus_chats(settings.without_mistakes()), hasty_chats(settings)],
+        {"corpus_sample_digest": corpus_sample_digest(settings)},
+        reading=ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate)),
+    )
 
 
 def corpus_sample_digest(settings: SearchCorpusSettings) -> str:
@@ -256,6 +212,7 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=SearchCorpusSettings(),
-    builder=build,
+    builder="agent2.models.tiny:unpack",
+    shipped=f"{__package__}:{PACKAGED}",
 )
 """The recipe of `tiny-search`."""

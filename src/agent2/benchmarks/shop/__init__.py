@@ -65,7 +65,7 @@ from agent2.environments.shop import (
     words_of,
 )
 from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe, built_on_chats
+from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.reward import PurchaseScorer
 
@@ -529,8 +529,10 @@ def liken_tokens(model: Any, tokenizer: Any) -> None:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    reading = {"n_read_whole": 1, "n_tokenizer_chats": N_TOKENIZER_CHATS}
-    return built_on_chats(entry, out_dir, on_progress, ShopCorpus, corpus_chats, prepare=liken_tokens, **reading)
+    from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
+
+    reading = ChatReading(1, N_TOKENIZER_CHATS)
+    return built_on_chats(entry, out_dir, on_progress, ShopCorpus, corpus_chats, prepare=liken_tokens, reading=reading)
 
 
 SIZE = TinyRecipe(
