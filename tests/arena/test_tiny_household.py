@@ -61,7 +61,7 @@ def test_weights_that_were_changed_are_refused(tmp_path):
 
 
 def test_only_recipes_for_household_are_made_here(tmp_path):
-    with pytest.raises(ConfigError, match="only a recipe for chats of household"):
+    with pytest.raises(ConfigError, match="only recipes with HouseholdCorpusSettings"):
         make(BASE_MODELS["tiny-mini"], tmp_path, silent)
 
 

@@ -76,7 +76,7 @@ def test_a_benchmark_without_a_corpus_is_refused():
 
 
 def test_only_recipes_for_chats_are_made_here(tmp_path):
-    with pytest.raises(ConfigError, match="only a recipe for chats"):
+    with pytest.raises(ConfigError, match="only recipes with MiniCorpusSettings"):
         make(BASE_MODELS["tiny-arithmetic"], tmp_path, silent)
 
 

@@ -68,7 +68,7 @@ def test_a_name_is_one_token_wherever_it_stands():
 
 
 def test_only_the_recipe_of_search_is_made_here(tmp_path):
-    with pytest.raises(ConfigError, match="only a recipe for chats of search"):
+    with pytest.raises(ConfigError, match="only recipes with SearchCorpusSettings"):
         make(BASE_MODELS["tiny-mini"], tmp_path, silent)
 
 
