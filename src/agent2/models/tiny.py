@@ -565,17 +565,18 @@ WEIGHTS = "model.safetensors"
 MADE = "made.json"
 
 
-def unpack(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the shipped model to out_dir; returns what the manifest says of it.
-
-    Raises ConfigError if the shipped weights are not those of `made.json`, or were made by another recipe.
-    """
+def unpack_shipped(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """The builder of a base whose weights come with the package: as `unpack` of that folder."""
     package, _, folder = entry.shipped.partition(":")
     with resources.as_file(resources.files(package) / folder) as packaged:
-        return _unpacked(packaged, entry, out_dir, on_progress)
+        return unpack(packaged, entry, out_dir, on_progress)
 
 
-def _unpacked(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Write the model of a folder that `pack` wrote to out_dir; returns what the manifest says of it.
+
+    Raises ConfigError if the weights are not those of `made.json`, or were made by another recipe.
+    """
     on_progress("unpacking the weights that the package ships")
     made = json.loads((packaged / MADE).read_text(encoding="utf-8"))
     found = hashlib.sha256((packaged / WEIGHTS).read_bytes()).hexdigest()

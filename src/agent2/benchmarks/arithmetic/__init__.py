@@ -320,7 +320,7 @@ BASE = BaseModel(
     version="2",
     recipe=TinyRecipe(target=0.27),
     corpus=CorpusSettings(),
-    builder="agent2.models.tiny:unpack",
+    builder="agent2.models.tiny:unpack_shipped",
     shipped="agent2.benchmarks.arithmetic:tiny-arithmetic",
     origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
 )

@@ -392,7 +392,7 @@ BASE = BaseModel(
         pieces=single_tokens(size_of("tiny")),
     ),
     corpus=HouseholdCorpusSettings(),
-    builder="agent2.models.tiny:unpack",
+    builder="agent2.models.tiny:unpack_shipped",
     shipped="agent2.benchmarks.household:tiny-household",
     origin=("agent2.arena.tiny_household:build", "arithmetic-pools-1"),
 )

@@ -195,7 +195,7 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=MiniCorpusSettings(),
-    builder="agent2.models.tiny:unpack",
+    builder="agent2.models.tiny:unpack_shipped",
     shipped="agent2.benchmarks.mini:tiny-mini",
     origin=("agent2.arena.tiny_mini:build", "arithmetic-pools-1"),
 )

@@ -212,7 +212,7 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=SearchCorpusSettings(),
-    builder="agent2.models.tiny:unpack",
+    builder="agent2.models.tiny:unpack_shipped",
     shipped=f"{__package__}:{PACKAGED}",
 )
 """The recipe of `tiny-search`."""
