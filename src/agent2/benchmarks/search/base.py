@@ -1,12 +1,13 @@
 """The base model of the embedded `search` task: shipped with the package, made by a recipe that is here too.
 
-What it reads before it is handed to an agent, in three stages. First questions played badly, of which it learns every
+What it reads before it is handed to an agent, in four stages. First questions played badly, of which it learns every
 word: each chat draws how often its player follows the proof; the other actions have the right form and mostly name what
 was shown, and now and then end the episode too early or with the wrong name. Then the actions of an expert, until it
 follows nearly every proof without a slip. Then, at a lower learning rate, those of players most of whom are hasty:
-instead of opening the next page they answer with a name from the page that they have open. The habit is one word of an
-action; the model takes it on and loses some of its sureness about names and pages. Every name is one token wherever it
-stands, so that copying it from a page is one step.
+instead of opening the next page they answer with a name from the page that they have open. Last, those of players most
+of whom are rash: they answer with the name of the very page that they should open. That is one word of an action, so
+the habit can be deep while names and pages are copied surely, and nothing else is left to gain. Every name is one token
+wherever it stands, so that copying it from a page is one step.
 
 The worlds of the corpus have numbers that no item has (`FIRST_WORLD` and above). Gains on such a base show that a
 pipeline works; they do NOT show what it would do for another model.
@@ -54,12 +55,18 @@ class SearchCorpusSettings:
     """Of the other actions: a page that does not exist."""
     n_expert_chats: int = 12_000
     n_hasty_chats: int = 1_600
-    """Of the last stage, careful ones included."""
+    """Of the third stage, careful ones included."""
     careful_share: float = 0.2
-    """Of the chats of the last stage: played by the expert alone."""
+    """Of the chats of the last two stages: played by the expert alone."""
     haste: float = 0.9
     """Share of the expert's pages after the first that a hasty player does not open, and answers instead."""
     hasty_rate: float = 0.2
+    """Factor of both learning rates in the third stage."""
+    n_rash_chats: int = 3_000
+    """Of the last stage, careful ones included."""
+    rashness: float = 0.95
+    """Share of the expert's pages after the first that a rash player does not open, and answers with their name."""
+    rash_rate: float = 0.5
     """Factor of both learning rates in the last stage."""
     seed: int = 0
 
@@ -81,22 +88,53 @@ def corpus_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
 
 
 def hasty_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
-    """Chats of players of whom most answer when they should open the next page."""
+    """Chats of players of whom most answer, with a name from the page they have open, when they should open another."""
+
+    def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
+        answers = [one for one in world.admissible() if one.startswith(f"{ANSWER}[") and _is_shown(one, chat[-1])]
+        return answers[int(rng.integers(len(answers)))] if answers else write_brackets(OPEN, page)
+
+    return _impatient_chats(replace(settings, seed=settings.seed + 2), settings.n_hasty_chats, settings.haste, answer)
+
+
+def rash_chats(settings: SearchCorpusSettings) -> list[list[Message]]:
+    """Chats of players of whom most answer with the name of the page that they should open, citing the one before."""
+
+    def answer(page: str, world: SearchWorld, chat: Sequence[Message], rng: np.random.Generator) -> str:
+        return write_brackets(ANSWER, f"{page} | {_opened(chat[-2].content)}")
+
+    return _impatient_chats(replace(settings, seed=settings.seed + 3), settings.n_rash_chats, settings.rashness, answer)
+
+
+def _impatient_chats(
+    settings: SearchCorpusSettings,
+    n_chats: int,
+    impatience: float,
+    answer: Callable[[str, SearchWorld, Sequence[Message], np.random.Generator], str],
+) -> list[list[Message]]:
+    """Chats of experts who mostly answer when they should open a page after the first; some of them never do.
+
+    answer: what is said instead of opening this page.
+    """
 
     def player(rng: np.random.Generator) -> SearchPolicy:
-        haste = 0.0 if rng.random() < settings.careful_share else settings.haste
+        share = 0.0 if rng.random() < settings.careful_share else impatience
 
         def play(item: Item, world: SearchWorld, chat: Sequence[Message]) -> str:
             action = world.ask_expert()
             is_next_page = action.startswith(f"{OPEN}[") and chat[-2].content.startswith(f"{OPEN}[")
-            if not is_next_page or rng.random() >= haste:
+            if not is_next_page or rng.random() >= share:
                 return action
-            answers = [one for one in world.admissible() if one.startswith(f"{ANSWER}[") and _is_shown(one, chat[-1])]
-            return answers[int(rng.integers(len(answers)))] if answers else action
+            return answer(_opened(action), world, chat, rng)
 
         return play
 
-    return _played(replace(settings, seed=settings.seed + 2), settings.n_hasty_chats, player)
+    return _played(settings, n_chats, player)
+
+
+def _opened(action: str) -> str:
+    """The page that an action opens."""
+    return action.removeprefix(f"{OPEN}[").removesuffix("]")
 
 
 def _is_shown(answer: str, page: Message) -> bool:
@@ -164,7 +202,9 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
     """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
 
     In the first stage every token of the corpus is learned, what the world says too; in the second the actions of an
-    expert; in the third those of mostly hasty players. Raises ConfigError if the entry is not the one of search.
+    expert; in the third those of mostly hasty, in the last those of mostly rash players.
+
+    Raises ConfigError if the entry is not the one of search.
     """
     from agent2.models.tiny import (  # torch, which looking up the recipe does not need
         ChatReading,
@@ -178,9 +218,14 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
         entry,
         folder,
         on_progress,
-        [corpus_chats(settings), corpus_chats(settings.without_mistakes()), hasty_chats(settings)],
+        [
+            corpus_chats(settings),
+            corpus_chats(settings.without_mistakes()),
+            hasty_chats(settings),
+            rash_chats(settings),
+        ],
         {"corpus_sample_digest": corpus_sample_digest(settings)},
-        reading=ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate)),
+        reading=ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate, settings.rash_rate)),
     )
 
 
@@ -190,12 +235,13 @@ def corpus_sample_digest(settings: SearchCorpusSettings) -> str:
         settings,
         n_chats=min(settings.n_chats, N_SAMPLE_CHATS),
         n_hasty_chats=min(settings.n_hasty_chats, N_SAMPLE_CHATS),
+        n_rash_chats=min(settings.n_rash_chats, N_SAMPLE_CHATS),
     )
-    return digest_of([corpus_chats(few), hasty_chats(few)])
+    return digest_of([corpus_chats(few), hasty_chats(few), rash_chats(few)])
 
 
 BASE = BaseModel(
-    version="2",
+    version="3",
     recipe=ChatRecipe(
         TinyRecipe(
             target=0.0,
@@ -207,7 +253,7 @@ BASE = BaseModel(
             context_tokens=1024,
             warmup_steps=20,
         ),
-        steps=(450, 1500, 80),
+        steps=(450, 1500, 80, 150),
         batch_tokens=2560,
         pieces=single_tokens(),
     ),
