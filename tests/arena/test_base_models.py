@@ -177,6 +177,6 @@ def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shi
         "tiny-pyfunc": "7c8e2713a6a71b88",
         "tiny-replies": "50c731dceef0cded",
         "tiny-replies-guarded": "d1137d4ee1f8c15d",
-        "tiny-search": "a9ab7538d5733d9c",
+        "tiny-search": "f2dfa36281072cd7",
         "tiny-shop": "3322f9e7139ab556",
     }

@@ -126,8 +126,12 @@ def test_form_that_rises_without_success_is_told_and_with_success_is_not():
     assert set(signals(flat)) == {Danger.REWARD_WITHOUT_SUCCESS}
 
 
-def test_every_danger_asks_something_of_training():
-    assert set(ACTIONS) == set(Danger)
+def test_only_length_and_cost_let_training_go_on_and_a_price_for_wins_asks_a_person():
+    assert {danger for danger in Danger if ACTIONS[danger] is TrainingAction.CONTINUE} == {
+        Danger.LENGTH_INFLATION,
+        Danger.COST_INFLATION,
+    }
+    assert ACTIONS[Danger.WIN_RATE_AT_A_PRICE] is TrainingAction.PAUSE_HUMAN_REVIEW
 
 
 class PaysForNoise(Hunt):
