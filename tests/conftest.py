@@ -43,3 +43,11 @@ def common_home(tmp_path_factory):
     home = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "installation"
     home.mkdir(mode=0o700, exist_ok=True)
     return home
+
+
+@pytest.fixture(scope="session", autouse=True)
+def not_the_users_installation(common_home):
+    """A test that names no installation of its own leaves the user's secret, caches and access log alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENT2_HOME", str(common_home))
+        yield
