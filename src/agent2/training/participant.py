@@ -60,6 +60,13 @@ class Participant:
     effort: float = 1.0
     """Share of the usual number of GRPO steps or batches, from $AGENT2_EFFORT: below 1 to try a program out."""
 
+    def seconds_until(self, share: float, started: float) -> float:
+        """Seconds until this share (0 to 1) of the assignment's wall clock has passed; at least 1.
+
+        started: `time.monotonic()` of the agent's start.
+        """
+        return max(1.0, share * self.wall_clock_s - (time.monotonic() - started))
+
     def write_design(self, design: dict[str, Any]) -> None:
         """Keep the pipeline design where the report looks for it.
 

@@ -293,13 +293,6 @@ class VisibleTask:
             {"prompt": item.prompt, "answer": item.id, "messages": _as_rows(self._opening(item))} for item in self.train
         ]
 
-    def seconds_until(self, share: float, started: float) -> float:
-        """Seconds until this share (0 to 1) of the assignment's wall clock has passed; at least 1.
-
-        started: `time.monotonic()` of the agent's start.
-        """
-        return max(1.0, share * self.me.wall_clock_s - (time.monotonic() - started))
-
     def grpo_settings(self, usual: GrpoSettings, started: float) -> GrpoSettings:
         """Settings of `train_grpo` for this assignment: its tokens, its items, most of its time, the effort asked for.
 
@@ -320,7 +313,7 @@ class VisibleTask:
             steps=steps,
             prompts_per_step=n_prompts,
             max_completion_tokens=self.me.sampling.max_tokens,
-            max_seconds=self.seconds_until(GRPO_SHARE, started),
+            max_seconds=self.me.seconds_until(GRPO_SHARE, started),
         )
 
     def n_drawn(self, settings: AttemptSettings) -> int:
@@ -609,7 +602,7 @@ def learn_in_stages(
             batches=max(1, round(me.effort * stage.settings.batches)),
             max_turns=me.max_turns,
             max_tokens=me.sampling.max_tokens,
-            max_seconds=task.seconds_until(stage.until, started),
+            max_seconds=me.seconds_until(stage.until, started),
         )
         out = me.output / stage.name / "model"
         hooks = OnlineGrpoHooks(show_line, stop=watch, success=task.success)

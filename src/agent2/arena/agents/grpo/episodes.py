@@ -48,7 +48,7 @@ def run(me: Participant) -> None:
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
     checkpoint = me.base
     if shown is not None:
-        in_time = dataclasses.replace(warm_up, max_seconds=task.seconds_until(WARM_UP_UNTIL, started))
+        in_time = dataclasses.replace(warm_up, max_seconds=me.seconds_until(WARM_UP_UNTIL, started))
         checkpoint = train_sft(me.base, shown.rows, me.output / "warm-up" / "model", in_time, show_line).checkpoint
         task.check_and_submit(checkpoint, f"warm-up on {len(shown.rows)} rows")
     learn_in_stages(task, checkpoint, STAGES, started, partial(stop_at, Danger.FORMAT_COLLAPSE))

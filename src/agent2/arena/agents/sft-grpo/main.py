@@ -45,7 +45,7 @@ def run(me: Participant) -> None:
         }
     )
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
-    in_time = dataclasses.replace(imitation, max_seconds=task.seconds_until(IMITATES_UNTIL, started))
+    in_time = dataclasses.replace(imitation, max_seconds=me.seconds_until(IMITATES_UNTIL, started))
     imitated = train_sft(me.base, shown.rows, me.output / "sft" / "model", in_time, show_line)
     task.check_and_submit(imitated.checkpoint, f"sft on {len(shown.rows)} rows")
     if task.is_interactive:

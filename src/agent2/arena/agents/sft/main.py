@@ -37,7 +37,7 @@ def run(me: Participant) -> None:
         }
     )
     tell(f"base model: {task.evaluate_on_dev(me.base)} of {len(task.dev)} dev items")
-    in_time = dataclasses.replace(settings, max_seconds=task.seconds_until(TRAINS_UNTIL, started))
+    in_time = dataclasses.replace(settings, max_seconds=me.seconds_until(TRAINS_UNTIL, started))
     report = train_sft(me.base, shown.rows, me.output / "model", in_time, show_line)
     tell(f"{report.steps} steps in {report.seconds:.0f} s")
     task.check_and_submit(report.checkpoint, f"sft on {len(shown.rows)} rows")

@@ -38,7 +38,7 @@ def run(me: Participant) -> None:
     for number, rate in enumerate(LEARNING_RATES, 1):
         out = me.output / f"rate-{rate:g}" / "model"
         until = TRAINS_UNTIL * number / len(LEARNING_RATES)
-        at_rate = dataclasses.replace(settings, learning_rate=rate, max_seconds=task.seconds_until(until, started))
+        at_rate = dataclasses.replace(settings, learning_rate=rate, max_seconds=me.seconds_until(until, started))
         report = train_sft(me.base, shown.rows, out, at_rate, show_line)
         tell(f"{report.steps} steps in {report.seconds:.0f} s")
         task.check_and_submit(report.checkpoint, f"static data only, learning rate {rate:g}")
