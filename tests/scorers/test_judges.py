@@ -16,6 +16,7 @@ from agent2.errors import CheckpointError, ConfigError, Fault
 from agent2.evaluation.judge_check import LabelledPair, ask, check, contrast, read_contrasts
 from agent2.evaluation.rescoring import judge_cards, rescore
 from agent2.evaluation.runner import EvaluationLimits, EvaluationPlan, evaluate
+from agent2.evaluation.scoring import score_played
 from agent2.models.sources import ScriptedSampler
 from agent2.models.tiny import build_tiny
 from agent2.records import Completion, Item, Message, Rollout, RolloutStatus, Score, Split, Usage
@@ -29,7 +30,7 @@ from agent2.scorers.judges import (
     weighted_points,
 )
 from model_builders import DIGITS, SMALL
-from served_fakes import Reply, chat, endpoint
+from served_fakes import Reply, chat, endpoint, error
 
 SCRIPT = '''
 import json, re
@@ -281,6 +282,32 @@ def test_a_judge_that_hangs_is_an_infrastructure_fault_within_its_time():
         started = time.monotonic()
         score = load_scorer("llm_judge", settings).score(ITEM, rollout("good"))
     assert (score.value, score.fault) == (None, Fault.INFRASTRUCTURE) and time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("bad", [error(503), replace(chat("fine"), cut_after=0)], ids=["busy", "drops"])
+@pytest.mark.parametrize("n_good", [0, 1, 3])
+def test_a_judge_that_gives_nothing_is_not_asked_again_for_each_of_a_batch(bad, n_good):
+    def reply(body, number):
+        return chat('{"quote": "answer", "verdict": 10}') if number < n_good else bad
+
+    with endpoint(reply) as served:
+        settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
+        played = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(5)]
+        scored = list(score_played(played, load_scorer("llm_judge", settings)))
+    assert [one.score.fault for one in scored].count(Fault.INFRASTRUCTURE) == 5 - max(0, n_good - 1)
+    assert len(served.bodies) == (1 + 5 if n_good else 1)
+
+
+def test_one_question_that_fails_costs_the_others_nothing():
+    def reply(body, number):
+        text = body["messages"][-1]["content"]
+        return error(503) if "answer 0" in text else chat('{"quote": "answer", "verdict": 10}')
+
+    with endpoint(reply) as served:
+        settings = {"model": f"{served.url}#m", "endpoint": {"max_tries": 1}}
+        played = [(ITEM, replace(rollout(f"answer {number}"), attempt=number)) for number in range(3)]
+        scored = list(score_played(played, load_scorer("llm_judge", settings)))
+    assert {one.rollout.attempt: one.score.value for one in scored} == {0: None, 1: 1.0, 2: 1.0}
 
 
 def test_a_judge_that_changes_its_mind_keeps_what_it_said_first_and_does_not_without_the_cache():

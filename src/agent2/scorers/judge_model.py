@@ -9,9 +9,10 @@ import json
 import math
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ COSTS = tuple(COST_PREFIX + name for name in ("prompt_tokens", "completion_token
 """Views of every verdict: tokens as the endpoint reports them, dollars where prices are set, answers from the cache."""
 TOP_LOGPROBS = 20
 """Tokens that an endpoint is asked for in each place; OpenAI's limit."""
+REST_S = 30.0
+"""An endpoint that gave nothing at all is not asked for so long: a batch would wait for each of its questions."""
+LOST_AT_ONCE = 3
+"""So many of the questions asked at once, and half of them, have to fail before an endpoint is taken for such a one."""
 LOCAL_START = '{"verdict": "'
 """How the answer of a local checkpoint begins whose probabilities are read."""
 
@@ -89,6 +94,8 @@ class JudgeModel:
         self._likelihoods: Any = None
         self._cache = AnswerCache(installation.home() / "judge-answers.sqlite") if cache else None
         self._sampler: Sampler | None = None
+        self._lost = Completion("")
+        self._rests_until = -math.inf
         self._lock = threading.Lock()
 
     def ask(self, prompts: Sequence[Sequence[Message]], is_verdict: Callable[[Completion], bool]) -> list[JudgeAnswer]:
@@ -137,6 +144,8 @@ class JudgeModel:
     def _draw(self, prompts: Sequence[Sequence[Message]]) -> list[Completion]:
         if self._options and self.source.kind is SourceKind.HF:
             return self._weigh(prompts)
+        if time.monotonic() < self._rests_until:
+            return [self._lost] * len(prompts)
         done: dict[int, Completion] = {}
         waiting = iter(enumerate(prompts))
         in_flight = 0
@@ -157,9 +166,17 @@ class JudgeModel:
             if self._sampler is not None:
                 self._sampler.close()
             self._sampler = None  # what was in flight is lost with the queue; the next call opens it again
-            broken = Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason=str(error))
-            return [done.get(number, broken) for number in range(len(prompts))]
+            self._rest(Completion("", stop_reason=StopReason.FAULT, fault=Fault.INFRASTRUCTURE, reason=str(error)))
+            return [done.get(number, self._lost) for number in range(len(prompts))]
+        lost = [one for one in done.values() if one.fault is Fault.INFRASTRUCTURE]
+        if len(lost) >= max(LOST_AT_ONCE, len(done) / 2):
+            self._rest(lost[-1])
         return [done[number] for number in range(len(prompts))]
+
+    def _rest(self, lost: Completion) -> None:
+        """Give the same answer to every question for a while."""
+        self._lost = replace(lost, prompt_tokens=0, n_tokens=0)
+        self._rests_until = time.monotonic() + REST_S
 
     def _costs(self, completion: Completion, *, is_cached: bool) -> dict[str, float | None]:
         n_new = len(completion.token_ids) if completion.n_tokens is None else completion.n_tokens
