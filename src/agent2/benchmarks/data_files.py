@@ -265,14 +265,14 @@ class PublishedBenchmark(ABC):
 
     def _members(self, split: Split, secret: bytes | None) -> list[PublishedItem]:
         if split not in HIDDEN_SPLITS:
-            return _distinct(self.visible(split))
+            return distinct(self.visible(split))
         if not secret:
             raise ConfigError(f"split {split.value!r} of {self.name} is hidden; only the grader may ask for it")
 
         def place(one: PublishedItem) -> bytes:
             return hmac.new(secret, f"{self.name} order\0{one.id}".encode(), hashlib.sha256).digest()
 
-        ordered = sorted(_distinct(self.scored()), key=place)
+        ordered = sorted(distinct(self.scored()), key=place)
         n_public = math.ceil(self.public_share * len(ordered) - 0.5)  # the odd item is private
         return ordered[:n_public] if split is Split.TEST_PUBLIC else ordered[n_public:]
 
@@ -282,7 +282,8 @@ def divided(visible: Sequence[PublishedItem], split: Split, dev_every: int) -> l
     return [one for place, one in enumerate(visible) if (place % dev_every == dev_every - 1) == (split is Split.DEV)]
 
 
-def _distinct(items: list[PublishedItem]) -> list[PublishedItem]:
+def distinct(items: list[PublishedItem]) -> list[PublishedItem]:
+    """The items of a file, before they are divided. Raises ConfigError if two have the same id."""
     seen: dict[str, str] = {}
     for one in items:
         if one.id in seen:

@@ -85,9 +85,13 @@ def test_files_that_are_absent_cut_or_of_another_layout_are_refused_with_the_pla
     rows = [function(0), {**function(1), "test": 3}]
     with pytest.raises(ConfigError, match=r"HumanEval.jsonl:2: field 'test' is missing or not str"):
         load_benchmark("humaneval", write(tmp_path / "a", "HumanEval.jsonl", rows)).items(Split.TRAIN, 1, None)
-    twice = write(tmp_path / "b", "HumanEval.jsonl", [function(0), function(0), function(1), function(2)])
-    with pytest.raises(ConfigError, match=r"HumanEval.jsonl:2: id humaneval-HumanEval/0 also appears at .*:1"):
-        load_benchmark("humaneval", twice).items(Split.TRAIN, 1, None)
+    for place in (1, 3, 7):  # among those of one split, of train and dev, of the visible and the hidden half
+        rows = [function(number) for number in range(8)]
+        rows[place] = rows[0]
+        twice = write(tmp_path / f"b{place}", "HumanEval.jsonl", rows)
+        said = rf"HumanEval.jsonl:{place + 1}: id humaneval-HumanEval/0 also appears at .*:1"
+        with pytest.raises(ConfigError, match=said):
+            load_benchmark("humaneval", twice).items(Split.TRAIN, 1, None)
     cut = tmp_path / "c"
     cut.mkdir()
     (cut / "HumanEval.jsonl.gz").write_bytes(

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, divided
+from agent2.benchmarks.data_files import OfficialFile, PublishedBenchmark, PublishedItem, Row, distinct, divided
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.errors import ConfigError
 from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
@@ -137,7 +137,7 @@ class HumanEval(PublishedBenchmark):
 
     def problems(self) -> list[PublishedItem]:
         """All of them, in the order of the file. Raises ConfigError as `visible`."""
-        return [function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)]
+        return distinct([function_to_write(row.values, row.where) for row in HUMANEVAL.rows(self.data)])
 
     def scorer(self) -> Scorer:
         """Runs the tests."""
