@@ -138,7 +138,7 @@ def test_batches_give_the_verdicts_of_one_at_a_time():
     scorer = Slowly()
     found = by_item(score_played(played(), scorer))
     assert found == by_item(score_played(played(), Exact()))
-    assert sorted(map(len, scorer.asked)) == [2, 4, 4]
+    assert sorted(map(len, scorer.asked)) == [3, 3, 4]
 
 
 @pytest.mark.parametrize("fails", [raises, leaves, lambda: Score(None, "cannot", Fault.JUDGE), lambda: Score(7.0, "?")])
@@ -189,7 +189,8 @@ def test_no_more_batches_are_under_way_than_the_scorer_says():
 def test_a_few_rollouts_are_spread_over_all_that_may_judge():
     scorer = Slowly(batch_size=100, concurrency=3)
     assert len(list(score_played(played(7), scorer))) == 7
-    assert sorted(map(len, scorer.asked)) == [1, 3, 3]
+    assert sorted(map(len, scorer.asked)) == [2, 2, 3]
+    assert all("n0" not in batch or "n1" not in batch for batch in scorer.asked), "neighbours go to different batches"
 
 
 def test_a_stage_that_is_told_to_stop_stops():

@@ -232,9 +232,9 @@ def in_batches(
     while True:
         n_free = work.concurrency - len(in_flight)
         taken = list(islice(waiting, work.batch_size * n_free))
-        share = math.ceil(len(taken) / n_free) if taken else 1  # a few units are spread over all that are free
-        for start in range(0, len(taken), share):
-            batch, number = taken[start : start + share], next(numbers)
+        n_batches = min(n_free, len(taken))  # dealt out like cards: neighbours, which cost alike, go to different ones
+        for place in range(n_batches):
+            batch, number = taken[place::n_batches], next(numbers)
             in_flight[number] = (batch, math.inf if work.timeout_s is None else time.monotonic() + work.timeout_s)
             threading.Thread(target=work_on, args=(number, batch), name="scoring", daemon=True).start()
         if not in_flight:
