@@ -39,6 +39,7 @@ import socket
 import struct
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,26 +52,29 @@ from agent2.sandbox.host import SYSTEM_PATH, gpu_environment, toolkit_path
 from agent2.sandbox.spec import BASE_ENVIRONMENT, GIB, PRIVATE, WORKSPACE, Limits, SandboxSpec
 
 
-class Keeper:
-    """Whoever holds limits on the program as a whole: control groups, a systemd scope, a container engine."""
+class Keeper(ABC):
+    """Whoever holds limits on the program as a whole: control groups, a systemd scope, a container engine.
+
+    Each overrides what it needs; only what it had to enforce has no default.
+    """
 
     controllers: frozenset[str]
     """What it limits: "memory", "pids"."""
 
-    def adopt(self, pids: list[int]) -> None:
+    def adopt(self, pids: list[int]) -> None:  # noqa: B027
         """Take in the processes of a sandbox that is about to start its command. Raises SandboxError."""
 
-    def look(self) -> None:
+    def look(self) -> None:  # noqa: B027
         """Called about as often as the watchdog; for keepers that forget what they did when the program ends."""
 
+    @abstractmethod
     def broke(self) -> str | None:
         """The limit that had to be enforced ("memory", "processes"), if any; asked after the end."""
-        raise NotImplementedError
 
-    def kill(self) -> None:
+    def kill(self) -> None:  # noqa: B027
         """End what is not a descendant of the outermost process."""
 
-    def remove(self) -> None:
+    def remove(self) -> None:  # noqa: B027
         """Tidy up; the program has ended or never started."""
 
 

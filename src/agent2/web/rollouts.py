@@ -135,9 +135,8 @@ class CardFilter:
             values.append(self.label)
         if self.search:
             exact = self.search != self.search.lower()
-            if (
-                self.everywhere and not is_hidden
-            ):  # first what is quick to tell; names and numbers of a record are no text
+            if self.everywhere and not is_hidden:
+                # The stored text first, which is fast; keys and numbers of a record do not count as a match.
                 told = msgspec.json.encode(self.search).decode()[1:-1]
                 columns = {"record": told, TURNS_TEXT: self.search}
             else:
