@@ -80,7 +80,19 @@ def find_pages(tab: Any, address: str) -> dict[str, str]:
     cards = tab_links(tab, f"{address}?kind=card", "main .rows a[href^='/card/']")
     for evaluation in evaluations[:3]:
         cards += tab_links(tab, evaluation, "main .rows a[href^='/card/']")[:2]
-    for link in cards[:MOST_CARDS]:
+    found |= find_rollouts(tab, cards[:MOST_CARDS])
+    tab.goto(f"{address}leaderboard")
+    tab.wait_for_selector("table.board, main .card .lead:not([role=status])", timeout=LONGEST_MS)
+    if tab.locator("table.board").count():
+        found["leaderboard"] = f"{address}leaderboard"
+    return found
+
+
+def find_rollouts(tab: Any, cards: list[str]) -> dict[str, str]:
+    """Name -> address: a card with judges, rollouts with attempts and tokens, and the other with most turns."""
+    found: dict[str, str] = {}
+    most_steps = 0
+    for link in cards:
         tab.goto(link)
         if tab.locator(".judges").count():
             found.setdefault("judges", link)
@@ -91,10 +103,8 @@ def find_pages(tab: Any, address: str) -> dict[str, str]:
                 found.setdefault("attempts", tab.url)
             if tab.locator(".drawn").count():
                 found.setdefault("tokens", tab.url)
-    tab.goto(f"{address}leaderboard")
-    tab.wait_for_selector("table.board, main .card .lead:not([role=status])", timeout=LONGEST_MS)
-    if tab.locator("table.board").count():
-        found["leaderboard"] = f"{address}leaderboard"
+            elif (n_steps := tab.locator(".step").count()) > most_steps:
+                most_steps, found["rollout"] = n_steps, tab.url
     return found
 
 
