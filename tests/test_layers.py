@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "agent2"
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"records", "files"},
+    {"records", "files", "syntax"},
     {"config", "installation", "plugins", "stats", "sandbox"},
     {"cards", "models", "environments"},
     {"scorers"},

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 
 from agent2.errors import Agent2Error, ConfigError, unknown_name
 from agent2.records import digest_of
+from agent2.syntax import parse_python
 
 T = TypeVar("T")
 
@@ -333,7 +334,7 @@ def _with_imports(file: Path) -> list[Path]:
 
 def _imported(file: Path) -> list[str]:
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = parse_python(file.read_bytes())
     except (SyntaxError, ValueError):
         return []  # loading it says so
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]

@@ -17,6 +17,7 @@ from agent2.evaluation.scoring import (
     ScoringPlace,
     ScoringStopped,
     Until,
+    in_batches,
     score_played,
 )
 from agent2.models.sources import ScriptedSampler
@@ -167,6 +168,16 @@ def test_a_batch_that_hangs_is_missing_and_holds_nothing_up():
     assert late == {"n4", "n5", "n6", "n7"}
     assert found["n5"].fault is Fault.JUDGE and "1.5 seconds" in found["n5"].reason
     assert found["n9"].value == 1.0
+
+
+@pytest.mark.timeout(60)
+def test_a_thread_that_breaks_ends_the_stage_with_its_error_and_is_not_waited_for():
+    def judge(batch):
+        raise SystemError("a defect")
+
+    work = ScoringWork(ScoringMode.BATCH, batch_size=2, concurrency=2)
+    with pytest.raises(SystemError, match="a defect"):
+        list(in_batches(range(5), judge, work, threading.Event()))
 
 
 def test_no_more_batches_are_under_way_than_the_scorer_says():

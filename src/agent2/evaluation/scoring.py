@@ -219,15 +219,18 @@ def in_batches(
 ) -> Iterator[tuple[UnitT, VerdictT | Score]]:
     """Every unit with its verdict as it comes; batches are judged side by side, each in a thread of its own.
 
-    judge: raises nothing. A batch that is overdue is missing with a judge fault; its thread is left behind. Raises
-    ScoringStopped soon after `stop` is set.
+    A batch that is overdue is missing with a judge fault; its thread is left behind. Raises ScoringStopped soon after
+    `stop` is set, and what `judge` raises.
     """
     waiting, numbers = iter(units), count()
-    answers: queue.SimpleQueue[tuple[int, Sequence[VerdictT]]] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[int, Sequence[VerdictT] | BaseException]] = queue.SimpleQueue()
     in_flight: dict[int, tuple[Sequence[UnitT], float]] = {}
 
     def work_on(number: int, batch: Sequence[UnitT]) -> None:
-        answers.put((number, judge(batch)))
+        try:
+            answers.put((number, judge(batch)))
+        except BaseException as error:  # a thread that only died would be waited for without end
+            answers.put((number, error))
 
     while True:
         n_free = work.concurrency - len(in_flight)
@@ -245,6 +248,8 @@ def in_batches(
             number, scores = -1, ()
         if stop.is_set():
             raise ScoringStopped
+        if isinstance(scores, BaseException):
+            raise scores
         if number in in_flight:  # else it came after its time
             answered, _ = in_flight.pop(number)
             yield from zip(answered, scores, strict=True)

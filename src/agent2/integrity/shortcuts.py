@@ -32,6 +32,7 @@ from agent2.integrity import MAX_PROOFS, Effect, IntegrityCheck, IntegrityFindin
 from agent2.integrity.leaks import NgramIndex, ShortIndex
 from agent2.integrity.texts import TextUnit
 from agent2.records import Item, Rollout, ScoredRollout
+from agent2.syntax import parse_python
 
 EXPECTED_BY_CHANCE = 1e-6
 MOST_VALUES = 10_000_000
@@ -187,7 +188,7 @@ def is_hard_coded(rollout: Rollout) -> bool:
     if len(source) > MAX_CODE or "return" not in source:
         return False
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False  # not Python
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -36,6 +36,7 @@ from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
 from agent2.scorers.program_runner import PATIENCE, read
 from agent2.scorers.sandboxed import Bench
+from agent2.syntax import parse_python
 
 START_S = 60.0
 """For a sandbox to start on a machine that is busy."""
@@ -322,7 +323,7 @@ def read_tests(sources: Sequence[str]) -> list[CallTest]:
 
 def _read_test(source: str) -> CallTest:
     try:
-        match ast.parse(source.strip()).body:
+        match parse_python(source.strip()).body:
             case [ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value]))] if (
                 not _is_abs(call)
             ):

@@ -29,6 +29,7 @@ from itertools import islice
 from agent2.arena.analysis.verdicts import EvidenceLine
 from agent2.arena.evidence import MAX_COMMAND_CHARS, ProcessSample, Revision, TrialEvidence
 from agent2.sandbox.spec import HOME, PRIVATE, WORKSPACE
+from agent2.syntax import parse_python
 
 MAX_SOURCE_CHARACTERS = 200_000
 
@@ -160,7 +161,7 @@ def read_source(path: str, text: str) -> SourceFacts:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in an agent's text are no news of ours
-            nodes = _without_printed(list(steps.counted(_live_nodes(ast.parse(text)))), steps)
+            nodes = _without_printed(list(steps.counted(_live_nodes(parse_python(text)))), steps)
         aliases = _aliases(nodes)
         signals = [
             *_trainer_signals(nodes, aliases),

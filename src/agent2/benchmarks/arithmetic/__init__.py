@@ -48,6 +48,7 @@ from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, TinyRecipe
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import RationalScorer, format_rational, parse_rational
+from agent2.syntax import parse_expression
 
 MAX_OPERATIONS = 20
 MAX_OPERAND = 10**9
@@ -124,7 +125,7 @@ def read_expression(text: str) -> Expression:
     Raises ConfigError if the text is anything but non-negative integers, + - * / and parentheses.
     """
     try:
-        return _from_syntax(ast.parse(text.strip(), mode="eval").body)
+        return _from_syntax(parse_expression(text.strip()))
     except (SyntaxError, ValueError) as error:
         raise ConfigError(
             f"{text!r} is not an arithmetic expression ({error}); write it as in '3 * (4 - 1)'"

@@ -28,6 +28,7 @@ from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.errors import ConfigError
 from agent2.records import Item, JsonValue, SamplingSettings, Scorer, Split, digest_of
 from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
+from agent2.syntax import parse_python
 
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -57,7 +58,7 @@ def mutants(source: str, function: str | None = None) -> Iterator[str]:
 
     function: bugs in this one alone, because helpers that the tests use may be replaced by right ones.
     """
-    tree = ast.parse(source)
+    tree = parse_python(source)
     plain = ast.unparse(tree)
     inside = {
         id(node)
@@ -229,8 +230,8 @@ def _problem(row: Row) -> PublishedItem:
 def _as_check(row: Row, tests: list[str], program: str) -> dict[str, JsonValue]:
     """Tests that compare with a computed value as a `check` function."""
     try:
-        functions = {node.name for node in ast.parse(program).body if isinstance(node, ast.FunctionDef)}
-        called = [node.id for node in ast.walk(ast.parse("\n".join(tests))) if isinstance(node, ast.Name)]
+        functions = {node.name for node in parse_python(program).body if isinstance(node, ast.FunctionDef)}
+        called = [node.id for node in ast.walk(parse_python("\n".join(tests))) if isinstance(node, ast.Name)]
         entry_point = next(name for name in called if name in functions)
     except (SyntaxError, StopIteration) as error:
         raise ConfigError(f"{row.where}: its tests cannot be read; restore the published file") from error

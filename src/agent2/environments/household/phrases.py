@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from agent2.environments.household.game import GameBroken, stock
 from agent2.errors import shown
+from agent2.syntax import parse_expression
 
 Variable = tuple[str, str]
 """Name and type of an entity."""
@@ -274,7 +275,7 @@ def _query(text: str | None) -> Query | None:
 
 def _expression(source: str) -> Callable[[Mapping[str, Entity]], str]:
     """An expression over entities as a function; nothing but what the module docstring lists."""
-    tree = ast.parse(source.strip(), mode="eval").body
+    tree = parse_expression(source.strip())
     inner = _compiled(tree, source)
     return lambda scope: _text_of(inner(scope))
 

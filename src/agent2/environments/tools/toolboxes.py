@@ -33,6 +33,7 @@ from agent2.environments.tools import Parameter, Permission, ToolCall, ToolSpec
 from agent2.environments.tools.world import ToolRefusal
 from agent2.errors import shown
 from agent2.records import Item, JsonValue
+from agent2.syntax import parse_expression
 
 ITEMS = ("lamp", "chair", "vase", "mirror", "shelf", "carpet", "desk", "clock")
 CITIES = ("Oslo", "Rome", "Cairo", "Lima", "Delhi", "Paris", "Quito", "Tokyo")
@@ -349,7 +350,7 @@ def _read_line(line: str, number: int) -> tuple[str, Function]:
         raise ProgramError(f"line {number} is no function")
     parameters = tuple(match[2].split(","))
     try:
-        body = ast.parse(match[3].strip(), mode="eval").body
+        body = parse_expression(match[3].strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ProgramError(f"line {number} is no expression") from error
     _check(body, parameters, number)
