@@ -3,6 +3,7 @@
 import ast
 import socket
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from agent2.records import (
 )
 from agent2.sandbox.backends import find_sandbox
 from agent2.scorers import load_scorer
-from agent2.scorers.python_tests import PythonTestsScorer, code_of, read_tests
+from agent2.scorers.python_tests import Paper, PythonTestsScorer, code_of, read_tests
 from agent2.scorers.sandboxed import Bench
 
 TESTS = ("assert add(1, 2) == 3", "assert add(-4, 4) == 0", "assert add([1], (2, 'x')[:1]) == [1, 2]")
@@ -285,6 +286,49 @@ def test_a_check_function_judges_values_and_never_meets_the_program():
     assert scores[0].views["tests_passed"] == 1.0 and scores[0].reason == "5 of 5 tests pass"
     assert scores[1].views["tests_passed"] == pytest.approx(3 / 5), "each assert is evaluated, after a failed one, too"
     assert scores[2].labels == scores[3].labels == scores[4].labels == ("test_raised",)
+
+
+class Examined(PythonTestsScorer):
+    """Records without a sandbox: each check makes one call; the first try of those in `failing` says nothing."""
+
+    def __init__(self, failing=()):
+        super().__init__()
+        self.rounds, self.failing = [], set(failing)
+
+    def _examine(self, bench, checks):
+        names = [check["test"] for check in checks]
+        self.rounds.append(names)
+        time.sleep(0.05)
+        failed = self.failing & set(names)
+        self.failing -= failed
+        return [None if name in failed else {"calls": [[[], []]], "marks": [1]} for name in names]
+
+
+def asked_for(names):
+    check = {"entry_point": "f", "program": "def f(): pass"}
+    return [Item(name, Split.DEV, name, None, {"check": {"test": name, **check}}) for name in names]
+
+
+def test_threads_that_need_the_same_checks_record_each_of_them_once():
+    names = [f"check {n}" for n in range(100)]
+    scorer, papers = Examined(), []
+    threads = [threading.Thread(target=lambda: papers.append(scorer._papers(None, asked_for(names)))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(name for names in scorer.rounds for name in names) == sorted(names)
+    assert max(map(len, scorer.rounds)) == 50, "two threads share the work"
+    assert len(papers) == 2 and all(isinstance(paper, Paper) for found in papers for paper in found)
+
+
+def test_a_check_whose_sandbox_failed_is_recorded_by_the_next_batch():
+    scorer = Examined(failing=["check 1"])
+    first = scorer._papers(None, asked_for(["check 0", "check 1"]))
+    assert isinstance(first[0], Paper) and first[1] == (
+        "item check 1: the sandbox did not run its tests; correct the benchmark"
+    )
+    assert all(isinstance(paper, Paper) for paper in scorer._papers(None, asked_for(["check 0", "check 1"])))
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 from agent2.errors import SandboxError, unknown_name
@@ -558,9 +558,12 @@ class _Options:
 
     def place(self, destination: str, *words: str) -> None:
         """Add an option that makes `destination`, after the folders on the way to it (readable by everybody)."""
-        for parent in reversed(PurePosixPath(destination).parents[:-1]):
-            if not any(parent.is_relative_to(folder) for folder in self._folders):
-                self.add("--perms", "0755", "--dir", str(parent))
+        folder, is_inside = "", False
+        for name in destination.split("/")[1:-1]:
+            folder += "/" + name
+            is_inside = is_inside or folder in self._folders
+            if not is_inside:
+                self.add("--perms", "0755", "--dir", folder)
         self._folders.add(destination)
         self.add(*words)
 

@@ -25,6 +25,7 @@ import ast
 import json
 import math
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -50,6 +51,8 @@ MAX_CHECK_BYTES = 4 * MIB
 MAX_CODE_CHARS = 1_000_000
 BATCH = 512
 """Programs that share a sandbox, at most; starting one costs as much as some 40 short programs."""
+MIN_RECORDED = 32
+"""`check` functions whose calls are recorded in a sandbox, if there are so many."""
 READY = "ready"
 GROUPS = {"sample_tests": "sample", "tests": "hidden", "variant_tests": "variant"}
 """Key of the payload -> how views call the group: shown to the model, not shown, not shown and of other inputs."""
@@ -156,6 +159,8 @@ class PythonTestsScorer:
         self._memory_bytes = int(memory_mib * MIB)
         self._imports = None if imports is None else sorted(imports)
         self._recorded: dict[str, Paper | str] = {}
+        self._being_recorded: set[str] = set()
+        self._recording = threading.Condition()
         self.work = ScoringWork(ScoringMode.SANDBOX, batch_size=BATCH, concurrency=int(concurrency))
 
     def score(self, item: Item, rollout: Rollout) -> Score:
@@ -214,19 +219,9 @@ class PythonTestsScorer:
         """What each item asks, or why it cannot be asked; the calls of `check` functions are recorded once."""
         checks = {item.id: _check_of(item) for item in items}
         digests = {name: digest_of(check) for name, check in checks.items() if isinstance(check, dict)}
-        unknown = {
-            digest: check
-            for name, digest in digests.items()
-            if digest not in self._recorded and isinstance(check := checks[name], dict)
-        }
-        for (digest, check), said in zip(unknown.items(), self._examine(bench, list(unknown.values())), strict=True):
-            if said is None:
-                continue  # asked again next time: the sandbox failed, not the test
-            self._recorded[digest] = (
-                f"its tests cannot be used ({said['error']})"
-                if "error" in said
-                else Paper(said["calls"], check=check, marks=said["marks"])
-            )
+        self._record(
+            bench, {digest: check for name, digest in digests.items() if isinstance(check := checks[name], dict)}
+        )
         papers: list[Paper | str] = []
         for item in items:
             check = checks[item.id]
@@ -239,6 +234,38 @@ class PythonTestsScorer:
                 is_usable = isinstance(paper, Paper)
                 papers.append(paper if is_usable else f"item {item.id}: {paper}; correct the benchmark")
         return papers
+
+    def _record(self, bench: Bench, checks: Mapping[str, Mapping[str, JsonValue]]) -> None:
+        """Learn which calls each `check` function (by digest) makes; threads that need the same ones divide them.
+
+        One whose sandbox failed stays unknown: the next batch asks again.
+        """
+        tried: set[str] = set()
+        while True:
+            with self._recording:
+                unknown = [digest for digest in checks if digest not in self._recorded and digest not in tried]
+                free = [digest for digest in unknown if digest not in self._being_recorded]
+                if not free:
+                    if not unknown:
+                        return
+                    self._recording.wait()
+                    continue
+                share = max(-(-len(unknown) // self.work.concurrency), MIN_RECORDED)
+                mine = free[:share]
+                self._being_recorded.update(mine)
+            tried.update(mine)
+            try:
+                for digest, said in zip(mine, self._examine(bench, [checks[one] for one in mine]), strict=True):
+                    if said is not None:
+                        self._recorded[digest] = (
+                            f"its tests cannot be used ({said['error']})"
+                            if "error" in said
+                            else Paper(said["calls"], check=checks[digest], marks=said["marks"])
+                        )
+            finally:
+                with self._recording:
+                    self._being_recorded.difference_update(mine)
+                    self._recording.notify_all()
 
     def _run(self, bench: Bench, programs: Sequence[Mapping[str, JsonValue]]) -> list[list[list[str]] | str | Score]:
         """Results of each program's calls; words: how it failed as a whole; a missing score if it was not run."""
