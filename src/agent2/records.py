@@ -275,10 +275,17 @@ class Emits:
 
     views: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
+    view_prefixes: frozenset[str] = frozenset()
+    """Beginnings of further views, whose names its settings decide."""
 
     def __or__(self, other: "Emits") -> "Emits":
         """What either of two sources emits."""
-        return Emits(self.views | other.views, self.labels | other.labels)
+        prefixes = self.view_prefixes | other.view_prefixes
+        return Emits(self.views | other.views, self.labels | other.labels, prefixes)
+
+    def has_view(self, name: str) -> bool:
+        """Whether a view of that name may be on a Score."""
+        return name in self.views or name.startswith(tuple(self.view_prefixes))
 
 
 class ScoringMode(StrEnum):
@@ -305,11 +312,24 @@ class ScoringWork:
     """For one batch, retries included; one that takes longer is missing with a judge fault. None: no limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeIdentity:
+    """Whose opinion the verdicts of a scorer are that asks a model."""
+
+    model: str | None = None
+    """As it was named; None: none is named yet, so there are no verdicts."""
+    prompt_digest: str | None = None
+    """SHA-256 of what it is told; None: it is told nothing, as a reward model."""
+    follows_rule: bool = False
+    """A rule decides first, and the model is asked only about what the rule passes."""
+
+
 class Scorer(Protocol):
     """Judges a rollout. Raises nothing: what it cannot judge is a Score of None with a fault.
 
     What it may declare beside: `emits: Emits`, which suites are checked against (`emits_of`); `work: ScoringWork`
-    (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that it judges by.
+    (`work_of`), inline without it; `needs_state: frozenset[str]`, the keys of a world's final state that it judges by;
+    `identity: JudgeIdentity` (`judge_of`), where a model gives the verdicts.
     """
 
     name: str
@@ -359,6 +379,12 @@ def work_of(scorer: object) -> ScoringWork:
     """How a scorer declares to work; one that declares nothing works inline."""
     found = getattr(scorer, "work", None)
     return found if isinstance(found, ScoringWork) else ScoringWork()
+
+
+def judge_of(scorer: object) -> JudgeIdentity | None:
+    """The model that gives a scorer's verdicts; None: no model does, or the scorer does not say so."""
+    found = getattr(scorer, "identity", None)
+    return found if isinstance(found, JudgeIdentity) else None
 
 
 def emits_of(scorer: object) -> Emits | None:

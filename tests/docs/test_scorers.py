@@ -46,3 +46,11 @@ def test_every_block_of_the_page_runs_and_does_what_it_says(page, tmp_path):
     assert record.score.value == 1.0
     judge_cards(tmp_path / "card", tmp_path / "card", tmp_path / "judged", page["Shorter"]())
     assert read_judgement(tmp_path / "judged").n_ties == 10
+
+
+def test_the_evaluation_that_is_a_test_passes_with_a_model_that_adds_and_fails_with_one_that_does_not(page):
+    with pytest.raises(AssertionError):
+        page["test_the_model_still_adds"]()
+    right = {item.prompt: item.reference for item in load_benchmark("arithmetic").items(Split.DEV, 10, None)}
+    page["my_model"] = right.__getitem__
+    page["test_the_model_still_adds"]()

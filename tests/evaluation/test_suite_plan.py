@@ -13,6 +13,7 @@ from agent2.evaluation.suite_plan import SuiteRequest, limits_of, plan_suite, su
 from agent2.installation import access_log
 from agent2.models.sources import find_checkpoint
 from agent2.records import Split
+from agent2.scorers import load_scorer
 from suite_fakes import find_benchmark, make_suite, write_players
 
 FOUR = ("n: 1, max_tokens: 16", "n: 4, max_tokens: 16")
@@ -208,3 +209,74 @@ def test_a_benchmark_without_tools_is_evaluated_alone_without_any():
 def test_what_the_user_forbids_a_single_benchmark_is_not_allowed_by_its_world():
     with pytest.raises(ConfigError, match="permits file_writing, the suite forbids it"):
         limits_of(suite_of("mini_repo", ["protocol.tools.permissions.file_writing=false"]), MiniRepo())
+
+
+JUDGED = """
+from agent2.records import Completion
+
+def one(messages):
+    return Completion('{"quote": "x", "verdict": 1}')
+"""
+RULE = "  judge: {type: llm_judge, order_randomization: true, tie_policy: count_as_half}"
+BY_JUDGE = (
+    ("{name: equal, tier: reference}}", "{name: llm_judge, tier: judge}}"),
+    ("max_tokens: 16}", f"max_tokens: 16}}\n{RULE}"),
+    ("view:is_wordy", "view:judge_rating"),
+)
+
+
+@pytest.fixture
+def judged_request(request_of, tmp_path, monkeypatch):
+    """`request_of` with sums that an LLM judge scores."""
+    (tmp_path / "judge.py").write_text(JUDGED)
+    model = f"scripted:{tmp_path}/judge.py:one"
+
+    def find(name, **settings):
+        benchmark = find_benchmark(name)
+        if name == "sums":
+            benchmark.scorer = lambda: load_scorer("llm_judge", {"model": model, **settings})
+        return benchmark
+
+    def make(*changes, **settings):
+        return request_of(*changes, find_benchmark=lambda name: find(name, **settings))
+
+    return make
+
+
+def test_a_suite_may_rest_on_a_judge_if_it_says_so(judged_request):
+    plan = plan_suite(judged_request(*BY_JUDGE))
+    assert plan.benchmarks[0].sides["checkpoint"].protocol().scorer.startswith("llm_judge-v1.0+")
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "words"),
+    [
+        ([("llm_judge, tier: judge", "llm_judge, tier: reference")], {}, "tier reference, and llm_judge asks a model"),
+        ([(RULE, "")], {}, "is null; say"),
+        ([("type: llm_judge", "type: rule_then_llm_judge")], {}, "judge.type is rule_then_llm_judge, and sums"),
+        ([], {"rule": "exact"}, "judge.type is llm_judge, and sums is judged with rule_then_llm_judge"),
+        ([("count_as_half}", "drop}")], {}, "tie_policy is drop, and sums is judged with count_as_half"),
+        ([("order_randomization: true", "order_randomization: false")], {}, "order_randomization is False"),
+        ([("count_as_half}", "count_as_half, model: another}")], {}, "model is another, and sums is judged"),
+        ([("count_as_half}", "count_as_half, prompt_digest: '00'}")], {}, "prompt_digest is 00"),
+    ],
+)  # fmt: skip
+def test_a_judge_other_than_the_suite_says_is_refused(judged_request, changes, settings, words):
+    with pytest.raises(ConfigError, match=words):
+        plan_suite(judged_request(*BY_JUDGE, *changes, **settings))
+
+
+def test_a_benchmark_that_a_judge_scores_has_a_suite_that_names_the_judge(tmp_path):
+    (tmp_path / "judge.py").write_text(JUDGED)
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"q": "task {k}", "a": "x"}}\n' for k in range(20)))
+    (tmp_path / "benchmark.yaml").write_text(
+        'name: open\nversion: "1"\nfiles: {all: rows.jsonl}\nprompt: "{q}"\nanswer: a\n'
+        f"scorer: {{name: llm_judge, model: 'scripted:{tmp_path}/judge.py:one', rule: exact}}\n"
+    )
+    suite = suite_of(str(tmp_path))
+    assert suite.benchmarks[0].scorer.tier.value == "judge"
+    assert (suite.protocol.judge.type, suite.protocol.judge.model) == (
+        "rule_then_llm_judge", f"scripted:{tmp_path}/judge.py:one",
+    )  # fmt: skip
+    other = suite_of(str(tmp_path), ["protocol.judge.prompt_digest='0'"])
+    assert other.digest != suite.digest

@@ -209,6 +209,10 @@ def test_a_rubric_weighs_saturates_vetoes_and_asks_for_evidence(workplace):
     assert score(1, 1, 1).value == pytest.approx((3 * 0.5 + 0.5 + 1) / 5)
     vetoed = score(2, 3, 0)
     assert vetoed.value == 0.0 and vetoed.labels == ("judge_veto",)
+    shares = {name: value for name, value in score(1, 2, 1).views.items() if name.startswith("rubric_")}
+    assert shares == {"rubric_right": 0.5, "rubric_detail": 1.0, "rubric_harmless": 1.0}
+    assert scorer.emits.views >= set(shares) and not scorer.emits.has_view("rubric_charm")
+    assert vetoed.views["rubric_harmless"] == 0.0 and vetoed.views["rubric_right"] == 1.0
     unproved = score(2, 2, 1, quote="words of nobody")
     assert unproved.value == 0.0 and QUOTE_MISSING in unproved.labels
     partial = b'{"right": {"level": 2, "quote": "t"}}'
@@ -510,6 +514,20 @@ def test_a_panel_debates_pays_for_every_call_and_says_how_far_apart_it_is():
     assert "a sceptic)" not in debate, "nobody reads back their own verdict"
     mark = re.search(r"<<< panel (\w{16})\n", debate)[1]
     assert debate.rstrip().endswith(f"{mark} >>>")
+
+
+def test_a_panel_judges_each_criterion_of_a_rubric_for_itself(workplace):
+    (workplace / "rubric.yaml").write_text(RUBRIC)
+    (workplace / "minds.py").write_text(
+        "import json\nfrom agent2.records import Completion\n\ndef two(messages):\n"
+        "    kind = messages[0].content.startswith('You are a nurse')\n"
+        "    levels = {'right': 2 if kind else 0, 'detail': 2, 'harmless': 1}\n"
+        "    return Completion(json.dumps({k: {'level': v, 'quote': 'good'} for k, v in levels.items()}))\n"
+    )
+    settings = {"model": "scripted:minds.py:two", "prompt": "rubric.yaml", "personas": ["a nurse", "a lawyer"]}
+    score = load_scorer("panel_judge", {**settings, "rounds": 0}).score(ITEM, rollout("good"))
+    assert score.value == pytest.approx((1.0 + 2 / 5) / 2)
+    assert (score.views["rubric_right"], score.views["rubric_detail"]) == (0.5, 1.0)
 
 
 def test_a_panel_without_a_majority_of_verdicts_has_no_score():

@@ -173,13 +173,14 @@ class OfficialFile:
         """Environment variable that may name its folder."""
         return f"{self.benchmark.upper()}_DATA"
 
-    def path(self, folder: Path | None) -> Path:
-        """Where it is: in the given folder, in that of the variable, or in the cache.
-
-        Raises ConfigError if it is in none of them.
-        """
+    def folder(self, given: Path | None) -> Path:
+        """The given folder, that of the variable, or that in the cache; it may not exist."""
         named = os.environ.get(self.variable)
-        place = (folder or (Path(named) if named else Path.home() / ".cache" / self.benchmark)).expanduser()
+        return (given or (Path(named) if named else Path.home() / ".cache" / self.benchmark)).expanduser()
+
+    def path(self, folder: Path | None) -> Path:
+        """Where it is. folder: as given to `folder`. Raises ConfigError if it is not there."""
+        place = self.folder(folder)
         for name in self.names:
             if (place / name).is_file():
                 return place / name

@@ -135,7 +135,7 @@ def check_emitted(suite: Suite, emitted: Mapping[str, Emits | None], spot: Spot)
             kind, missing = "badcase class", [] if any(rule.label in one.labels for one in known) else [rule.label]
             names = {name for one in known for name in one.labels}
         else:
-            lacks = [[view for view in rule.views if view not in one.views] for one in known]
+            lacks = [[view for view in rule.views if not one.has_view(view)] for one in known]
             kind, missing = "view", min(lacks, key=len)
             names = {name for one in known for name in one.views}
         if missing:

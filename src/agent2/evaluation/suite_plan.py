@@ -25,7 +25,16 @@ from agent2.benchmarks.data import DataBenchmark, is_data_file
 from agent2.benchmarks.home import BringsCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
-from agent2.contract.suite import AgentBudget, EvaluationRole, ScorerTier, Suite, SuiteBenchmark, ToolPermissions
+from agent2.contract.suite import (
+    AgentBudget,
+    EvaluationRole,
+    JudgeRule,
+    ScorerTier,
+    Suite,
+    SuiteBenchmark,
+    TiePolicy,
+    ToolPermissions,
+)
 from agent2.contract.suite_files import expand, load_suite, suite_names
 from agent2.contract.suite_rules import check_emitted, visibility_problem
 from agent2.errors import ConfigError, unknown_name
@@ -34,7 +43,7 @@ from agent2.evaluation.suite_folder import BASELINE, CHECKPOINT, Identity, Side
 from agent2.installation import Access, log_access
 from agent2.models.sources import CheckpointSource, require_chat_template
 from agent2.plugins import find, installed, is_code, is_located, known_names, load, relative_to
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split, emits_of
+from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, JudgeIdentity, Scorer, Split, emits_of, judge_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +170,54 @@ def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
             f"{where}: needs {entry.name} {entry.version}, installed is {benchmark.version}; scores of two versions "
             "are not comparable: install that version or make a new version of the suite"
         )
-    if entry.scorer.tier in (ScorerTier.JUDGE, ScorerTier.HUMAN):
+    scorer = benchmark.scorer()
+    if scorer.name != entry.scorer.name:
         raise ConfigError(
-            f"{where}: {entry.name} is scored by a {entry.scorer.tier.value}, which no evaluation can do by itself yet"
-        )
-    scorer = benchmark.scorer().name
-    if scorer != entry.scorer.name:
-        raise ConfigError(
-            f"{where}: {entry.name} is to be scored by {entry.scorer.name!r}, the installed one by {scorer!r}; "
+            f"{where}: {entry.name} is to be scored by {entry.scorer.name!r}, the installed one by {scorer.name!r}; "
             "name that one, or install the other"
         )
+    _require_tier(entry, scorer, request.suite.protocol.judge, where)
     if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, BringsCount):
         raise ConfigError(
             f"{where}: {entry.name} gives no n_items, and items here are generated without end; set it in the suite"
         )
     return benchmark
+
+
+def _require_tier(entry: SuiteBenchmark, scorer: Scorer, rule: JudgeRule | None, where: str) -> None:
+    """Raise ConfigError where verdicts rest on something else than the suite says, or on another judge."""
+    tier, judge = entry.scorer.tier, judge_of(scorer)
+    if tier is ScorerTier.HUMAN:
+        raise ConfigError(
+            f"{where}: {entry.name} is scored by a human, which no evaluation can do; score it by something else, and "
+            "have people check that (agent2 spotcheck draw)"
+        )
+    if judge is None:
+        return
+    if tier is not ScorerTier.JUDGE:
+        raise ConfigError(
+            f"{where}: {entry.name} has the scorer tier {tier.value}, and {scorer.name} asks a model; write tier: judge"
+        )
+    if rule is None:
+        raise ConfigError(f"{where}: {entry.name} is scored by a judge, and protocol.judge is null; say which judge")
+    for name, found in _judge_rule(judge).items():
+        wanted = getattr(rule, name)
+        if wanted != found and not (wanted is None and name in ("model", "prompt_digest")):
+            raise ConfigError(
+                f"{where}: protocol.judge.{name} is {wanted}, and {entry.name} is judged with {found}; change one of "
+                "them"
+            )
+
+
+def _judge_rule(judge: JudgeIdentity) -> dict[str, JsonValue]:
+    """What an evaluation by this judge keeps to; of two answers both orders are shown."""
+    return {
+        "type": "rule_then_llm_judge" if judge.follows_rule else "llm_judge",
+        "order_randomization": True,
+        "tie_policy": TiePolicy.COUNT_AS_HALF.value,
+        "model": judge.model,
+        "prompt_digest": judge.prompt_digest,
+    }
 
 
 def _benchmark_plan(
@@ -326,7 +368,8 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     benchmark = load_benchmark(name)
     has_end = isinstance(benchmark, BringsCount)
     metric = f"{benchmark.name}_{benchmark.primary_metric}"
-    sampling, emits = benchmark.sampling, emits_of(benchmark.scorer())
+    sampling, scorer = benchmark.sampling, benchmark.scorer()
+    emits, judge = emits_of(scorer), judge_of(scorer)
     hidden = None if has_end else N_TEST
     labels = sorted(emits.labels) if emits is not None else []
     next_data = [f"add items like those of {benchmark.name} that were lost"]
@@ -345,7 +388,8 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
                 "top_p": sampling.top_p,
                 "n": benchmark.attempts,
                 "max_tokens": sampling.max_tokens,
-            }
+            },
+            **({} if judge is None else {"judge": _judge_rule(judge)}),
         },
         "cadence": {
             "dev": {"split": "dev", "n_items": None if has_end else N_DEV},
@@ -360,7 +404,7 @@ def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
                 "split": "test_public",
                 "metric": metric,
                 "n_items": hidden,
-                "scorer": {"name": benchmark.scorer().name, "tier": _tier(benchmark)},
+                "scorer": {"name": scorer.name, "tier": "judge" if judge is not None else _tier(benchmark)},
             }
         ],
         "metrics": [{"name": metric, "benchmark": benchmark.name, "role": "primary"}],
@@ -408,7 +452,7 @@ def _agent_parts(benchmark: Benchmark, protocol: dict[str, Any]) -> dict[str, An
 
 
 def _tier(benchmark: Benchmark) -> str:
-    """What its verdicts rest on, as far as it is known."""
+    """What its verdicts rest on, as far as it is known, where no model gives them."""
     if isinstance(benchmark, DataBenchmark):
         return "reference"
     return "state" if getattr(benchmark, "tool_protocol", {}) else "rules"

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent2 import installation
 from agent2.errors import Fault
-from agent2.records import Emits, Item, Rollout, Score, ScoringWork, emits_of, work_of
+from agent2.records import Emits, Item, Rollout, Score, ScoringWork, emits_of, judge_of, work_of
 
 URL_VARIABLE = "GRADING_SERVER_URL"
 """Of an agent's workspace: where the judge is asked."""
@@ -27,12 +27,13 @@ class HiddenJudge:
     """A judge made with the installation's secret, or the metered one behind the grading API."""
 
     def __init__(self, make: Callable[[bytes], Any], kind: Any = None) -> None:
-        """make: takes the secret. kind: has its name, version, `emits` and `work`; None: `make` is its class."""
+        """make: takes the secret. kind: has what the judge declares, its name among it; None: `make` is its class."""
         kind = make if kind is None else kind
         self.name: str = kind.name
         self.version: str = kind.version
         self.emits = emits_of(kind) or Emits()
         self.work: ScoringWork = work_of(kind)
+        self.identity = judge_of(kind)
         self._make = make
         self._judge: Any = None
 

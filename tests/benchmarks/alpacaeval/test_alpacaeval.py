@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+import sys
 from collections import Counter
 
 import pytest
@@ -15,8 +16,10 @@ from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.alpacaeval import SHARES, fill, is_switched, preference, read_messages, split_of
+from agent2.cli import main
 from agent2.errors import ConfigError, Fault
 from agent2.evaluation.engine import score_answers
+from agent2.evaluation.suite_plan import suite_of
 from agent2.integrity import Effect
 from agent2.integrity.leaks import asked_of, leak_check
 from agent2.integrity.texts import TextReading, TextUnit
@@ -112,7 +115,7 @@ def test_the_shares_of_the_splits_are_those_of_the_documentation():
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (None, "has no gpt4_1106_preview.json; copy it from results"),
+        (None, "contains no gpt4_1106_preview.json or .*; download it from github.com/tatsu-lab/alpaca_eval"),
         ("[{", "is cut off or of another layout"),
         ('{"a": 1}', "of another layout"),
         ('[{"prompt": "x"}]', "of another layout"),
@@ -126,9 +129,16 @@ def test_files_that_are_absent_cut_off_or_of_another_layout_are_refused_in_one_l
         load_benchmark("alpacaeval", data).items(Split.TRAIN, 1, None)
 
 
-def test_without_a_folder_it_says_what_to_pass():
-    with pytest.raises(ConfigError, match=r"pass --data FOLDER with gpt4_1106_preview\.json"):
+def test_without_a_folder_the_one_of_the_variable_is_read_and_else_it_says_what_to_set(data, monkeypatch):
+    monkeypatch.delenv("ALPACAEVAL_DATA", raising=False)
+    monkeypatch.setenv("HOME", str(data / "nobody"))
+    with pytest.raises(ConfigError, match=r"contains no gpt4_1106_preview\.json.*set ALPACAEVAL_DATA.*--data"):
         load_benchmark("alpacaeval").items(Split.TRAIN, 1, None)
+    monkeypatch.setenv("ALPACAEVAL_DATA", str(data))
+    found = load_benchmark("alpacaeval")
+    n_dev = found.count(Split.DEV, None)
+    assert found.items(Split.DEV, n_dev, None) == load_benchmark("alpacaeval", data).items(Split.DEV, n_dev, None)
+    assert sum(found.count(split, None) for split in Split) == 80
 
 
 def test_texts_are_filled_in_once_and_a_prompt_of_another_form_is_refused():
@@ -210,6 +220,34 @@ def test_the_task_passes_its_check_with_a_judge_that_can_read_and_fails_it_with_
     assert failed == (
         [] if judge is on_the_subject else ["floor: a player that says nothing", "floor: a random player"]
     )
+
+
+PLAYERS = """
+def old(messages):
+    return "x"
+
+
+def new(messages):
+    return "baseline " + messages[-1].content.split()[-1].rstrip(".")
+"""
+
+
+@pytest.mark.slow
+def test_it_is_evaluated_as_any_benchmark_is_under_a_suite_that_says_which_judge_decides(data, monkeypatch):
+    (data / "players.py").write_text(PLAYERS)
+    monkeypatch.setenv("ALPACAEVAL_DATA", str(data))
+    monkeypatch.chdir(data)
+    sides = ["--checkpoint", "scripted:players.py:new", "--baseline", "scripted:players.py:old"]
+    monkeypatch.setattr(sys, "argv", ["agent2", "eval", "alpacaeval", *sides, "--out", "e"])
+    with endpoint(on_the_subject) as served:
+        judged_by(data, served.url)
+        suite = suite_of("alpacaeval")
+        with pytest.raises(SystemExit):
+            main()
+    judge = suite.protocol.judge
+    assert (suite.benchmarks[0].scorer.tier.value, judge.type) == ("judge", "llm_judge")
+    assert (judge.model, len(judge.prompt_digest)) == (f"{served.url}#annotator", 64)
+    assert json.loads((data / "e" / "report.json").read_text())["alpacaeval_win_rate"] == "5.0% -> 50.0% (+45.0)"
 
 
 def test_without_a_judge_the_check_fails_and_names_the_file(data):

@@ -25,6 +25,7 @@ from typing import Any
 
 from pydantic import Field
 
+from agent2.benchmarks.data_files import OfficialFile
 from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.config import StrictModel, load_yaml
@@ -35,6 +36,7 @@ from agent2.records import (
     Emits,
     Environment,
     Item,
+    JudgeIdentity,
     Message,
     Rollout,
     SamplingSettings,
@@ -47,8 +49,13 @@ from agent2.records import (
 from agent2.scorers.hidden import HiddenJudge
 from agent2.scorers.judge_model import COSTS, JudgeModel
 
-BASELINE_FILES = ("gpt4_1106_preview.json", "model_outputs/gpt4_1106_preview.json", "alpaca_eval_gpt4_baseline.json")
-"""The baseline's answers, by the names of the repository and of the data set."""
+BASELINE = OfficialFile(
+    "alpacaeval",
+    ("gpt4_1106_preview.json", "model_outputs/gpt4_1106_preview.json", "alpaca_eval_gpt4_baseline.json"),
+    "github.com/tatsu-lab/alpaca_eval (results/gpt4_1106_preview/model_outputs.json, under the first name)",
+    {},
+)
+"""The baseline's answers, by the names of the repository and of the data set; one JSON list."""
 JUDGE_FILE = "judge.yaml"
 PROMPT_FILE = "evaluators_configs/alpaca_eval_clf_gpt4_turbo/alpaca_eval_clf.txt"
 """In the package `alpaca_eval`."""
@@ -134,6 +141,7 @@ class AlpacaAnnotator:
         )
         prompt_digest = hashlib.sha256(prompt.encode()).hexdigest()
         self.version = f"{self.version}+{self._judge.digest[:8]}{prompt_digest[:8]}"
+        self.identity = JudgeIdentity(file.model, prompt_digest)
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """One verdict for each."""
@@ -164,7 +172,7 @@ class AlpacaAnnotator:
 
 
 class AlpacaEval:
-    """The published instructions; `data` is the folder of the official files."""
+    """The published instructions, held against the baseline's answers."""
 
     name = "alpacaeval"
     version = "1.0"
@@ -174,7 +182,8 @@ class AlpacaEval:
     attempts = 1
 
     def __init__(self, data: Path | None = None) -> None:
-        self._data = data
+        """data: folder of the official files; None: `$ALPACAEVAL_DATA`, else ~/.cache/alpacaeval."""
+        self._data = BASELINE.folder(data)
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split, the same in every installation.
@@ -186,6 +195,10 @@ class AlpacaEval:
             raise ConfigError(f"alpacaeval: {n} items of {split.value} were asked for, there are {len(found)}")
         return found[:n]
 
+    def count(self, split: Split, secret: bytes | None) -> int:
+        """How many items a split has. Raises ConfigError as `items`."""
+        return sum(item.split is split for item in self._all())
+
     def environment(self) -> Environment:
         """A fresh question."""
         return QuestionEnvironment()
@@ -196,8 +209,8 @@ class AlpacaEval:
 
     def judge(self, secret: bytes) -> Scorer:
         """The annotator, whatever the secret."""
-        path = None if self._data is None else self._data / JUDGE_FILE
-        if path is None or not path.is_file():
+        path = self._data / JUDGE_FILE
+        if not path.is_file():
             return _NoAnnotator()
         file = load_yaml(path, AnnotatorFile)
         prompt = file.prompt if file.prompt is None else path.parent / file.prompt
@@ -212,14 +225,7 @@ class AlpacaEval:
         return Players(reference_answer, foreign_answers, ceiling_at_least=0.4, floor_at_most=0.2, n_played=20)
 
     def _all(self) -> list[Item]:
-        if self._data is None:
-            raise ConfigError(f"alpacaeval: needs the official files; pass --data FOLDER with {BASELINE_FILES[0]}")
-        path = next((place for name in BASELINE_FILES if (place := self._data / name).is_file()), None)
-        if path is None:
-            raise ConfigError(
-                f"{self._data}: has no {BASELINE_FILES[0]}; copy it from results/gpt4_1106_preview/model_outputs.json "
-                "of github.com/tatsu-lab/alpaca_eval, under that name"
-            )
+        path = BASELINE.path(self._data)
         try:
             rows = json.loads(_read(path))
             pairs = [(str(row["instruction"]), str(row["output"]), str(row.get("dataset", ""))) for row in rows]
@@ -257,6 +263,7 @@ class _NoAnnotator:
     version = "none"
     emits = AlpacaAnnotator.emits
     work = AlpacaAnnotator.work
+    identity = JudgeIdentity()
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """No verdict, whatever is asked."""

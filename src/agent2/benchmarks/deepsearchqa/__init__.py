@@ -44,6 +44,7 @@ from agent2.records import (
     Environment,
     Item,
     JsonValue,
+    JudgeIdentity,
     Message,
     Rollout,
     SamplingSettings,
@@ -301,6 +302,7 @@ class _NoJudge:
     version = "none"
     emits = AnswerPartsJudge.emits
     work = AnswerPartsJudge.work
+    identity = JudgeIdentity()
 
     def __init__(self, missing: str) -> None:
         self._missing = missing
