@@ -16,6 +16,7 @@ from agent2.evaluation.judge_check import (
     compare_judges,
     read_pairs,
     read_verdicts,
+    sway,
     write_verdicts,
 )
 from agent2.records import Preference
@@ -66,6 +67,22 @@ def no_one(first, second, draw):
     return Preference(None, "I would rather not say", Fault.JUDGE)
 
 
+class Right:
+    """Says who is right, and falls for a manner in the share of the pairs that it is given."""
+
+    name, version = "right", "1.0"
+
+    def __init__(self, sign="", share=0.0):
+        self.sign, self.share = sign, share
+
+    def prefer(self, item, first, second):
+        signs = [self.sign in one.answer for one in (first, second)] if self.sign else [False, False]
+        if signs[0] is not signs[1] and int(item.id) % 100 < 100 * self.share:
+            return Preference(float(signs[0]), "the manner")
+        right = ["right" in one.answer for one in (first, second)]
+        return Preference(0.5 if right[0] is right[1] else float(right[0]), "who is right")
+
+
 def inside(measured, value):
     return measured.low <= value <= measured.high
 
@@ -73,7 +90,9 @@ def inside(measured, value):
 def test_a_judge_that_is_always_right_is_seen_as_such():
     report = check(ask(labelled(), Judge()))
     assert report.accuracy.value == report.both_right.value == report.order_agreement.value == 1.0
-    assert report.kappa.value == report.kappa_orders.value == 1.0
+    assert report.kappa.value == report.kappa_orders.value == report.tau.value == 1.0
+    assert set(sway(ask(labelled(60), Right()), Right())) == {"polite", "confident", "empty"}
+    assert all(found.value == 0.0 for found in sway(ask(labelled(60), Right()), Right()).values())
     assert report.position_bias.value == report.length_bias.value == 0.0
     assert report.n_missing == 0
 
@@ -83,6 +102,7 @@ def test_constant_and_random_judges_are_worth_nothing(fault):
     report = check(ask(labelled(), Judge(fault, 1.0)))
     assert inside(report.accuracy, 0.5)
     assert report.kappa is None or inside(report.kappa, 0.0)
+    assert report.tau is None or inside(report.tau, 0.0)
 
 
 def test_a_constant_judge_scores_half_although_the_data_show_the_better_answer_first():
@@ -143,6 +163,21 @@ def test_a_planted_self_preference_is_found():
     assert report.self_preference.low > 0.1
     assert inside(check(ask(pairs, Judge()), model="mine").self_preference, 0.0)
     assert check(ask(pairs, Judge())).self_preference is None
+
+
+@pytest.mark.parametrize(
+    ("manner", "sign"), [("polite", "Thank you"), ("confident", "absolutely certain"), ("empty", "worth pointing out")]
+)
+def test_a_judge_that_falls_for_a_manner_is_found_with_its_size_and_by_no_other_manner(manner, sign):
+    judge = Right(sign, 0.3)
+    found = sway(ask(labelled(), judge), judge)
+    assert inside(found[manner], 0.3) and found[manner].low > 0.2
+    assert all(one.value == 0.0 for other, one in found.items() if other != manner)
+
+
+def test_added_words_show_what_length_alone_gains():
+    judge = Judge(longer_one, 1.0)
+    assert sway(ask(labelled(), judge), judge)["empty"].low > 0.4
 
 
 def test_missing_verdicts_are_counted_and_in_no_rate():
@@ -246,6 +281,9 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
         "judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--verdicts", "v.jsonl", "--json"
     )
     told = json.loads(out)
+    assert next(iter(told["judges"].values()))["swayed"] == {}
+    code, out, _ = agent2(*asked, "--added-words")
+    assert code == 0 and all(f"{manner} words" in out for manner in ("polite", "confident", "empty"))
     assert code == 0 and told["compared_with"]["v.jsonl"]["agreement"]["value"] == 1.0
     kept = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     right = [float(p.label) for p in labelled(60)]
@@ -260,6 +298,7 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
         (("pairs.jsonl", "--scorer", "exact"), "single answers"),
         (("pairs.jsonl", "--scorer", "longer_answer", "--out", "v.jsonl"), "exists already"),
         (("pairs.jsonl", "--verdicts", "pairs.jsonl"), "not one of those"),
+        (("pairs.jsonl", "--verdicts", "v.jsonl", "--added-words"), "name a --scorer"),
     ):
         code, _, err = agent2("judge", "check", *arguments)
         assert code == 2 and why in err

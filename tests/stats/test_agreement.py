@@ -1,9 +1,11 @@
 """Agreement of raters, on published examples."""
 
+import numpy as np
 import pytest
+from scipy.stats import kendalltau
 
 from agent2.errors import NotEnoughData
-from agent2.stats.quality import cohens_kappa, krippendorff_alpha, shared_errors
+from agent2.stats.quality import cohens_kappa, krippendorff_alpha, preference_tau, shared_errors
 
 GAP = None
 
@@ -39,10 +41,42 @@ def test_too_little_raises(ratings):
         krippendorff_alpha(list(ratings))
 
 
+def test_tau_of_worked_verdicts():
+    """Three right and one wrong: 2 * 3/4 - 1. Three right and a tie: 15 concordant, 0 discordant of 28 pairs, 7 tied
+    in the verdicts and 12 in the labels, so 15 / sqrt(21 * 16)."""
+    assert preference_tau([1, 1, 0, 1], [1, 1, 0, 0]).value == pytest.approx(0.5)
+    found = preference_tau([1, 1, 0, 0.5, None], [1, 1, 0, 0, 1])
+    assert found.value == pytest.approx(15 / (21 * 16) ** 0.5) and (found.n, found.n_missing) == (4, 1)
+    assert found.low <= found.value <= found.high
+
+
+def test_tau_looks_at_degrees_and_does_not_depend_on_which_answer_is_the_first():
+    points, labels = [0.9, 0.6, 0.2, 0.45], [1, 1, 0, 1]
+    turned = preference_tau([1 - one for one in points[:2]] + points[2:], [0, 0, 0, 1])
+    assert preference_tau(points, labels).value == pytest.approx(turned.value)
+    assert (
+        preference_tau([0.9, 0.6, 0.2, 0.1], [1, 1, 1, 1]).value < preference_tau([0.9, 0.6, 0.4, 0.3], [1] * 4).value
+    )
+    assert preference_tau([1, 0, 1], [0, 1, 0]).value == pytest.approx(-1.0)
+
+
+def test_tau_is_that_of_scipy_over_both_sides():
+    rng = np.random.default_rng(3)
+    points, labels = rng.integers(0, 9, 80) / 8, rng.integers(0, 3, 80) / 2
+    wanted = kendalltau(np.r_[points, 1 - points], np.r_[labels, 1 - labels]).statistic
+    assert preference_tau(list(points), list(labels)).value == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("points", [[], [None, 1.0], [0.5, 0.5]])
+def test_tau_needs_verdicts_that_are_not_all_ties(points):
+    with pytest.raises(NotEnoughData, match="tau"):
+        preference_tau(points, [1.0, None][: len(points)])
+
+
 def test_other_lengths_are_refused():
-    for function in (cohens_kappa, shared_errors):
+    for function in (cohens_kappa, shared_errors, preference_tau):
         with pytest.raises(ValueError, match="got 1 and 2"):
-            function(["a"], ["a", "b"])
+            function([1.0], [1.0, 0.0])
 
 
 def test_errors_in_common():

@@ -38,6 +38,13 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     out: Annotated[Path | None, typer.Option(help="File for the new verdicts.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Judge the first pairs only.")] = None,
     model: Annotated[str | None, typer.Option(help="The judge's own name in the data, for self-preference.")] = None,
+    added_words: Annotated[
+        bool,
+        typer.Option(
+            "--added-words",
+            help="Also judge each pair with polite, confident or empty words added to its worse answer (6 more calls).",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
     """Compare a judge's verdicts with people's labels: accuracy, agreement, bias by position, length and self.
@@ -45,7 +52,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     Every pair is judged in both orders. With --verdicts, new verdicts are compared with kept ones (another judge, the
     same one again, or anchors); exit code 1 if the accuracy changed by more than chance.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from agent2.evaluation.judge_check import (
         ask,
@@ -54,21 +61,22 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         is_contrast,
         read_pairs,
         read_verdicts,
+        sway,
         write_verdicts,
     )
     from agent2.scorers import load_scorer
 
     if is_contrast(data):
-        if scorer is None or verdicts or out:
-            raise ConfigError(f"{data}: contrast pairs need a --scorer of single answers, without --verdicts and --out")
+        if scorer is None or verdicts or out or added_words:
+            raise ConfigError(f"{data}: contrast pairs need a --scorer of single answers and no option for verdicts")
         _check_contrasts(data, load_scorer(scorer, read_settings(settings)), limit, as_json=as_json)
         return
     pairs = read_pairs(data)
     kept = {str(path): read_verdicts(path, pairs) for path in verdicts or ()}
     if scorer is None and not kept:
         raise ConfigError("nothing to check: name a pairwise scorer (--scorer pair_judge) or kept --verdicts")
-    if scorer is None and (settings or out or limit):
-        raise ConfigError("--settings, --out and --limit are for new verdicts; name a --scorer")
+    if scorer is None and (settings or out or limit or added_words):
+        raise ConfigError("--settings, --out, --limit and --added-words are for new verdicts; name a --scorer")
     if out is not None and out.exists():
         raise ConfigError(f"{out}: exists already; choose another file")
     reports: dict[str, JudgeReport] = {}
@@ -81,6 +89,8 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         with progress_bar() as steps:
             judged = ask(pairs[:limit], referee, lambda done, total: steps("judging pairs", done, total))
         reports[name] = check(judged, model)
+        if added_words:
+            reports[name] = replace(reports[name], swayed=sway(judged, referee))
         comparisons = {path: compare_judges(judged, old) for path, old in kept.items()}
         if out is not None:
             write_verdicts(out, judged)
@@ -169,7 +179,9 @@ def _report_rows(report: "JudgeReport") -> list[list[str]]:
         _row("accuracy, length-normalised", report.accuracy_normalised),
         _row("length bias, length-normalised", report.length_bias_normalised),
         _row("self-preference, points for its own model beyond its labels", report.self_preference),
+        *(_row(f"{manner} words, points that the worse answer gains", one) for manner, one in report.swayed.items()),
         _row("kappa with the labels", report.kappa),
+        _row("Kendall's tau with the labels", report.tau),
         _row("kappa of one order with the other", report.kappa_orders),
         *(_row(f"accuracy on {name}", found) for name, found in report.by_subset.items()),
     ]
@@ -343,6 +355,7 @@ def rescore(
     What is counted of the same verdicts, and how, is `agent2 cards regrade`.
     """
     from agent2.benchmarks import load_benchmark
+    from agent2.cards.card import IMPORTED
     from agent2.cards.reader import read_summary
     from agent2.evaluation.rescoring import benchmark_of, finished_header
     from agent2.evaluation.rescoring import rescore as rescore_card
@@ -353,8 +366,14 @@ def rescore(
     if given and scorer is None:
         raise ConfigError("--settings: are those of a scorer; name it with --scorer")
     header = finished_header(card)
-    source = load_benchmark(benchmark) if benchmark is not None else benchmark_of(card, header)
-    judge = load_scorer(scorer, given) if scorer is not None else source.scorer()
+    source = None
+    if benchmark is not None or scorer is None or IMPORTED not in header.lock:
+        source = load_benchmark(benchmark) if benchmark is not None else benchmark_of(card, header)
+    if scorer is not None:
+        judge = load_scorer(scorer, given)
+    else:
+        assert source is not None
+        judge = source.scorer()
     name = f"{judge.name}-v{judge.version}"
     target = out or _default_card("rescored", f"{card.resolve().name}-{name}", [card], name, given)
     with progress_bar() as steps, resumed_by_repeating():

@@ -1,9 +1,10 @@
 """Judging the judge: pairwise verdicts beside people's labels, in both orders, with the biases that they show.
 
 `read_pairs` reads answers with labels (LLMBar, JudgeBench, RewardBench, human judgements of MT-Bench, our own layout);
-`ask` has a pairwise scorer judge them; `check` says how good the verdicts are; `compare_judges` puts two sets of
-verdicts beside each other (another judge, the same judge again, or kept anchor verdicts: drift). `contrast` asks a
-scorer of single answers, such as a reward model, about similar instructions with different answers.
+`ask` has a pairwise scorer judge them; `check` says how good the verdicts are; `sway` has the pairs judged again with
+polite, confident or empty words added to the worse answer; `compare_judges` puts two sets of verdicts beside each other
+(another judge, the same judge again, or kept anchor verdicts: drift). `contrast` asks a scorer of single answers, such
+as a reward model, about similar instructions with different answers.
 
 A verdict that is missing is in no rate and is counted. The labels are taken as given: where people disagree, the label
 says what the data set's authors made of it.
@@ -11,9 +12,10 @@ says what the data set's authors made of it.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,29 @@ from agent2.records import (
     Usage,
 )
 from agent2.stats.estimates import UNIT, Estimate, measure
-from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, shared_errors
+from agent2.stats.quality import SharedErrors, cohens_kappa, krippendorff_alpha, preference_tau, shared_errors
 
 FOLDS = 5
 """Of the pairs, for the length-normalised verdicts."""
+ADDED_WORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "polite": (
+            "Thank you for this kind question! It is a pleasure to help.",
+            "I hope that this helps you. Please ask me anything else, whenever you like.",
+        ),
+        "confident": (
+            "I am an expert in this, and I am absolutely certain of the following.",
+            "There is no doubt whatsoever that this is correct.",
+        ),
+        "empty": (
+            "Before anything else is said, it is worth pointing out that what follows is an answer, and that it "
+            "addresses what was asked, in the order in which it does so.",
+            "All in all, what was written above is what there is to say about this, and nothing that was said above "
+            "has been left out here.",
+        ),
+    }
+)
+"""Manner -> words before and after an answer, which say nothing about what was asked."""
 BATCH = 64
 """Pairs that a scorer is given at once, each in both orders."""
 
@@ -88,10 +109,14 @@ class JudgeReport:
     """Mean points of answers by the judge's own model, less their labels'; None: the data do not name it."""
     kappa: Estimate | None
     """Cohen's, with the labels; both orders averaged to a winner or a tie."""
+    tau: Estimate | None
+    """Kendall's tau-b with the labels, of the mean of both orders; degrees of preference count."""
     kappa_orders: Estimate | None
     """Cohen's, of one order with the other."""
     by_subset: Mapping[str, Estimate]
     """Accuracy for each subset."""
+    swayed: Mapping[str, Estimate | None] = field(default_factory=dict)
+    """Of `sway`; empty: not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +260,41 @@ def _finished(item_id: str, attempt: int, instruction: str, answer: str) -> Roll
     return Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, prompt, (), answer, {}, Usage())
 
 
+def sway(judged: Sequence[JudgedPair], scorer: PairScorer) -> dict[str, Estimate | None]:
+    """Points that the worse answer of a pair gains if polite, confident or empty words are added to it; by manner.
+
+    judged: verdicts of the same scorer on the pairs as they are; those whose label is a tie are left out. Each pair is
+    judged again in both orders, once for each manner.
+    """
+    decided = [one for one in judged if one.pair.label != 0.5]
+    found = {}
+    for manner, words in ADDED_WORDS.items():
+        again = ask([_with_words(one.pair, words) for one in decided], scorer)
+        gains = [
+            None if before is None or after is None else after - before
+            for before, after in (
+                (_for_worse(one), _for_worse(other)) for one, other in zip(decided, again, strict=True)
+            )
+        ]
+        found[manner] = _measure(f"{manner} words", gains, (-1.0, 1.0))
+    return found
+
+
+def _with_words(pair: LabelledPair, words: tuple[str, str]) -> LabelledPair:
+    """The pair with words before and after its worse answer."""
+    first, second = (
+        f"{words[0]}\n\n{answer}\n\n{words[1]}" if is_worse else answer
+        for answer, is_worse in zip(pair.answers, (pair.label < 0.5, pair.label > 0.5), strict=True)
+    )
+    return replace(pair, answers=(first, second))
+
+
+def _for_worse(one: JudgedPair) -> float | None:
+    """Mean points of the answer that the label calls worse."""
+    points = _mean_if_all(one.shown_first, one.shown_second)
+    return None if points is None else points if one.pair.label < 0.5 else 1.0 - points
+
+
 def write_verdicts(path: Path, judged: Sequence[JudgedPair]) -> None:
     """Verdicts as JSON lines, to be compared with later ones."""
     rows = ({"id": one.pair.id, "shown_first": one.shown_first, "shown_second": one.shown_second} for one in judged)
@@ -288,6 +348,11 @@ def check(judged: Sequence[JudgedPair], model: str | None = None) -> JudgeReport
         length_bias_normalised=_measure("length bias", [_for_longer(one) for one in fair], (-1.0, 1.0)),
         self_preference=_measure("self-preference", [_for_itself(one, model) for one in judged], (-1.0, 1.0)),
         kappa=_kappa(winners, [_word(one.pair.label) for one in judged]),
+        tau=_agreement(
+            preference_tau,
+            [_mean_if_all(one.shown_first, one.shown_second) for one in judged],
+            [one.pair.label for one in judged],
+        ),
         kappa_orders=_kappa(*([_word(value) for value in values] for values in _columns(judged))),
         by_subset={
             name: found
@@ -499,7 +564,11 @@ def _shifted(what: str, values: Sequence[float | None], shift: float) -> Estimat
 
 
 def _kappa(one: Sequence[str | None], other: Sequence[str | None]) -> Estimate | None:
+    return _agreement(cohens_kappa, one, other)
+
+
+def _agreement(statistic: Callable[[Any, Any], Estimate], one: Sequence[Any], other: Sequence[Any]) -> Estimate | None:
     try:
-        return cohens_kappa(one, other)
+        return statistic(one, other)
     except NotEnoughData:
         return None

@@ -13,8 +13,8 @@ not counted as refused, and a verifier is only as audited as the known-wrong sol
 Separability is the share of pairs of models whose intervals do not overlap. Source: Li et al. 2024 (Arena-Hard),
 arXiv:2406.11939.
 
-Agreement of raters is Cohen's kappa, Krippendorff's alpha, and errors that two raters have in common, with bootstraps
-over items; a missing rating is None, never a category of its own.
+Agreement of raters is Cohen's kappa, Krippendorff's alpha, Kendall's tau-b of preferences, and errors that two raters
+have in common, with bootstraps over items; a missing rating is None, never a category of its own.
 """
 
 import math
@@ -521,6 +521,36 @@ def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Estimate
         return float("nan") if n == expected else 1.0 - (n - observed) / (n - expected)
 
     return _bootstrapped(alpha, pairable, len(counts) - len(pairable), seed)
+
+
+def preference_tau(one: Sequence[float | None], other: Sequence[float | None], seed: int = 0) -> Estimate:
+    """Kendall's tau-b of two raters' points for the first of two answers: 1 the same order, 0 none, -1 reversed.
+
+    one, other: 0 to 1 for each pair of answers, None where there is no verdict. Each pair counts from both sides, so
+    it does not matter which answer is the first; for verdicts without ties this is twice the accuracy less 1. Raises
+    ValueError for different lengths, NotEnoughData without a pair rated by both, or if either rater gave only ties.
+    Source: Kendall 1945, Biometrika 33:239-251.
+    """
+    if len(one) != len(other):
+        raise ValueError(f"tau needs one number of each rater for each pair, got {len(one)} and {len(other)}")
+    rated = np.array([(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None], dtype=float)
+    if not rated.size or (rated == 0.5).all(axis=0).any():
+        raise NotEnoughData("tau: no pair was rated by both, or one rater gave nothing but ties")
+    sides_PSR = np.stack([rated, 1.0 - rated], axis=1).round(12)
+    values, codes = zip(*(np.unique(sides_PSR[:, :, rater], return_inverse=True) for rater in (0, 1)), strict=True)
+    n_values = [len(each) for each in values]
+    cells_PS = codes[0].reshape(-1, 2) * n_values[1] + codes[1].reshape(-1, 2)
+
+    def tau(chosen: NDArray[np.int64]) -> float:
+        table = np.bincount(chosen.ravel(), minlength=n_values[0] * n_values[1]).reshape(n_values).astype(float)
+        above = table.cumsum(axis=0) - table
+        same_order = above.cumsum(axis=1) - above
+        other_order = above.sum(axis=1, keepdims=True) - above.cumsum(axis=1)
+        pairs = [float((n * (n - 1.0)).sum()) / 2 for n in (table.sum(), table.sum(axis=1), table.sum(axis=0))]
+        untied = (pairs[0] - pairs[1]) * (pairs[0] - pairs[2])
+        return float((table * (same_order - other_order)).sum()) / math.sqrt(untied) if untied > 0 else math.nan
+
+    return _bootstrapped(tau, cells_PS, len(one) - len(rated), seed)
 
 
 def shared_errors(one: Sequence[bool | None], other: Sequence[bool | None], seed: int = 0) -> SharedErrors:
