@@ -297,3 +297,19 @@ def test_the_commands_draw_record_and_compare(evaluation, tmp_path, monkeypatch,
     assert json.loads(out)["people"]["kappa"]["value"] == 1.0
     code, _, err = run("agreement", evaluation, "--pairs", "p.jsonl")
     assert code == 2 and "not a judgement of two cards" in err
+
+
+def test_a_card_shows_its_scorer_and_what_people_say_of_it(tmp_path, monkeypatch, capsys):
+    def shown():
+        monkeypatch.setattr(sys, "argv", ["agent2", "cards", "show", str(card), "--n", "1"])
+        with pytest.raises(SystemExit):
+            main()
+        return " ".join(capsys.readouterr().out.split())
+
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    card = write_card(tmp_path / "card", [1.0, 0.0] * 20)
+    assert make_header().protocol.scorer in shown() and "people" not in shown()
+    fill_forms(card, tmp_path, ("Ada",), lambda row: "right")
+    assert "the spot check does not count" in shown()
+    fill_forms(card, tmp_path, ("Ben",), lambda row: "right")
+    assert "Ada and Ben agree with the scorer on 15 of 30 rollouts" in shown()

@@ -27,6 +27,8 @@ FORMAT = 3
 """What this version writes. Format 2 had zstd frames of lines instead of a table; format 1 also had the whole summary
 in `card.json`, and fewer fields in the rule."""
 READABLE = (1, 2, FORMAT)
+IMPORTED = "imported_from"
+"""In the lock of a card that was made from the log of another program: which one."""
 
 
 class Counting(StrEnum):

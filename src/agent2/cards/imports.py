@@ -30,7 +30,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent2.cards.card import CardHeader, CardSummary, ReportingRule
+from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError, Fault, shown, unknown_name
 from agent2.files import numbered_lines
@@ -147,7 +147,7 @@ def _header(log: ForeignLog, split: Split) -> CardHeader:
         checkpoint_digest=f"{UNKNOWN}: the log names the model only",
         protocol=protocol,
         reporting=ReportingRule(),
-        lock={"imported_from": log.harness, "assumed": assumed, **log.lock},
+        lock={IMPORTED: log.harness, "assumed": assumed, **log.lock},
         created_at=time.time(),
         planned_rollouts=len(log.rollouts),
     )
@@ -262,7 +262,7 @@ def _measures(sample: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
-    opening, turns = _conversation(sample.get("messages") or [])
+    opening, turns = conversation_of(sample.get("messages") or [])
     usage = [one for one in (sample.get("model_usage") or {}).values() if isinstance(one, dict)]
     error, stop = sample.get("error"), _stop_of(sample)
     if turns:
@@ -341,7 +341,7 @@ def _shown(value: object) -> str:
     return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
-def _conversation(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:
+def conversation_of(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:
     """Opening messages, then one turn for each assistant message with what came back."""
     first = next((i for i, message in enumerate(messages) if _is_generated(message)), len(messages))
     opening = [Message(str(m.get("role")), _text(m)) for m in messages[:first]]
@@ -441,7 +441,7 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
     for message in messages:
         for call in message["tool_calls"]:
             call["arguments"] = _arguments(call["arguments"])
-    opening, turns = _conversation(messages)
+    opening, turns = conversation_of(messages)
     ends_in_words = bool(turns) and messages[-1].get("role") != "tool" and not messages[-1]["tool_calls"]
     rollout = Rollout(
         item_id=str(row["task_id"]),

@@ -92,7 +92,9 @@ def compare(
 def import_log(
     log: Annotated[
         Path,
-        typer.Argument(help="inspect-ai .json/.eval, lm-eval samples_*.jsonl, or tau-bench's trajectories (.json)."),
+        typer.Argument(
+            help="inspect-ai .json/.eval, lm-eval samples_*.jsonl, tau-bench .json; or trajectories (--trajectories)."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="Folder of the new card.")],
     metric: Annotated[
@@ -101,20 +103,31 @@ def import_log(
     ] = None,
     filter_name: Annotated[str | None, typer.Option("--filter", help="lm-eval filter to use.")] = None,
     split: Annotated[str, typer.Option(help="Split that the items belong to.")] = "test_public",
+    trajectories: Annotated[
+        bool,
+        typer.Option(
+            "--trajectories", help="The file holds messages (LangChain, OpenAI) or OpenTelemetry traces: JSON or JSONL."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a card from another harness's log; assumptions about what the log omits are listed in the card."""
     from agent2.cards.imports import is_tau_bench, read_inspect, read_lm_eval, read_tau_bench, write_foreign
     from agent2.cards.reader import read_header
+    from agent2.cards.traces import read_trajectories
     from agent2.records import Split
     from agent2.stats.estimates import RAW
 
     if split not in list(Split):
         raise unknown_name("split", split, list(Split), "--split")
     is_lm_eval = log.suffix == ".jsonl"
-    if filter_name is not None and not is_lm_eval:
+    if filter_name is not None and not is_lm_eval and not trajectories:
         raise ConfigError("--filter: only samples of lm-eval have filters; remove it")
-    if log.suffix == ".json" and is_tau_bench(log):
+    if trajectories:
+        if metric is not None or filter_name is not None:
+            raise ConfigError("--trajectories: have at most one score; remove --metric and --filter")
+        foreign = read_trajectories(log)
+    elif log.suffix == ".json" and is_tau_bench(log):
         if metric is not None:
             raise ConfigError("--metric: trajectories of tau-bench have one reward; remove it")
         foreign = read_tau_bench(log)
@@ -479,6 +492,7 @@ def show(
 ) -> None:
     """Show a card's summary and one page of its rollouts, or one item's rollouts."""
     from agent2.cards.reader import find_rollouts, read_header, read_page, read_totals
+    from agent2.evaluation.spot_check import people_say
     from agent2.stats.estimates import RAW
 
     if start < 0 or n < 0:
@@ -494,10 +508,16 @@ def show(
     rows = [
         ["checkpoint", f"{header.checkpoint_name} ({header.checkpoint_digest[:16]})"],
         ["protocol", f"{header.protocol.benchmark} {header.protocol.split.value} ({header.protocol.digest[:16]})"],
+        ["scorer", header.protocol.scorer],
         ["score [95%]", RAW.estimate(summary.score)],
         ["items", f"{summary.n_items}; {summary.n_rollouts} rollouts, {summary.n_missing} missing"],
         ["tokens", str(summary.tokens)],
     ]
+    people, why_not = people_say(card)
+    if people is not None:
+        rows.append(["people", f"{people.by} agree with the scorer on {people.n_agree} of {people.n} rollouts"])
+    elif why_not:
+        rows.append(["people", why_not])
     rows += _reliability(card, header.protocol.attempts)
     print_table(["field", "value"], rows)
     page = [

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent2 import __version__, installation
 from agent2.benchmarks import load_benchmark
-from agent2.cards.card import CardHeader, CardSummary, ReportingRule
+from agent2.cards.card import IMPORTED, CardHeader, CardSummary, ReportingRule
 from agent2.cards.folder import CARD_JSON, card_exists, file_digest, load_card
 from agent2.cards.judgement import BASELINE, FIRST_SHOWN, FLIP, JUDGEMENT
 from agent2.cards.reader import iter_rollouts
@@ -72,17 +72,21 @@ def rescore(
     """Judge a finished card's rollouts again and write them, with the new verdicts, on another card.
 
     scorer: None: the benchmark's own. settings: what the scorer was made with, for the record. benchmark: None: the one
-    that the card names. A `target` that this began and did not finish is resumed.
+    that the card names; an imported card needs none if there is a scorer: its items are its prompts. A `target` that
+    this began and did not finish is resumed.
     Raises CardError for a card that is open, damaged or of another format, and for a `target` that is taken;
     ConfigError for items that are not those of the card any more, and for a scorer of another kind or one that judges
     by a state that the rollouts do not hold; what `score_card` raises.
     """
     header = finished_header(source)
-    benchmark = benchmark if benchmark is not None else benchmark_of(source, header)
-    scorer = scorer if scorer is not None else benchmark.scorer()
+    if benchmark is None and scorer is not None and IMPORTED in header.lock:
+        items = {one.item_id: _item(one, header) for one in (record.rollout for record in iter_rollouts(source))}
+    else:
+        benchmark = benchmark if benchmark is not None else benchmark_of(source, header)
+        scorer = scorer if scorer is not None else benchmark.scorer()
+        items = items_of(source, header, benchmark)
     require_scorer(scorer, place)
     require_state(source, header, scorer)
-    items = items_of(source, header, benchmark)
     new = rescored_header(source, header, scorer, settings or {})
     _require_free(target, new)
     return score_card(source, target, new, items, scorer, place=place, on_progress=on_progress)

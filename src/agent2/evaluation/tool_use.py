@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.cards.card import CardHeader
+from agent2.cards.card import IMPORTED, CardHeader
 from agent2.cards.reader import iter_rollouts
 from agent2.environments.faults import FaultEvent, FaultOutcome, fault_events
 from agent2.errors import ConfigError, NotEnoughData, unknown_name
@@ -393,7 +393,7 @@ def _items(card: Path, only: Sequence[str]) -> tuple[dict[str, Item], list[str]]
     try:
         return items_of(card, header, benchmark_of(card, header)), []
     except ConfigError as error:
-        why = "an imported card brings no items" if "imported_from" in header.lock else str(error)
+        why = "an imported card brings no items" if IMPORTED in header.lock else str(error)
         return {}, [f"not checked without the items: {', '.join(by_item)} ({why})"]
 
 

@@ -38,6 +38,7 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "reward": "agent2.scorers.reward:RewardScorer",
         "reward_model": "agent2.scorers.judges:RewardModelScorer",
         "task_set": "agent2.scorers.task_set:TaskSetScorer",
+        "trajectory_match": "agent2.scorers.tool_calls:TrajectoryMatchScorer",
         "token_f1": "agent2.scorers.answers:TokenF1Scorer",
     }
 )

@@ -5,7 +5,8 @@ value) and *AST match* (names and arguments as written; the view `ast_match`). `
 API, found by a search before it was called, and for the state it should leave. `ResolvedScorer` runs hidden tests on
 the final files of a repository: its value is 1.0 only if all pass, those of the broken function and those of the
 others; whether the model submitted, and what the visible tests say, are views and labels. A dangerous action does not
-change the value; it is counted (`safety_violations`), so that a gate can refuse it.
+change the value; it is counted (`safety_violations`), so that a gate can refuse it. `TrajectoryMatchScorer` holds the
+calls against a reference trajectory.
 
 These look at the state of the world only: an answer that claims something earns nothing for it.
 
@@ -16,17 +17,19 @@ user had not agreed to, or that the policy forbids, are labels.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agent2.environments.dialogue import DANGERS as DIALOGUE_DANGERS
 from agent2.environments.dialogue import GAVE_UP, SERVED, tells
 from agent2.environments.tools.toolboxes import DANGERS, SEARCH, ProgramCheck, failures, source_text
 from agent2.environments.tools.world import EMITS, LOGIN, ErrorKind, answer_of, danger_labels, trace_labels, trace_views
-from agent2.errors import Fault
+from agent2.errors import Fault, unknown_name
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
 from agent2.stats.agent_metrics import AgentRun
 
 CallData = Mapping[str, JsonValue]
+MATCH_MODES = ("strict", "unordered", "superset", "subset")
 
 
 class FunctionCallScorer:
@@ -60,6 +63,58 @@ class FunctionCallScorer:
         reason = f"{len(ran)} of {len(calls)} calls ran; asked for: {_names(gold)}, called: {_names(calls)}"
         labels = [] if value else [_why(calls, gold)]
         return Score(value, reason, views=_views(rollout, ast_match=match), labels=_labels(rollout, labels))
+
+
+class TrajectoryMatchScorer:
+    """1.0 if the calls of an episode are those of a reference trajectory.
+
+    Settings: `mode`: `strict` (the same calls in the same order), `unordered` (in any order), `superset` (at least
+    these) or `subset` (none but these); `arguments`: whether they have to be equal, too. The reference is the payload's
+    `reference_calls` ({name, arguments}), or that of the final state of an imported trajectory.
+    """
+
+    name = "trajectory_match"
+    version = "1.0"
+    needs_state = frozenset({"tool_calls"})
+    emits = Emits(
+        views=frozenset({"calls_matched", "calls_wanted", "calls_made"}),
+        labels=frozenset({"missing_call", "extra_call", "call_order"}),
+    )
+
+    def __init__(self, mode: str = "strict", *, arguments: bool = True) -> None:
+        """Raises ConfigError for another mode."""
+        if mode not in MATCH_MODES:
+            raise unknown_name("mode", mode, MATCH_MODES, f"scorer {self.name}")
+        self._mode, self._arguments = mode, arguments
+        self.version += f"+{mode}{'' if arguments else '-names'}"
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict; a judge fault if there is no reference."""
+        wanted = item.payload.get("reference_calls", rollout.state.get("reference_calls"))
+        if wanted is None:
+            return _no_target(item, "reference_calls")
+        made, asked = self._keys(rollout.state["tool_calls"]), self._keys(wanted)
+        missing, extra = Counter(asked) - Counter(made), Counter(made) - Counter(asked)
+        labels = [
+            *(["missing_call"] if missing and self._mode != "subset" else []),
+            *(["extra_call"] if extra and self._mode != "superset" else []),
+            *(["call_order"] if self._mode == "strict" and not missing and not extra and made != asked else []),
+        ]
+        views = {
+            "calls_matched": float(len(asked) - missing.total()),
+            "calls_wanted": float(len(asked)),
+            "calls_made": float(len(made)),
+        }
+        told = f"{len(asked) - missing.total()} of {len(asked)} wanted calls made, {extra.total()} besides"
+        if "call_order" in labels:
+            told += ", in another order"
+        return Score(float(not labels), f"{told} ({self._mode})", views=views, labels=tuple(labels))
+
+    def _keys(self, calls: Sequence[CallData]) -> list[str]:
+        """Each call as one text, the same for equal calls."""
+        return [
+            json.dumps([call["name"], call["arguments"] if self._arguments else None], sort_keys=True) for call in calls
+        ]
 
 
 class ApiCallScorer:

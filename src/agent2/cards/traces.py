@@ -1,0 +1,275 @@
+"""Trajectories of agents that other software ran, read into a card: chat messages, or OpenTelemetry traces.
+
+Messages: a JSON document or JSON lines; a trajectory is a list of messages, or an object with `messages` and, where
+known, `id`, `score` (0 to 1) and `reference` (messages or calls that were wanted). A message is in OpenAI's layout
+(`role`, `content`, `tool_calls`) or LangChain's (`type` human, ai, tool or system; also `{"type", "data"}`).
+
+Traces: OTLP as JSON, one document or one a line, with the attributes of the semantic conventions for generative AI
+(`gen_ai.input.messages`, `gen_ai.output.messages`, `gen_ai.usage.*`). A trace is a trajectory: the conversation of its
+model call that ended last, with the tokens of all its calls and the time from its first span to its last.
+
+The calls of a trajectory are in its final state, as worlds with tools leave them, so that `agent2 cards ground`, the
+scorers `trajectory_match` and `llm_judge` and others read them. A trajectory without a score has a missing one until
+`agent2 cards rescore` judges it. Does NOT read traces whose messages are span events (older conventions) or left out.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent2.cards.imports import UNKNOWN, UNSCORED, ForeignLog, conversation_of, logged_score
+from agent2.errors import ConfigError, Fault
+from agent2.files import numbered_lines
+from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollout, Usage
+
+ROLES: Mapping[str, str] = MappingProxyType({"human": "user", "ai": "assistant", "function": "tool"})
+NO_SCORE = "the trajectory has no score; judge it with agent2 cards rescore"
+REFERENCE_CALLS = "reference_calls"
+"""Key of a final state: the calls that were wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trajectory:
+    """One as it was found."""
+
+    messages: Sequence[Mapping[str, Any]]
+    id: str | None = None
+    score: object = None
+    reference: Sequence[Mapping[str, Any]] | None = None
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+
+
+def read_trajectories(path: Path) -> ForeignLog:
+    """The trajectories in a file. Raises ConfigError with the place of what is in neither layout."""
+    found = [one for where, value in _documents(path) for one in _trajectories(value, where)]
+    if not found:
+        raise ConfigError(f"{path}: holds no trajectory: no messages, and no span with gen_ai.input.messages")
+    attempts: Counter[str] = Counter()
+    records, questions = [], {}
+    for number, one in enumerate(found):
+        item_id = one.id if one.id is not None else f"{number:05}"
+        record = _record(one, item_id, attempts[item_id], f"{path}: trajectory {number + 1}")
+        attempts[item_id] += 1
+        records.append(record)
+        questions[item_id] = "\n\n".join(message.content for message in record.rollout.prompt)
+    models = {one.model for one in found} - {None}
+    is_scored = any(record.score.value is not None for record in records)
+    return ForeignLog(
+        harness="trajectories",
+        task=f"{path.stem}-v{UNKNOWN}",
+        model=str(models.pop()) if len(models) == 1 else path.stem,
+        scorer="score" if is_scored else UNSCORED,
+        questions=list(questions.items()),
+        rollouts=records,
+        settings={},
+        attempts=max(attempts.values()),
+        lock={"file": path.name},
+        assumed=("trajectories of one id are attempts at one item", "model: as in the traces, else the file's name"),
+    )
+
+
+def _documents(path: Path) -> Iterator[tuple[str, Any]]:
+    """(place, value) of each JSON document of a file: one, or one a line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); give a JSON or JSONL file") from error
+    try:
+        yield str(path), json.loads(text)
+        return
+    except (ValueError, RecursionError) as error:
+        whole = error
+    for number, line in numbered_lines(text):
+        try:
+            if line.strip():
+                yield f"{path}:{number}", json.loads(line)
+        except (ValueError, RecursionError) as error:
+            why = whole if number == 1 else error
+            raise ConfigError(f"{path}:{number}: is not JSON ({why})") from error
+
+
+def _trajectories(value: Any, where: str) -> Iterator[_Trajectory]:
+    if isinstance(value, list) and not (value and _is_message(value[0])):
+        for number, one in enumerate(value, start=1):
+            yield from _trajectories(one, f"{where}: item {number}")
+    elif isinstance(value, list):
+        yield _Trajectory([_message(one, where) for one in value])
+    elif isinstance(value, dict) and "resourceSpans" in value:
+        yield from _traces(value, where)
+    elif isinstance(value, dict) and isinstance(value.get("messages"), list):
+        reference = value.get("reference")
+        given = value.get("id")
+        yield _Trajectory(
+            [_message(one, where) for one in value["messages"]],
+            None if given is None else str(given),
+            value.get("score"),
+            None if reference is None else _reference(reference, where),
+        )
+    else:
+        raise ConfigError(
+            f"{where}: is neither a trajectory (a list of messages, an object with messages) nor OTLP (resourceSpans)"
+        )
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and ("role" in value or "type" in value) and "messages" not in value
+
+
+def _message(raw: Any, where: str) -> dict[str, Any]:
+    """A message as logs of inspect-ai have it: role, content, tool_calls with `function` and `arguments`."""
+    if not _is_message(raw):
+        raise ConfigError(f"{where}: a message is an object with role (or type) and content, not {str(raw)[:80]!r}")
+    body = raw["data"] if isinstance(raw.get("data"), dict) else raw
+    said = str(body.get("role") or raw.get("role") or raw.get("type"))
+    role = ROLES.get(said, said)
+    found: dict[str, Any] = {"role": role, "content": body.get("content") or ""}
+    if isinstance(parts := body.get("parts"), list):
+        found = {"role": role, **_of_parts(parts)}
+    calls = [_call(one, where) for one in body.get("tool_calls") or ()]
+    if calls:
+        found["tool_calls"] = calls
+    answered = body.get("tool_call_id") or found.pop("answered", None)
+    return found if answered is None else {**found, "tool_call_id": answered}
+
+
+def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a message of the semantic conventions."""
+    texts, calls, answered = [], [], None
+    for part in (one for one in parts if isinstance(one, dict)):
+        if part.get("type") == "tool_call":
+            calls.append(part)
+        elif part.get("type") == "tool_call_response":
+            told = part.get("response", part.get("result"))
+            texts.append(told if isinstance(told, str) else json.dumps(told, sort_keys=True))
+            answered = part.get("id")
+        elif part.get("type") == "text":
+            texts.append(str(part.get("content", "")))
+    return {"content": "\n".join(texts), "tool_calls": [_call(one, "") for one in calls], "answered": answered}
+
+
+def _call(raw: Any, where: str) -> dict[str, Any]:
+    """Name and arguments of a call in any of the layouts."""
+    outer: dict[str, Any] = raw if isinstance(raw, dict) else {}
+    inner: dict[str, Any] = outer["function"] if isinstance(outer.get("function"), dict) else outer
+    if not isinstance(name := inner.get("name"), str):
+        raise ConfigError(f"{where}: a call has no name: {str(raw)[:80]!r}")
+    given = inner.get("arguments", inner.get("args", {}))
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            given = {"": given}  # not what a tool takes, and kept as it is
+    return {"function": name, "arguments": given if isinstance(given, dict) else {"": given}, "id": outer.get("id")}
+
+
+def _reference(raw: Any, where: str) -> list[dict[str, Any]]:
+    """The calls of a reference trajectory, which is messages or calls."""
+    if not isinstance(raw, list):
+        raise ConfigError(f"{where}: reference is a list of messages or of calls")
+    if all(isinstance(one, dict) and ("name" in one or "function" in one) and "role" not in one for one in raw):
+        return [_call(one, where) for one in raw]
+    return [call for one in raw for call in _message(one, where).get("tool_calls", ())]
+
+
+def _record(one: _Trajectory, item_id: str, attempt: int, where: str) -> ScoredRollout:
+    opening, turns = conversation_of(one.messages)
+    if not turns:
+        raise ConfigError(f"{where}: has no message of the model (role assistant, type ai)")
+    last = one.messages[-1]
+    ends_in_words = last["role"] == "assistant" and not last.get("tool_calls")
+    state: dict[str, JsonValue] = {"tool_calls": _calls_of(one.messages)}
+    if one.reference is not None:
+        state[REFERENCE_CALLS] = [_plain(call) for call in one.reference]
+    score = Score(None, NO_SCORE, Fault.JUDGE)
+    if isinstance(one.score, int | float):
+        score = logged_score(float(one.score), "score", "score as stored", {})
+    answer = turns[-1].action if ends_in_words else None
+    rollout = Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, opening, turns, answer, state, one.usage)
+    return ScoredRollout(rollout, score)
+
+
+def _plain(call: Mapping[str, Any]) -> dict[str, JsonValue]:
+    return {"name": call["function"], "arguments": call["arguments"]}
+
+
+def _calls_of(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, JsonValue]]:
+    """Each call with its turn and what came back, by id where messages state it, else in order."""
+    found: list[dict[str, JsonValue]] = []
+    waiting: list[tuple[object, dict[str, JsonValue]]] = []
+    turn = -1
+    for message in messages:
+        turn += message["role"] == "assistant"
+        for call in message.get("tool_calls") or ():
+            found.append({"turn": turn, **_plain(call), "result": None, "error": None})
+            waiting.append((call["id"], found[-1]))
+        if message["role"] == "tool" and waiting:
+            wanted = message.get("tool_call_id")
+            place = next((k for k, (call_id, _) in enumerate(waiting) if call_id == wanted), 0)
+            waiting.pop(place)[1]["result"] = message["content"]
+    return found
+
+
+def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
+    """The trajectory of each trace of a document, in the order in which the traces began."""
+    spans: dict[str, list[tuple[int, int, dict[str, Any]]]] = defaultdict(list)
+    try:
+        for resource in document["resourceSpans"]:
+            for scope in resource.get("scopeSpans", ()):
+                for span in scope.get("spans", ()):
+                    ends = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
+                    told = {one["key"]: _value(one["value"]) for one in span.get("attributes", ())}
+                    spans[str(span["traceId"])].append((*ends, told))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{where}: is not OTLP as JSON ({error!r}); export the traces again") from error
+    for trace_id, members in sorted(spans.items(), key=lambda pair: min(start for start, _, _ in pair[1])):
+        asked = sorted(
+            ((end, told) for _, end, told in members if "gen_ai.input.messages" in told), key=lambda pair: pair[0]
+        )
+        if not asked:
+            continue
+        last: dict[str, Any] = asked[-1][1]
+        messages = [
+            message
+            for name in ("gen_ai.input.messages", "gen_ai.output.messages")
+            for message in _listed(last.get(name), where)
+        ]
+        if rules := _listed(last.get("gen_ai.system_instructions"), where):
+            messages.insert(0, {"role": "system", "parts": rules})
+        n_seconds = (max(end for _, end, _ in members) - min(start for start, _, _ in members)) / 1e9
+        tokens = [
+            sum(n for _, told in asked if isinstance(n := told.get(f"gen_ai.usage.{kind}_tokens"), int))
+            for kind in ("input", "output")
+        ]
+        model = last.get("gen_ai.response.model") or last.get("gen_ai.request.model")
+        yield _Trajectory(
+            [_message(one, f"{where}: trace {trace_id}") for one in messages],
+            trace_id,
+            usage=Usage(tokens[0], tokens[1], n_seconds),
+            model=None if model is None else str(model),
+        )
+
+
+def _listed(value: object, where: str) -> list[Any]:
+    """Messages of an attribute, which is structured or JSON in a string."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{where}: messages of a span are not JSON ({error})") from error
+    return value if isinstance(value, list) else []
+
+
+def _value(raw: Mapping[str, Any]) -> Any:
+    """An AnyValue of OTLP as plain data."""
+    empty: tuple[str, Any] = ("", None)
+    kind, value = next(iter(raw.items()), empty)
+    if kind == "arrayValue":
+        return [_value(one) for one in value.get("values", ())]
+    if kind == "kvlistValue":
+        return {one["key"]: _value(one["value"]) for one in value.get("values", ())}
+    return int(value) if kind == "intValue" else value
