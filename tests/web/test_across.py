@@ -1,5 +1,6 @@
 """Pages over several cards: a search in the rollouts of all, and two cards item by item."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +96,13 @@ def test_a_damaged_card_is_named_and_hides_no_other(folder):
     (write_card(folder / "damaged") / "rollouts.parquet").write_bytes(b"PAR1")
     page = asked(Site(Catalog(folder)), "search", q="item-00")
     assert found(page) == "12 rollouts on 2 cards" and "damaged:" in page
+
+
+def test_a_closed_card_without_a_summary_is_named_and_hides_no_other(folder):
+    file = write_card(folder / "damaged") / "card.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"summary": None}))
+    page = asked(Site(Catalog(folder)), "search", q="item-00")
+    assert found(page) == "12 rollouts on 2 cards" and "damaged: " in page and "has no summary" in page
 
 
 def test_two_cards_are_compared_item_by_item_with_filters_in_the_address(tmp_path, monkeypatch):

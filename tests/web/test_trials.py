@@ -63,6 +63,21 @@ def test_a_damaged_log_of_processes_leaves_the_other_lanes(trial):
     assert any("resources" in problem for problem in found.problems)
 
 
+def test_a_trial_with_a_damaged_database_is_named_on_the_home_page_and_hides_no_other(trial):
+    broken = write_trial(trial.parent / "broken", {"event": "agent_ended"}, {"event": "finished"})
+    (broken / "grader.db").write_bytes(b"garbage" * 100)
+    page = Site(Catalog(trial.parent)).html(PageAddress("home"), LiveLinks())
+    assert "file is not a database" in page and "killed in its" in page
+
+
+def test_a_damaged_repository_of_revisions_is_named_and_the_program_is_shown(trial):
+    (trial / "events" / "revisions.jsonl").write_text('{"event": "revision", "t": 1010.0, "id": "' + "a" * 40 + '"}\n')
+    (trial / "revisions.git").mkdir()
+    diffs, sources, problems = revision_diffs(TrialPaths(trial))
+    assert (diffs, problems) == ([], ["revisions.git: cannot be read"])
+    assert [one.path for one in sources] == ["/agent/main.py"]
+
+
 def test_the_agents_program_is_shown_with_numbered_lines_and_never_as_markup(trial):
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
     assert (diffs, problems) == ([], []) and [one.path for one in sources] == ["/agent/main.py"]

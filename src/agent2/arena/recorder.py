@@ -34,6 +34,7 @@ from typing import Protocol
 
 import psutil
 import pynvml
+from dulwich.errors import NotGitRepository
 from dulwich.object_store import iter_tree_contents
 from dulwich.objects import Blob, Commit, Tree
 from dulwich.repo import Repo
@@ -342,23 +343,31 @@ class RevisionReader:
 
 
 def revision_files(repository: Repo, revision: str, texts: dict[bytes, str]) -> dict[str, str] | None:
-    """Path -> text of one revision, in the order of paths; None if the commit is not there.
+    """Path -> text of one revision, in the order of paths; None if it is not there whole.
 
     texts: blobs that were decoded already; equal ones are shared.
     """
+    files: dict[str, str] = {}
     try:
         tree = repository[revision.encode()].tree
-    except (KeyError, ValueError):
+        for entry in iter_tree_contents(repository.object_store, tree):
+            path = entry.path.decode(errors="backslashreplace")
+            if path.endswith(DATA_ENDINGS) or path.rpartition("/")[2] in CHECKPOINT_FILES:
+                continue
+            if entry.sha not in texts:
+                texts[entry.sha] = repository[entry.sha].data.decode(errors="replace")
+            files[path] = texts[entry.sha]
+    except Exception:  # boundary: dulwich and zlib have no common error for objects that are damaged
         return None
-    files: dict[str, str] = {}
-    for entry in iter_tree_contents(repository.object_store, tree):
-        path = entry.path.decode(errors="backslashreplace")
-        if path.endswith(DATA_ENDINGS) or path.rpartition("/")[2] in CHECKPOINT_FILES:
-            continue
-        if entry.sha not in texts:
-            texts[entry.sha] = repository[entry.sha].data.decode(errors="replace")
-        files[path] = texts[entry.sha]
     return files
+
+
+def open_revisions(path: Path) -> Repo | None:
+    """The repository of a trial's revisions, to be read; None if there is none or it is damaged."""
+    try:
+        return Repo(str(path)) if path.is_dir() else None
+    except (NotGitRepository, OSError, ValueError):
+        return None
 
 
 def file_digests(files: Mapping[str, str]) -> dict[str, str]:

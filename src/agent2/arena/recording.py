@@ -34,7 +34,7 @@ from agent2.arena.assignment import TrialConfig
 from agent2.arena.evidence import AgentEnd, SubmissionRecord
 from agent2.arena.gateway.recording import ExchangeOutcome, read_exchanges
 from agent2.arena.grader.store import read_submissions
-from agent2.arena.recorder import file_digests, revision_files, tree_digest
+from agent2.arena.recorder import file_digests, open_revisions, revision_files, tree_digest
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events
 from agent2.errors import ConfigError
 from agent2.files import write_json
@@ -272,9 +272,9 @@ def _source(after: TrialPaths, config: TrialConfig) -> TrialPaths:
 
 def _submission_facts(paths: TrialPaths) -> dict[int, _Facts]:
     submissions = read_submissions_of(paths)
-    if not paths.revisions_git.is_dir():
+    repository = open_revisions(paths.revisions_git)
+    if repository is None:
         return {s.number: _Facts(None, {}, s.weights_digest) for s in submissions}
-    repository = Repo(str(paths.revisions_git))
     try:
         texts: dict[bytes, str] = {}
         return {s.number: _facts(repository, s, texts) for s in submissions}

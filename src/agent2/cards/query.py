@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from agent2.cards import folder
 from agent2.cards.card import CardFile
 from agent2.cards.folder import table_of
-from agent2.errors import ConfigError
+from agent2.errors import CardError, ConfigError
 
 MEMORY = "600MB"
 ROWS_AT_ONCE = 500
@@ -171,6 +171,8 @@ class CardQueries:
 def _card_row(path: Path, card: CardFile) -> list[Any]:
     """In the order of CARD_COLUMNS."""
     header, protocol = card.header, card.header.protocol
+    if card.summary is None:
+        raise CardError(f"{path}: is closed and has no summary; restore card.json from a copy or evaluate again")
     told = {
         "card": str(path),
         "checkpoint": header.checkpoint_name,

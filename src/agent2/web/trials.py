@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from dulwich.repo import Repo
 
 from agent2.arena.evidence import SubmissionRecord
 from agent2.arena.gateway.protocols import SseSplitter
 from agent2.arena.gateway.recording import Exchange, read_body, read_exchanges
-from agent2.arena.recorder import RevisionReader
+from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.errors import Agent2Error
@@ -467,12 +466,12 @@ def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFi
     started = read_events(paths.trial_log).last("agent_started")
     problems: list[str] = []
     own = _program(paths.agent)
-    if not rows or not paths.revisions_git.is_dir():
-        return [], _sources(own), problems
+    repository = open_revisions(paths.revisions_git) if rows else None
+    if repository is None:
+        return [], _sources(own), ["revisions.git: cannot be read"] if rows else problems
     found: list[RevisionDiff] = []
     left = MAX_DIFF_LINES
     begun = float(started["t"]) if started is not None else float(rows[0]["t"])
-    repository = Repo(str(paths.revisions_git))
     try:
         reader, before = RevisionReader(repository), dict[str, str]()
         for row in rows:

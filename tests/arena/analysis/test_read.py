@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,30 @@ def test_a_revision_that_is_gone_is_counted(tmp_path):
     evidence = read_evidence(paths.root)
     assert len(evidence.revisions) == 1
     assert "events/revisions.jsonl: 1 revision(s) could not be read." in evidence.warnings
+
+
+@pytest.mark.parametrize("damage", ["no objects", "damaged objects"])
+def test_a_damaged_repository_of_revisions_is_counted(tmp_path, damage):
+    paths = write_trial(tmp_path / "t")
+    objects = paths.revisions_git / "objects"
+    if damage == "no objects":
+        shutil.rmtree(objects)
+    else:
+        for file in (one for one in objects.rglob("*") if one.is_file()):
+            file.chmod(0o644)
+            file.write_bytes(b"garbage")
+    evidence = read_evidence(paths.root)
+    assert evidence.revisions == ()
+    assert "events/revisions.jsonl: 1 revision(s) could not be read." in evidence.warnings
+
+
+def test_a_configuration_that_lacks_a_key_is_refused_with_its_name(tmp_path):
+    paths = write_trial(tmp_path / "t")
+    config = json.loads(paths.trial_json.read_text())
+    del config["trial_id"]
+    paths.trial_json.write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=r"trial\.json: contains no 'trial_id'; it is machine-written, restore it"):
+        read_evidence(paths.root)
 
 
 def test_downtime_after_an_interruption_counts_for_nobody(tmp_path):

@@ -1,11 +1,15 @@
+import os
+import shutil
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.job import AS_ON_CARD
 from agent2.arena.grader.store import Arrival, GraderStore, StoreError, read_submissions
-from agent2.errors import Fault
+from agent2.errors import ConfigError, Fault
 from agent2.stats.estimates import Estimate
 
 
@@ -146,6 +150,41 @@ def test_a_finished_trial_is_read_without_a_grader(path):
     assert [record.score for record in read_submissions(path)] == [score(0.5)]
     with pytest.raises(StoreError, match="no such file"):
         read_submissions(path.with_name("missing.db"))
+
+
+def test_a_record_is_read_by_who_may_not_write_there(path):
+    store = GraderStore(path)
+    give(store, arrive(store), 0.5)
+    store.close()
+    with tempfile.TemporaryDirectory() as top:
+        copy = Path(shutil.copy(path, top))
+        copy.chmod(0o444)
+        Path(top).chmod(0o555)
+        user = os.geteuid()
+        try:
+            if user == 0:
+                os.seteuid(65534)
+            assert [record.score for record in read_submissions(copy)] == [score(0.5)]
+        finally:
+            os.seteuid(user)
+            Path(top).chmod(0o755)
+
+
+def test_reading_the_record_of_a_killed_grader_changes_no_file(path, tmp_path):
+    store = GraderStore(path)
+    give(store, arrive(store), 0.5)
+    killed = tmp_path / "killed"
+    shutil.copytree(path.parent, killed, ignore=lambda folder, names: ["killed"])
+    store.close()
+    before = {file.name: file.read_bytes() for file in killed.iterdir() if not file.name.endswith("-shm")}
+    assert [record.score for record in read_submissions(killed / path.name)] == [score(0.5)]
+    assert {name: (killed / name).read_bytes() for name in before} == before and f"{path.name}-wal" in before
+
+
+def test_a_damaged_record_is_told_in_one_line(path):
+    path.write_bytes(b"garbage" * 100)
+    with pytest.raises(ConfigError, match=r"grader\.db: cannot be read \(file is not a database\); restore it"):
+        read_submissions(path)
 
 
 def test_a_file_of_another_format_is_refused(path):

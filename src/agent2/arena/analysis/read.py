@@ -14,7 +14,6 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import msgspec
-from dulwich.repo import Repo
 from pydantic import ValidationError
 
 from agent2.arena.agents import load_agent
@@ -35,7 +34,7 @@ from agent2.arena.evidence import (
     read_score,
 )
 from agent2.arena.gateway.recording import Exchange, ExchangeOutcome, read_exchanges, totals
-from agent2.arena.recorder import RevisionReader
+from agent2.arena.recorder import RevisionReader, open_revisions
 from agent2.arena.recording import read_submissions_of
 from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import ActiveTime, Events, TrialPaths, interruptions, read_events
@@ -109,6 +108,9 @@ def read_evidence(trial_root: Path) -> TrialEvidence:
     """
     paths = TrialPaths(trial_root)
     config = _json_object(paths.trial_json)
+    for name in ("trial_id", "agent", "seed", "sandbox"):
+        if config.get(name) is None:
+            raise ConfigError(f"{paths.trial_json}: contains no {name!r}; it is machine-written, restore it")
     lock = _json_object(paths.lock_json)
     events = read_events(paths.trial_log)
     warnings = [f"events/trial.jsonl: {events.n_torn} damaged line(s) left out."] if events.n_torn else []
@@ -287,8 +289,8 @@ def _revisions(paths: TrialPaths, warnings: list[str]) -> tuple[Revision, ...]:
     rows = [row for row in log.rows if isinstance(row.get("id"), str)]
     n_bad = log.n_torn + len(log.rows) - len(rows)
     found: list[Revision] = []
-    if rows and paths.revisions_git.is_dir():
-        repository = Repo(str(paths.revisions_git))
+    repository = open_revisions(paths.revisions_git) if rows else None
+    if repository is not None:
         try:
             reader = RevisionReader(repository)
             # those of submissions and the last one first: they are needed most

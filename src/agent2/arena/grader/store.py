@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.job import AS_ON_CARD
-from agent2.errors import Agent2Error, Fault
+from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.records import Split
 from agent2.stats.estimates import Estimate
 
@@ -113,18 +113,25 @@ class BoughtVerdict:
 class GraderStore:
     """Submissions, numbered from 1 in the order of their arrival, and their scores."""
 
-    def __init__(self, path: Path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, is_read_only: bool = False):
         self._path = path
         self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        name: Path | str = path
+        if is_read_only:
+            # without a log beside it nobody has it open; any other way to read would make files in the folder
+            is_closed = not path.with_name(f"{path.name}-wal").exists()
+            name = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_closed}"
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(name, check_same_thread=False, isolation_level=None, uri=is_read_only)
         self._db.row_factory = sqlite3.Row
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute("PRAGMA foreign_keys=ON")
         with self._lock:
+            if not is_read_only:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._db.execute("PRAGMA foreign_keys=ON")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
+            if version == 0 and not is_read_only:
                 self._db.executescript(f"BEGIN IMMEDIATE;{SCHEMA}{TIME_SPENT};{KEYS};{JUDGEMENTS};COMMIT;")
             elif version != SCHEMA_VERSION:
                 raise StoreError(
@@ -323,17 +330,20 @@ class GraderStore:
 
 
 def read_submissions(path: Path) -> list[SubmissionRecord]:
-    """Every attempt recorded in a trial's grader.db.
+    """Every attempt recorded in a trial's grader.db, which may be on a read-only disk and is not changed.
 
-    Raises StoreError if the file is missing or of another format.
+    Raises StoreError if the file is missing or of another format, ConfigError if it is damaged.
     """
     if not path.exists():
         raise StoreError(f"{path}: there is no such file; the trial has no grader's record")
-    store = GraderStore(path)
     try:
-        return store.all()
-    finally:
-        store.close()
+        store = GraderStore(path, is_read_only=True)
+        try:
+            return store.all()
+        finally:
+            store.close()
+    except (sqlite3.Error, ValueError) as error:  # ValueError: a state or a fault that is none
+        raise ConfigError(f"{path}: cannot be read ({error}); restore it from a copy") from error
 
 
 def count_judgements(path: Path) -> int:
