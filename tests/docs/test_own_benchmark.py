@@ -1,6 +1,7 @@
 """docs/how-to/own-benchmark.md: its `benchmark.yaml` is used on files in the layout of GSM8K."""
 
 import re
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
 from agent2.environments import ENVIRONMENTS
+from agent2.environments.search.world import document_world
 from agent2.errors import ConfigError
 from agent2.evaluation.benchmark_check import check_benchmark
 from agent2.evaluation.engine import Attempt, PlaySettings, play
@@ -18,7 +20,7 @@ from agent2.scorers import SCORERS
 from plugin_builders import write_gsm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "own-benchmark.md").read_text(encoding="utf-8")
-WRITTEN = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
+WRITTEN, SEARCHED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[:2]
 SECRET = b"s" * 32
 
 
@@ -62,10 +64,27 @@ def test_published_solutions_with_another_marker_are_counted_over_both_hidden_ha
     assert sum(one.score.value == 1.0 for one in played) == 14
 
 
+def test_the_documents_of_the_page_are_searched(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "handbook"
+    (folder / "pages").mkdir(parents=True)
+    (folder / "benchmark.yaml").write_text(SEARCHED)
+    (folder / "pages" / "archive.md").write_text("The librarian and the night guard may open the archive.")
+    questions = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0]
+    for name, number in (("train", 1), ("test", 2)):
+        (folder / f"{name}.jsonl").write_text(questions.replace("archive", f"archive {number}"))
+    found = check_benchmark(load_benchmark(str(folder)))
+    assert found.is_sound and [check.name for check in found.checks if check.is_ok is not True] == []
+    (folder / "pages" / "archive.md").write_text("The librarian may open the archive.")
+    assert not check_benchmark(load_benchmark(str(folder))).is_sound
+
+
 def test_what_the_page_names_is_there():
-    for name in ("final_answer", "exact", "rational", "choice"):
+    for name in ("final_answer", "exact", "rational", "choice", "cited_answer"):
         assert name in SCORERS and f"`{name}`" in PAGE
-    assert "question" in ENVIRONMENTS
+    assert {"question", "search"} <= set(ENVIRONMENTS)
+    for name in set(signature(document_world).parameters) - {"documents", "system"}:
+        assert f"`{name}`" in PAGE
     for kind in ("benchmark", "scorer", "environment", "agent", "suite"):
         assert f'"{group(kind)}"' in PAGE
     for split in Split:

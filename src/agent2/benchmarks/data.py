@@ -15,6 +15,9 @@ come in the order of a hash (keyed for hidden splits), so that the first n are a
 The version carries a digest of the file and of all data (`1.0+3f2a9c1b`): scores on other data are never comparable by
 accident. `sha256` pins files. Rows are read when items are first asked for.
 
+`documents` names a folder of text files or a JSONL dump that the world `search` searches. They are indexed once, in
+`installation.worlds_dir()`, and that index alone is shown to agents and graders.
+
 Does NOT hide the data from who runs the harness, nor a published data set from who knows it.
 """
 
@@ -28,7 +31,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from string import Formatter, ascii_uppercase
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -37,6 +40,8 @@ from agent2.benchmarks.data_files import Row, file_digest, read_rows
 from agent2.benchmarks.home import question_of_row, row_of_question
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
+from agent2.environments.search.corpus import Corpus, documents_digest, indexed, opened
+from agent2.environments.search.world import NAME as SEARCH
 from agent2.errors import ConfigError, unknown_name
 from agent2.plugins import NAME, PluginPlace, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
@@ -47,6 +52,9 @@ DEV_SHARE = 10
 """One in so many rows of `train` is a dev item where no dev file is named."""
 OPTIONS = "options"
 """Variable of a prompt that is replaced by the lettered options."""
+DOCUMENTS = "documents"
+MIN_TURNS = 3
+"""Of a search."""
 
 
 class Portion(StrEnum):
@@ -131,8 +139,10 @@ class DataSpec(StrictModel):
     description: str = ""
     files: dict[Portion, str] | None = Field(default=None, min_length=1)
     dataset: HubData | None = None
-    sha256: dict[Portion, str] = Field(default_factory=dict)
-    """Portion -> digest that its data must have."""
+    documents: str | None = None
+    """A folder of text files or a JSONL dump, which the world searches."""
+    sha256: dict[Portion | Literal["documents"], str] = Field(default_factory=dict)
+    """Portion, or `documents` -> digest that its data must have."""
     prompt: str
     system: str | None = None
     answer: AnswerRule | None = None
@@ -177,6 +187,16 @@ class DataSpec(StrictModel):
                 raise ValueError(f"'{whole}' is divided into splits, so '{double[0]}' cannot be named beside it")
         if self.answer is None and self.environment.name == "question":
             raise ValueError("name 'answer', the field with the reference: the world 'question' gives no verdict")
+        if DOCUMENTS in self.environment.settings:
+            raise ValueError(f"write '{DOCUMENTS}' beside 'files', not among the settings of 'environment'")
+        if self.documents is not None and self.environment.name == "question":
+            raise ValueError(f"'{DOCUMENTS}' need a world that searches them; write environment: {SEARCH}")
+        if self.environment.name == SEARCH and self.documents is None:
+            raise ValueError(f"environment '{SEARCH}' needs '{DOCUMENTS}': a folder of text files, or a .jsonl file")
+        if self.environment.name == SEARCH and self.max_turns < MIN_TURNS:
+            raise ValueError(
+                f"max_turns is {self.max_turns}: a search, a page and an answer are {MIN_TURNS} messages; raise it"
+            )
         return self
 
     @property
@@ -258,12 +278,12 @@ class DataBenchmark:
     def _digest(self) -> str:
         """Of all that decides items and verdicts, wherever the files are and whatever the code is called."""
         spec = self.spec
-        said = spec.model_dump(mode="json", exclude={"sha256", "files", "dataset", "scorer", "environment"})
+        said = spec.model_dump(mode="json", exclude={"sha256", "files", "dataset", "scorer", "environment", DOCUMENTS})
         code = [
             [source_digest(place) or place.name, place.attribute, choice.settings]
             for place, choice in ((self.scorer_place, spec.scorer), (self.environment_place, spec.environment))
         ]
-        return digest_of([said, code, {portion.value: digest for portion, digest in self.digests.items()}])
+        return digest_of([said, code, self.all_digests])
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n items of a split. Raises ConfigError without the secret for a hidden one, or if it has fewer."""
@@ -294,6 +314,8 @@ class DataBenchmark:
         settings = self.spec.environment.settings
         if self.spec.system is not None:
             settings["system"] = self.spec.system
+        if self.spec.documents is not None:
+            settings[DOCUMENTS] = self._corpus
         made: Environment = build(self.environment_place, settings)
         return made
 
@@ -320,12 +342,49 @@ class DataBenchmark:
             else:
                 digest = pinned or digest_of([row.values for row in self._hub_rows(name)])
             if pinned is not None and digest != pinned:
-                raise ConfigError(
-                    f"{self._spot('sha256', portion.value)}: {name} changed after it was pinned: sha256 is {digest}, "
-                    f"pinned {pinned}; restore the data, or raise 'version' and pin the new digest"
-                )
+                raise self._changed(portion.value, name, digest, pinned)
             found[portion] = digest
         return found
+
+    @cached_property
+    def documents_digest(self) -> str | None:
+        """Digest of the documents; where they are not here, as they were pinned. None: there are none.
+
+        Raises ConfigError for documents that cannot be read, and if they differ from their pin.
+        """
+        if self.spec.documents is None:
+            return None
+        path, pinned = self.folder / self.spec.documents, self.spec.sha256.get(DOCUMENTS)
+        if pinned is not None and not path.exists():
+            return pinned
+        try:
+            digest = documents_digest(path)
+        except ConfigError as error:
+            raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
+        if pinned is not None and digest != pinned:
+            raise self._changed(DOCUMENTS, self.spec.documents, digest, pinned)
+        return digest
+
+    @property
+    def all_digests(self) -> dict[str, str]:
+        """Of portions and documents, as `sha256` pins them."""
+        documents = {} if self.documents_digest is None else {DOCUMENTS: self.documents_digest}
+        return {portion.value: digest for portion, digest in self.digests.items()} | documents
+
+    def folders(self) -> Sequence[Path]:
+        """The index of the documents, which players and graders read; made on first use, and empty without documents.
+
+        Raises ConfigError, with the file's line, for documents that cannot be indexed.
+        """
+        if self.spec.documents is None or self.documents_digest is None:
+            return []
+        try:
+            return [indexed(self.folder / self.spec.documents, self.documents_digest)]
+        except ConfigError as error:
+            raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
+
+    def _corpus(self) -> Corpus:
+        return opened(self.folders()[0])
 
     @property
     def hidden_files(self) -> tuple[Path, ...]:
@@ -348,13 +407,19 @@ class DataBenchmark:
         rename: what that process calls the code of a plug-in.
         """
         record = self.spec.model_dump(mode="json", exclude_none=True)
-        record["sha256"] = {portion.value: digest for portion, digest in self.digests.items()}
+        record["sha256"] = self.all_digests
         record["scorer"]["name"] = rename(self.scorer_place)
         record["environment"]["name"] = rename(self.environment_place)
         return yaml.safe_dump(record)
 
     def _place(self, kind: str, name: str, packaged: Mapping[str, str]) -> PluginPlace:
         return find(kind, relative_to(name, self.folder), packaged, self._spot(kind, "name"))
+
+    def _changed(self, key: str, name: str, digest: str, pinned: str) -> ConfigError:
+        return ConfigError(
+            f"{self._spot('sha256', key)}: {name} changed after it was pinned: sha256 is {digest}, pinned {pinned}; "
+            "restore the data, or raise 'version' and pin the new digest"
+        )
 
     def _spot(self, *location: str) -> str:
         return self._text.spot(location)
@@ -411,6 +476,7 @@ class DataBenchmark:
     def _read(self, portion: Portion) -> list[_Entry]:
         """The entries of a portion, read once. Raises ConfigError for rows that cannot be asked."""
         if portion not in self._entries:
+            self.folders()  # now, so that documents that cannot be searched are refused before the first game
             name = self.spec.portions[portion]
             if self.spec.files is not None:
                 rows = read_rows(self.folder / name)

@@ -540,7 +540,7 @@ def _pin(benchmark: "Benchmark") -> Path:
     if benchmark.spec.sha256:
         raise ConfigError(f"--pin: {benchmark.path} has pins already, and they hold; remove 'sha256' to pin anew")
     text = benchmark.path.read_text(encoding="utf-8")
-    lines = "".join(f"  {portion.value}: {digest}\n" for portion, digest in benchmark.digests.items())
+    lines = "".join(f"  {key}: {digest}\n" for key, digest in benchmark.all_digests.items())
     benchmark.path.write_text(f"{text.rstrip()}\nsha256:\n{lines}", encoding="utf-8")
     return benchmark.path
 

@@ -17,6 +17,7 @@ ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
     {
         "openenv": "agent2.environments.openenv:OpenEnvWorld",
         "question": "agent2.environments:QuestionEnvironment",
+        "search": "agent2.environments.search.world:document_world",
     }
 )
 

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
@@ -88,7 +89,8 @@ def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
 def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> list[Item]:
     """All items of a split that say how many there are, else the first `MOST_ITEMS` or fewer; empty: it has none."""
     if isinstance(benchmark, BringsCount):
-        return benchmark.items(split, benchmark.count(split, secret), secret)
+        n_items = benchmark.count(split, secret)
+        return benchmark.items(split, n_items, secret) if n_items else []
     n_items = MOST_ITEMS
     while n_items:
         try:
@@ -113,17 +115,18 @@ def _checks(benchmark: Benchmark, items: dict[Split, list[Item]], every: list[It
         "every item has an id of its own", len(ids) == len(every), f"{len(ids)} ids, {len(every)} items"
     )
     yield _hidden(benchmark, items)
-    if benchmark.max_turns > 1 or any(item.reference is None for item in every):
+    is_asked = isinstance(benchmark, DataBenchmark) and hasattr(benchmark.environment(), "ask_expert")
+    if (benchmark.max_turns > 1 and not is_asked) or any(item.reference is None for item in every):
         why = "items are episodes, or have no reference answers; agent2 tasks check plays them"
         yield BenchmarkFinding("reference answers score 1.0", None, why)
     else:
-        right = _play(benchmark, every, lambda item: item.reference or "")
+        right = _play(benchmark, every, lambda item, world: world.ask_expert() if is_asked else item.reference or "")
         wrong = [one for one in right if one.score.value != 1.0]
         detail = f"{len(right) - len(wrong)} of {len(right)}"
         if wrong:
             detail += f"; {wrong[0].rollout.item_id}: {wrong[0].score.reason}"
         yield BenchmarkFinding("reference answers score 1.0", not wrong, detail)
-    empty = [one.score.value for one in _play(benchmark, every, lambda item: "")]
+    empty = [one.score.value for one in _play(benchmark, every, lambda item, world: "")]
     known = [value for value in empty if value is not None]
     mean = sum(known) / len(known) if known else None
     words = f"mean {mean:.2f} of {len(known)}" if mean is not None else "no score at all"
@@ -169,10 +172,10 @@ def _hidden(benchmark: Benchmark, items: dict[Split, list[Item]]) -> BenchmarkFi
     return BenchmarkFinding(name, True, "; ".join(words) or ", ".join(split.value for split in hidden))
 
 
-def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[Item], str]) -> list[ScoredRollout]:
+def _play(benchmark: Benchmark, items: list[Item], answer: Callable[[Item, Any], str]) -> list[ScoredRollout]:
     attempts = [Attempt(item, 0, 0) for item in items[:MAX_PLAYED]]
     played = play_by(
-        lambda attempt, world, chat: answer(attempt.item), attempts, benchmark.environment, benchmark.max_turns
+        lambda attempt, world, chat: answer(attempt.item, world), attempts, benchmark.environment, benchmark.max_turns
     )
     return list(score_played(played, benchmark.scorer()))
 

@@ -12,12 +12,16 @@ about and what they name (after CaRR's citation-aware rubric reward); `uncertain
 "unknown" and for no answer, -1 for any other answer. For each kind of question `asked_<kind>` and
 `right_<kind>`. Counts of tool calls and faults as in every tool world.
 
+An item without a proof, such as one over a user's own documents, has its answers in its reference, separated by ";".
+Each has to stand, in whole words, in what was read of any cited page; "unknown" needs a page that was opened and cited.
+There is no `connected_rubrics`, and the kind follows from the answers.
+
 Reads state and item alone. Does NOT judge wording: a value that is right in other words is wrong here.
 """
 
 from collections.abc import Mapping, Sequence
 
-from agent2.environments.search.world import ANSWER, FIND, OPEN, UNKNOWN
+from agent2.environments.search.world import ANSWER, FIND, OPEN, UNKNOWN, answers_of, place_of
 from agent2.environments.tools.world import EMITS, trace_labels, trace_views
 from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, Score
@@ -45,9 +49,13 @@ class CitedAnswerScorer:
     )
 
     def score(self, item: Item, rollout: Rollout) -> Score:
-        """The verdict; a judge fault if the item has no answers, no proof, or an unknown kind."""
-        wanted, proof, kind = item.payload.get("answers"), item.payload.get("proof"), item.payload.get("task_type")
-        if not wanted or not proof or kind not in KINDS:
+        """The verdict; a judge fault if the item has no answers, an unknown kind, or neither proof nor reference."""
+        wanted, proof, kind = answers_of(item), item.payload.get("proof"), item.payload.get("task_type")
+        is_proved = "proof" in item.payload or item.reference is None
+        if not is_proved and kind is None:
+            is_unknown = [_plain(value) for value in wanted] == [UNKNOWN]
+            kind = "no_answer" if is_unknown else "set" if len(wanted) > 1 else "single"
+        if not wanted or (is_proved and not proof) or kind not in KINDS:
             return Score(
                 None, f"item {item.id} lacks answers, a proof or one of the kinds {', '.join(KINDS)}", Fault.JUDGE
             )
@@ -56,7 +64,12 @@ class CitedAnswerScorer:
         right, given = {_plain(value) for value in wanted}, set(values)
         read = _read_of(calls)
         sources = [str(one["page"]) for one in citations if one["exists"] and one["opened"]]
-        said = {value: _is_said(value, proof, [page for page in sources if page in read], read) for value in given}
+        seen = [page for page in sources if page in read]
+        if is_proved:
+            said = {value: _is_said(value, proof, seen, read) for value in given}
+        else:
+            shown = "\n".join(text for page in seen for text in read[page])
+            said = {value: bool(seen) if value == UNKNOWN else place_of(value, shown) is not None for value in given}
         is_exact = given == right
         is_sound = bool(citations) and len(sources) == len(citations) and all(said.values())
         value = float(is_exact and is_sound)
@@ -73,7 +86,7 @@ class CitedAnswerScorer:
             "citations_opened": _share([bool(one["opened"]) for one in citations]),
             "citations_support": _share(list(said.values())),
             "fidelity": _share([one in everything for one in given - {UNKNOWN}]),
-            "connected_rubrics": _connected(proof, sources, right) if is_exact else 0.0,
+            "connected_rubrics": (_connected(proof, sources, right) if is_exact else 0.0) if proof else None,
             "uncertainty_reward": 1.0 if value else 0.0 if given <= {UNKNOWN} else -1.0,
         }
         for name in KINDS:

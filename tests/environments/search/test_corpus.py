@@ -70,7 +70,7 @@ def test_a_folder_and_a_dump_give_documents_and_other_files_say_what_is_wrong(tm
     with pytest.raises(ConfigError, match=r"dump.jsonl:3: is no document"):
         list(read_documents(dump))
     dump.write_text('{"id": "a", "text": "one"}\n{"id": "a", "text": "two"}\n')
-    with pytest.raises(ConfigError, match="documents 0 and 1 have the same id 'a'"):
+    with pytest.raises(ConfigError, match=r"dump.jsonl:2: documents of lines 1 and 2 have the same id 'a'"):
         Corpus.of(read_documents(dump))
     dump.write_text("\n")
     with pytest.raises(ConfigError, match="no documents"):

@@ -2,8 +2,9 @@
 
 A corpus is made from documents, a folder of text files, or a JSONL dump (`id`, `title`, `text` a line). `save` writes
 documents and index to a folder, and `Corpus.load` maps them, so that half a million documents take hardly any memory
-and many processes share them. Whatever else can search is a `SearchBackend`: recorded answers (`read_recorded`), or a
-live service, found by `load_backend` as every plug-in is (entry points `agent2.search_backends`).
+and many processes share them; `indexed` keeps such a folder for a user's documents. Whatever else can search is a
+`SearchBackend`: recorded answers (`read_recorded`), or a live service, found by `load_backend` as every plug-in is
+(entry points `agent2.search_backends`).
 
 Promises: the same documents and query give the same hits in the same order, in memory and from disk; ties go to the
 document that came first. Does NOT stem, does NOT know stop words, and does NOT embed: a query has to share words with
@@ -13,9 +14,11 @@ a document to find it.
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
+from functools import lru_cache
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
@@ -25,8 +28,9 @@ from numpy.typing import NDArray
 
 from agent2.errors import ConfigError, EnvironmentFailed, shown
 from agent2.files import atomic_write, numbered_lines
+from agent2.installation import worlds_dir
 from agent2.plugins import build, find, source_digest
-from agent2.records import JsonValue
+from agent2.records import JsonValue, digest_of
 
 if TYPE_CHECKING:
     from bm25s import BM25
@@ -37,6 +41,7 @@ SNIPPET_CHARS = 160
 MAX_QUERY_WORDS = 64
 """Words of a query beyond these are not looked for."""
 SUFFIXES = (".txt", ".md")
+MAX_ID_CHARS = 500
 _DOCUMENTS, _OFFSETS, _KEYS, _INDEX = "documents.jsonl", "offsets.npy", "keys.npy", "index"
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -196,8 +201,8 @@ class _Stored(Sequence[Document]):
         return len(self._offsets) - 1
 
     def __getitem__(self, number: int) -> Document:  # type: ignore[override]
-        self._file.seek(int(self._offsets[number]))
-        return Document(*json.loads(self._file.read(int(self._offsets[number + 1] - self._offsets[number]))))
+        start, end = int(self._offsets[number]), int(self._offsets[number + 1])
+        return Document(*json.loads(os.pread(self._file.fileno(), end - start, start)))
 
 
 class _Keys:
@@ -220,27 +225,103 @@ def _key(document: str) -> int:
     return int.from_bytes(blake2b(document.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
+def _text_files(folder: Path) -> list[Path]:
+    files = sorted(file for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    if not files:
+        raise ConfigError(f"{folder}: contains no {' or '.join(SUFFIXES)} file; put the documents there")
+    return files
+
+
+def documents_digest(path: Path) -> str:
+    """SHA-256 of a JSONL dump, or of a folder's text files with their names.
+
+    Raises ConfigError for a path that is neither, and for a folder without text files.
+    """
+    try:
+        if not path.is_dir():
+            return _file_digest(path)
+        return digest_of([[file.relative_to(path).as_posix(), _file_digest(file)] for file in _text_files(path)])
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give a folder of text files or a JSONL file"
+        ) from error
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def indexed(documents: Path, digest: str) -> Path:
+    """The folder in `worlds_dir()` with the saved corpus of documents of that digest, made on first use.
+
+    The documents themselves are not read where the folder is there, as in a sandbox that shows it.
+    Raises ConfigError as `read_documents` and `Corpus.of`, for ids that an action cannot name, and for documents that
+    have another digest.
+    """
+    folder = worlds_dir() / f"documents-{_LAYOUT}-{digest[:16]}"
+    if not folder.is_dir():
+        if documents_digest(documents) != digest:
+            raise ConfigError(f"{documents}: changed while it was in use; start again")
+        found = list(read_documents(documents))
+        for one in found:
+            if not 0 < len(one.id) <= MAX_ID_CHARS or one.id != one.id.strip() or _UNCITABLE.search(one.id):
+                raise ConfigError(
+                    f"{documents}: document id {shown(one.id)} cannot be cited; use at most {MAX_ID_CHARS} characters, "
+                    "none of them ; | or a control character, and no blank at its ends"
+                )
+        with tempfile.TemporaryDirectory(prefix=".documents-", dir=folder.parent) as scratch:
+            made = Path(scratch) / folder.name
+            try:
+                Corpus.of(found).save(made)
+            except ConfigError as error:
+                raise ConfigError(f"{documents}: {error}") from error
+            try:
+                made.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another process was faster
+                    raise
+    return folder
+
+
+_LAYOUT = 1
+"""Of saved indexes: raised where what is found depends on another way of indexing."""
+_UNCITABLE = re.compile(r"[;|\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@lru_cache(4)
+def opened(folder: Path) -> Corpus:
+    """The saved corpus of a folder, which all worlds of a process share. Raises ConfigError as `Corpus.load`."""
+    return Corpus.load(folder)
+
+
 def read_documents(path: Path) -> Iterator[Document]:
     """The documents of a folder of text files (id: the path inside it) or of a JSONL dump.
 
-    Raises ConfigError for a path that is neither, a folder without text files, and what cannot be read.
+    Raises ConfigError for a path that is neither, a folder without text files, an id on two lines, and what cannot be
+    read.
     """
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-        if not files:
-            raise ConfigError(f"{path}: contains no {' or '.join(SUFFIXES)} file; put the documents there")
-        for file in files:
+        for file in _text_files(path):
             try:
                 text = file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"{file}: cannot be read as UTF-8 text ({error}); convert or remove it") from error
             yield Document(file.relative_to(path).as_posix(), file.stem, text)
         return
+    first: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _read_line(f"{path}:{number}", line)
+                if not line.strip():
+                    continue
+                document = _read_line(f"{path}:{number}", line)
+                if first.setdefault(document.id, number) != number:
+                    raise ConfigError(
+                        f"{path}:{number}: documents of lines {first[document.id]} and {number} have the same id "
+                        f"{shown(document.id)}; give each its own"
+                    )
+                yield document
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); give a folder of text files or a JSONL file") from error
 

@@ -15,14 +15,18 @@ few words with the query, as Self-RAG's relevance filter does with a model (arXi
 an answer back with a critique where a citation does not exist, was not opened or does not contain a value, as CRITIC
 checks with tools (arXiv:2305.11738). Both are computed from texts alone and know no reference answer. Self-RAG's
 search over segments by their likelihood is NOT covered.
+
+`document_world` is the world of a benchmark made of data alone (`environment: search`) over a user's own documents.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
-from agent2.environments.search.corpus import SearchBackend, sentences_of, words_of
+from agent2.environments.search.corpus import Corpus, Document, SearchBackend, sentences_of, words_of
 from agent2.environments.tools import (
+    MAX_TEXT,
     CallSyntax,
     Parameter,
     Permission,
@@ -75,7 +79,13 @@ class SearchSettings:
     """What searching needs leave for; INTERNET_ACCESS for a live service."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for numbers that leave nothing to play."""
+        """Raises ConfigError for numbers that leave nothing to play, and for what is no number."""
+        for name in ("k", "max_searches", "page_chars", "max_tool_calls", "critic_rounds", "min_relevance"):
+            value: object = getattr(self, name)
+            kind = int | float if name == "min_relevance" else int
+            if isinstance(value, bool) or not (isinstance(value, kind) or (name == "max_searches" and value is None)):
+                words = "a number from 0 to 1" if name == "min_relevance" else "an integer"
+                raise ConfigError(f"search settings: {name} is {shown(value)}; give {words}")
         if self.k < 1 or self.page_chars < 1 or self.max_tool_calls < 1:
             raise ConfigError(
                 f"search settings: k {self.k}, page_chars {self.page_chars}, max_tool_calls {self.max_tool_calls}; "
@@ -232,9 +242,12 @@ class SearchToolbox:
 class SearchWorld(ToolWorld):
     """Plays one item over a back end's documents; the item's proof is what the expert follows."""
 
+    name = NAME
+
     def __init__(self, backend_of: Callable[[Item], SearchBackend], settings: SearchSettings) -> None:
         super().__init__(lambda item: SearchToolbox(backend_of(item), settings), settings.world)
         self._backend_of = backend_of
+        self.version = f"{VERSION}+{settings.digest}"
         self._item: Item | None = None
         self._chat: list[Message] = []
 
@@ -261,6 +274,56 @@ class SearchWorld(ToolWorld):
         if self._item is None:
             return []
         return possible_actions(self._chat, self._backend_of(self._item))
+
+
+RULES = """\
+Answer the question from a collection of documents. Reply with one action a message, on its last line:
+search[words], open[page] or open[page | 2] for its second part, find[words] in the page opened last,
+answer[values | pages that say so].
+Separate values, and pages, by ; and give every value that is asked for and no other.
+If the documents do not say it: answer[unknown | the page that should say it]."""
+"""The system message of a world of own documents where the benchmark has none."""
+
+
+class DocumentWorld(SearchWorld):
+    """Plays questions over one collection; its expert finds the values of the reference answer in the documents."""
+
+    def __init__(self, documents: Callable[[], Corpus], settings: SearchSettings, system: str) -> None:
+        super().__init__(lambda item: documents(), settings)
+        self._documents, self._settings_of_search, self._system = documents, settings, system
+
+    def reset(self, item: Item, seed: int) -> Sequence[Message]:
+        """The rules as a system message, and the question. Raises EnvironmentFailed when reused."""
+        return [Message("system", self._system), *super().reset(item, seed)]
+
+    def ask_expert(self) -> str:
+        """What one who knows the reference does next: search, open the pages that say its values, answer.
+
+        Raises EnvironmentFailed for an item without a reference.
+        """
+        if self._item is None:
+            raise EnvironmentFailed("search world is not begun; call reset on a fresh one")
+        return follow_reference(self._item, self._chat, self._documents(), self._settings_of_search.page_chars)
+
+
+def document_world(
+    documents: Callable[[], Corpus],
+    k: int = 3,
+    max_searches: int | None = None,
+    max_tool_calls: int = 12,
+    min_relevance: float = 0.0,
+    critic_rounds: int = 0,
+    system: str | None = None,
+) -> DocumentWorld:
+    """A world of own documents; the other arguments are those of `SearchSettings`. system: replaces `RULES`."""
+    settings = SearchSettings(
+        k=k,
+        max_searches=max_searches,
+        max_tool_calls=max_tool_calls,
+        min_relevance=min_relevance,
+        critic_rounds=critic_rounds,
+    )
+    return DocumentWorld(documents, settings, RULES if system is None else system)
 
 
 _NAME = re.compile(r"[A-Z]\w+(?: [A-Z]\w+)*")
@@ -290,11 +353,7 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
     proof = item.payload.get("proof")
     if not proof or not item.payload.get("answers"):
         raise EnvironmentFailed(f"item {item.id} has no proof that an expert could follow")
-    done = [
-        message.content.strip().rpartition("\n")[2]
-        for number, message in enumerate(chat)
-        if message.role == "assistant" and number + 1 < len(chat) and not _is_failed(chat[number + 1].content)
-    ]
+    done = _done(chat)
     if chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}"):
         return write_brackets(LOGIN)
     wanted = [write_brackets(SEARCH, str(query)) for query in item.payload["queries"]]
@@ -304,6 +363,62 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
     if missing:
         return missing[0]
     return write_brackets(ANSWER, "; ".join(item.payload["answers"]), "; ".join(pages))
+
+
+def answers_of(item: Item) -> list[str]:
+    """The values that an item asks for: those of its payload, or of its reference, separated by ;."""
+    told = item.payload.get("answers") or (item.reference or "").split(";")
+    return [str(value).strip() for value in told if str(value).strip()]
+
+
+def place_of(value: str, text: str) -> int | None:
+    """Where a text says a value, in whole words, whatever case and blanks; None: nowhere."""
+    words = r"\s+".join(re.escape(word) for word in value.split())
+    found = re.search(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE) if words else None
+    return None if found is None else found.start()
+
+
+def follow_reference(item: Item, chat: Sequence[Message], corpus: Corpus, page_chars: int) -> str:
+    """The next action of one who knows the reference: search, open pages that say its values, answer citing them.
+
+    A value that no document says is answered without a page. Raises EnvironmentFailed for an item without a reference.
+    """
+    values = answers_of(item)
+    if not values:
+        raise EnvironmentFailed(f"item {item.id} has no reference that an expert could look for")
+    question = " ".join(words_of(item.prompt))[:MAX_TEXT]
+    wanted, pages = [write_brackets(SEARCH, question)], []
+    for value in values:
+        page = _page_that_says(value, question, corpus)
+        if page is None:
+            continue
+        pages.append(page.id)
+        place = place_of(value, page.text)
+        part = 1 + (place or 0) // page_chars
+        wanted.append(write_brackets(OPEN, page.id, *([str(part)] if part > 1 else [])))
+        if place is not None and place_of(value, page.text[(part - 1) * page_chars : part * page_chars]) is None:
+            wanted.append(write_brackets(FIND, value))  # the value is cut in two by the end of a part
+    missing = [action for action in dict.fromkeys(wanted) if action not in _done(chat)]
+    return missing[0] if missing else write_brackets(ANSWER, "; ".join(values), "; ".join(dict.fromkeys(pages)))
+
+
+def _page_that_says(value: str, question: str, corpus: Corpus) -> Document | None:
+    """A document that says a value, rather one that the question finds; for "unknown" the question's first hit."""
+    hits = [page for hit in corpus.search(question, 20) if (page := corpus.open(hit.document)) is not None]
+    if value.lower() == UNKNOWN:
+        return hits[0] if hits else corpus.document(0)
+    hits += [page for hit in corpus.search(value, 20) if (page := corpus.open(hit.document)) is not None]
+    every = (corpus.document(number) for number in range(len(corpus)))
+    return next((page for page in chain(hits, every) if place_of(value, page.text) is not None), None)
+
+
+def _done(chat: Sequence[Message]) -> list[str]:
+    """The actions of a chat that did not fail."""
+    return [
+        message.content.strip().rpartition("\n")[2]
+        for number, message in enumerate(chat)
+        if message.role == "assistant" and number + 1 < len(chat) and not _is_failed(chat[number + 1].content)
+    ]
 
 
 def _is_failed(observation: str) -> bool:
