@@ -31,7 +31,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from string import Formatter, ascii_uppercase
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import yaml
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -52,7 +52,7 @@ DEV_SHARE = 10
 """One in so many rows of `train` is a dev item where no dev file is named."""
 OPTIONS = "options"
 """Variable of a prompt that is replaced by the lettered options."""
-DOCUMENTS = "documents"
+DOCUMENTS: Final = "documents"
 MIN_TURNS = 3
 """Of a search."""
 

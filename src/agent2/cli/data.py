@@ -364,7 +364,7 @@ def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
         "sampling": asdict(found.sampling),
         "attempts": found.attempts,
         "max_turns": found.max_turns,
-        "sha256": {str(portion): digest for portion, digest in getattr(found, "digests", {}).items()},
+        "sha256": getattr(found, "all_digests", {}),
         "item": None,
     }
     if item is not None:

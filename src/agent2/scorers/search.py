@@ -66,7 +66,7 @@ class CitedAnswerScorer:
         sources = [str(one["page"]) for one in citations if one["exists"] and one["opened"]]
         seen = [page for page in sources if page in read]
         if is_proved:
-            said = {value: _is_said(value, proof, seen, read) for value in given}
+            said = {value: _is_said(value, proof or (), seen, read) for value in given}
         else:
             shown = "\n".join(text for page in seen for text in read[page])
             said = {value: bool(seen) if value == UNKNOWN else place_of(value, shown) is not None for value in given}
