@@ -165,6 +165,8 @@ def test_a_process_that_gets_its_items_finds_the_same_benchmark_without_any_data
     assert (inside.name, inside.version, inside.scorer().version) == (outside.name, outside.version, "1.0")
     assert [path.name for path in (tmp_path / "inside").iterdir()] == ["benchmark.yaml"]
     assert "jars" not in (tmp_path / "inside" / "benchmark.yaml").read_text()
+    (tmp_path / "inside" / "train.jsonl").write_text("the rows of a workspace")
+    assert load_benchmark(name).version == inside.version
 
 
 def test_a_system_message_comes_first(gsm):

@@ -53,6 +53,8 @@ DEV_SHARE = 10
 OPTIONS = "options"
 """Variable of a prompt that is replaced by the lettered options."""
 DOCUMENTS: Final = "documents"
+ELSEWHERE = "elsewhere"
+"""Folder of the data files in a sealed file; it does not exist where that file is read."""
 MIN_TURNS = 3
 """Of a search."""
 
@@ -408,6 +410,10 @@ class DataBenchmark:
         """
         record = self.spec.model_dump(mode="json", exclude_none=True)
         record["sha256"] = self.all_digests
+        for portion, file in record.get("files", {}).items():  # a workspace has another train.jsonl beside it
+            record["files"][portion] = f"{ELSEWHERE}/{Path(file).name}"
+        if DOCUMENTS in record:
+            record[DOCUMENTS] = f"{ELSEWHERE}/{Path(record[DOCUMENTS]).name}"
         record["scorer"]["name"] = rename(self.scorer_place)
         record["environment"]["name"] = rename(self.environment_place)
         return yaml.safe_dump(record)
