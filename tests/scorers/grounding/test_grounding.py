@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -203,12 +204,41 @@ def test_the_scorer_gives_0_for_an_invention_and_1_for_doing_nothing():
         [{"turn": 0, "name": "price", "arguments": None, "result": {"a": [None, True]}, "error": None}],
         [{"turn": 0, "name": None, "arguments": {}, "result": None, "error": "malformed_call", "detail": "x"}],
         [{"turn": 5, "name": "a" * 5000, "arguments": {"x": "[" * 900}, "result": "{" * 900, "error": None}],
+        [{"turn": 0, "name": "price", "arguments": {"x": "7"}, "result": "9" * 4000, "error": None}],
+        [{"turn": 0, "name": "price", "arguments": {}, "result": f"[{10**400}, NaN, Infinity]", "error": None}],
     ],
 )
 def test_odd_records_are_read_without_an_error(calls):
     state = {"tool_calls": calls, "final": None, "answer": "\ud800 \x00 9"}
     found = findings_of(read_episode(plain_rollout("x" * 1000 + " 9", answer=state["answer"], state=state)))
     assert all(finding.detector and len(finding.why) < 1000 for finding in found)
+
+
+@pytest.mark.parametrize("place", ["said", "told", "thought", "argument"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(f"{10 * k} " for k in range(9_000)),
+        "".join(f"{chr(97 + k % 26)}{k}{k} " for k in range(6_000)),
+        "".join(f"a{k}@b.org " for k in range(5_000)),
+        "".join(f"May {k % 28 + 1}, {k} " for k in range(5_000)),
+        *(
+            piece * (60_000 // len(piece))
+            for piece in ("\n", "a.", "a-", "1.", "Ab-", "#1 ", "The ", "(", "So Ann said. ")
+        ),
+    ],
+    ids=lambda text: repr(text[:8]),
+)
+def test_a_long_message_is_checked_in_time_in_proportion_to_its_length(text, place):
+    result = text if place == "told" else "Mira has 3 orders of 15.5."
+    argument = text if place == "argument" else "Mira"
+    call = {"turn": 0, "name": "orders", "arguments": {"of": argument}, "result": result, "error": None}
+    thought, said = text if place == "thought" else "I look.", text if place == "said" else "Mira has 3 orders."
+    turns = [Turn(f"{thought}\norders[Mira]", result, StopReason.END, 0, 0), Turn(said, None, StopReason.END, 0, 0)]
+    rollout = replace(plain_rollout("", state={"tool_calls": [call]}), turns=turns)
+    before = time.process_time()
+    findings_of(read_episode(rollout))
+    assert time.process_time() - before < 5  # a tenth of it here; in quadratic time a minute
 
 
 JUDGED = ("Is it free?", "> seat {number: 12} = taken", "You may sit down there.")

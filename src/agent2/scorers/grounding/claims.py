@@ -10,18 +10,40 @@ Does NOT understand sentences, know the world, or translate: a name known from e
 """
 
 import json
+import math
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
+
+import numpy as np
 
 from agent2.environments.tools import read_message
 from agent2.records import JsonValue, Rollout
 
+
+class ClaimKind(StrEnum):
+    """What can be matched."""
+
+    NUMBER = "number"
+    TIME = "time"
+    DATE = "date"
+    IDENTIFIER = "identifier"
+    ADDRESS = "address"
+    """URL or e-mail address."""
+    NAME = "name"
+    QUOTE = "quote"
+
+
 MOST_OPERANDS = 12
 """With more numbers than these in sight, arithmetic explains any number; then operands have to be shown beside it."""
+MOST_IN_REACH = 200
+"""Of the operands in sight only the last so many are combined: two of more numbers explain nearly any third."""
+HUGE = 1e300
+"""Numbers beyond it have no totals."""
 MOST_FACTOR = 10
 """A told number may be multiplied by one up to this that stands beside it ("two passengers")."""
 ANSWERING = frozenset({"answer", "final_answer", "finish", "respond", "reply", "submit_answer"})
@@ -40,7 +62,8 @@ THINKING = frozenset({"think", "plan", "scratchpad"})
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"  # noqa: E501
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"'`)\]]+")
-_EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+\.[\w.-]*\w")
+_EMAIL = re.compile(r"(?<![\w.+-])[.+-]*(\w[\w.+-]*@[\w-]+\.[\w.-]*\w)")
+"""Begins at the start of its run of characters, for trying every place in it would take quadratic time."""
 _ISO_DATE = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _MONTH_FIRST = re.compile(rf"\b{_MONTH}\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(\d{{4}}))?", re.IGNORECASE)
 _DAY_FIRST = re.compile(
@@ -49,6 +72,13 @@ _DAY_FIRST = re.compile(
 _TIME = re.compile(
     r"\b(\d{1,2})(?::(\d{2}))?(?::\d{2})?\s*([ap])\.?m\b\.?|\b(\d{1,2}):(\d{2})(?::\d{2})?\b", re.IGNORECASE
 )
+_DATED = (
+    (_ISO_DATE, ClaimKind.DATE),
+    (_MONTH_FIRST, ClaimKind.DATE),
+    (_DAY_FIRST, ClaimKind.DATE),
+    (_TIME, ClaimKind.TIME),
+)
+_DIGIT = re.compile(r"\d")
 _ORDINAL = re.compile(r"\b\d+(?:st|nd|rd|th)\b")
 _IDENTIFIER = re.compile(r"#\d+|(?<![\w.#-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w+(?:-\w+)*")
 _MEASURE = re.compile(
@@ -62,11 +92,13 @@ _NUMBER_WORDS = """two three four five six seven eight nine ten eleven twelve th
 _WORDS_OF_NUMBERS = dict(zip(_NUMBER_WORDS.split(), [*range(2, 21), *range(30, 100, 10), 100, 1000], strict=True))
 _NUMBER_WORD = re.compile(rf"\b({'|'.join(_WORDS_OF_NUMBERS)})\b", re.IGNORECASE)
 _QUOTE = re.compile('["\u201c]([^"\u201c\u201d]{1,2000})["\u201d]')
-_LABEL = re.compile(r"^\s*(?:[-*\u2022]|\d+[.)])?\s*\**[A-Z][\w /()-]{0,40}\**:\**", re.MULTILINE)
-_LIST_NUMBER = re.compile(r"^\s*\d+[.)](?:\s|$)", re.MULTILINE)
+_LABEL = re.compile(r"^[^\S\n]*(?:(?:[-*\u2022]|\d+[.)])[^\S\n]*)?\**[A-Z][\w /()-]{0,40}\**:\**", re.MULTILINE)
+_LIST_NUMBER = re.compile(r"^[^\S\n]*\d+[.)](?:\s|$)", re.MULTILINE)
 _MARKER = re.compile(r"\[\d+\]")
 _TOKEN = re.compile(r"[^\W\d_][\w'\u2019-]*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"\u201d*)]*\s+|\n+")
+SENTENCE_END = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n*)")
+"""What is between two sentences or lines. It begins with a blank, so that other places are passed over quickly."""
 _FOLLOWS_A_NAME = re.compile(
     r"\s+(?:is|was|has|had|are|were|will|does|founded|said|says|lives|works|costs?|and|or)\b|'s\b|,"
 )
@@ -85,19 +117,6 @@ _NO_NAMES = word_set(
 )
 
 
-class ClaimKind(StrEnum):
-    """What can be matched."""
-
-    NUMBER = "number"
-    TIME = "time"
-    DATE = "date"
-    IDENTIFIER = "identifier"
-    ADDRESS = "address"
-    """URL or e-mail address."""
-    NAME = "name"
-    QUOTE = "quote"
-
-
 @dataclass(frozen=True, slots=True)
 class TextClaim:
     """One piece of a text that can be matched."""
@@ -110,50 +129,72 @@ class TextClaim:
 
 def plain(text: object) -> str:
     """Lower case without accents, one blank between words, punctuation gone but inside numbers."""
-    folded = "".join(one for one in unicodedata.normalize("NFKD", str(text)) if not unicodedata.combining(one))
+    folded = str(text)
+    if not folded.isascii():
+        folded = "".join(one for one in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(one))
     words = re.findall(r"\d+(?:[.,]\d+)*|[^\W_]+", folded.casefold())
     return f" {' '.join(word.replace(',', '') if word[0].isdigit() else word for word in words)} "
 
 
+@lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
     """A word without the ending of its plural or genitive."""
-    word = re.sub(r"['\u2019]s$", "", word.casefold())
+    word = word.casefold()
+    word = word[:-2] if word.endswith(("'s", "\u2019s")) else word
     for ending, instead in (("ies", "y"), ("ses", "s"), ("s", "")):
         if len(word) > len(ending) + 2 and word.endswith(ending) and not word.endswith("ss"):
             return word[: -len(ending)] + instead
     return word
 
 
+def addresses_of(text: str) -> list[str]:
+    """The URLs and e-mail addresses of a text, each once."""
+    return list(dict.fromkeys(_without_addresses(_unmarked(text))[0]))
+
+
 def claims_of(text: str, *, with_names: bool = True) -> list[TextClaim]:
     """Every claim of a text, each once, in order of kinds; quotations are only those of four words or more."""
-    text = text.replace("\u2212", "-").replace("**", "")
-    found: list[TextClaim] = [TextClaim(ClaimKind.QUOTE, one) for one in _QUOTE.findall(text) if len(one.split()) >= 4]
-    masked = text
-    for pattern in (_URL, _EMAIL):
-        for match in pattern.finditer(masked):
-            found.append(TextClaim(ClaimKind.ADDRESS, match[0].rstrip(".,;:!?")))
-        masked = pattern.sub(" ", masked)
-    masked = _MARKER.sub(" ", _LIST_NUMBER.sub(" ", masked))
-    for pattern in (_ISO_DATE, _MONTH_FIRST, _DAY_FIRST):
-        found += [TextClaim(ClaimKind.DATE, match[0]) for match in pattern.finditer(masked)]
-        masked = pattern.sub(" ", masked)
-    for match in _TIME.finditer(masked):
-        found.append(TextClaim(ClaimKind.TIME, match[0]))
-    masked = _ORDINAL.sub(" ", _TIME.sub(" ", masked))
-    identifiers = [one for one in _IDENTIFIER.findall(masked) if not _MEASURE.fullmatch(one)]
-    found += [TextClaim(ClaimKind.IDENTIFIER, one) for one in identifiers]
-    for one in identifiers:
-        masked = masked.replace(one, " ")
-    masked = re.sub(r"(\d)-?(?=[A-Za-z])", r"\1 ", masked)
-    found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
+    text = _unmarked(text)
+    found = [TextClaim(ClaimKind.QUOTE, one) for one in _QUOTE.findall(text) if len(one.split()) >= 4]
+    addresses, masked = _without_addresses(text)
+    found += [TextClaim(ClaimKind.ADDRESS, one) for one in addresses]
+    if _DIGIT.search(masked):  # all of these have one, and each pass over a long text takes time
+        masked = _MARKER.sub(" ", _LIST_NUMBER.sub(" ", masked))
+        for pattern, kind in _DATED:
+            if matches := list(pattern.finditer(masked)):
+                found += [TextClaim(kind, match[0]) for match in matches]
+                masked = pattern.sub(" ", masked)
+        masked = _ORDINAL.sub(" ", masked)
+        identifiers = [one for one in _IDENTIFIER.findall(masked) if not _MEASURE.fullmatch(one)]
+        found += [TextClaim(ClaimKind.IDENTIFIER, one) for one in identifiers]
+        masked = _IDENTIFIER.sub(lambda match: match[0] if _MEASURE.fullmatch(match[0]) else " ", masked)
+        masked = re.sub(r"(\d)-?(?=[A-Za-z])", r"\1 ", masked)
+        found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER.finditer(masked)]
     found += [TextClaim(ClaimKind.NUMBER, match[0]) for match in _NUMBER_WORD.finditer(masked)]
     if with_names:
         found += [TextClaim(ClaimKind.NAME, *one) for one in _names(_LABEL.sub(" ", masked))]
     return list(dict.fromkeys(found))
 
 
+def _unmarked(text: str) -> str:
+    return text.replace("\u2212", "-").replace("**", "")
+
+
+def _without_addresses(text: str) -> tuple[list[str], str]:
+    """The addresses of a text, and the text without them."""
+    found = []
+    if "://" in text or "www." in text:
+        found += [match[0].rstrip(".,;:!?") for match in _URL.finditer(text)]
+        text = _URL.sub(" ", text)
+    if "@" in text:
+        found += [match[1] for match in _EMAIL.finditer(text)]
+        text = _EMAIL.sub(" ", text)
+    return found, text
+
+
 def _names(text: str) -> Iterator[tuple[str, bool]]:
     """Runs of capitalised words, and whether each opens a sentence; single ones there only where a verb follows."""
+    only = text.strip(' .*"')
     for sentence in _SENTENCE.split(text):
         tokens = list(_TOKEN.finditer(sentence))
         place = 0
@@ -165,15 +206,13 @@ def _names(text: str) -> Iterator[tuple[str, bool]]:
                     break
                 run.append(run[-1] + 1)
             words = [tokens[one] for one in run if _is_capitalised(tokens[one][0])]
-            while words and words[0][0].casefold() in _NO_NAMES:
-                words = words[1:]
-            while words and words[-1][0].casefold() in _NO_NAMES:
-                words = words[:-1]
+            named = [number for number, word in enumerate(words) if word[0].casefold() not in _NO_NAMES]
+            words = words[named[0] : named[-1] + 1] if named else []
             if words and not (len(words) == 1 and re.fullmatch(r"[A-Z]{2,4}|[A-Z-]{5,}", words[0][0])):  # a code
                 is_first = words[0].start() == tokens[0].start()
                 if len(words) > 1 or not is_first or _FOLLOWS_A_NAME.match(sentence, words[0].end()):
                     yield re.sub(r"['\u2019]s$", "", sentence[words[0].start() : words[-1].end()]), is_first
-                elif text.strip(' .*"') == words[0][0]:  # nothing else is said
+                elif only == words[0][0]:  # nothing else is said
                     yield words[0][0], False
             place = run[-1] + 1
 
@@ -219,12 +258,7 @@ NEAR_DAYS = 8
 """Where days are told relative to others ("the day after"), a date this near to a told one follows."""
 
 
-def speaks_of_days(text: str) -> bool:
-    """Whether a text names days relative to others."""
-    return _RELATIVE.search(text) is not None
-
-
-@dataclass(slots=True)
+@dataclass
 class Seen:
     """What was told so far."""
 
@@ -248,7 +282,17 @@ class Seen:
         self.dates |= one.dates
         self.times |= one.times
         self.numbers |= one.numbers
-        self.counts |= one.counts
+        self.add_counts(one.counts)
+
+    def add_counts(self, counts: Iterable[float]) -> None:
+        """Add lengths and totals of what was told."""
+        self.counts.update(counts)
+        self.__dict__.pop("index", None)
+
+    @cached_property
+    def index(self) -> "_SeenIndex":
+        """What makes looking up one of many claims as fast as one of few."""
+        return _SeenIndex(self)
 
     def says(self, claim: TextClaim, beside: Sequence[float] = ()) -> bool:
         """Whether a claim was told, in any notation; beside: told numbers of the same message."""
@@ -256,13 +300,13 @@ class Seen:
             return self.says_number(number_of(claim.text), claim.text, beside)
         if claim.kind is ClaimKind.DATE:
             month, day, year = next(iter(_dates(claim.text)))
-            if any(re.search(rf"\b{day}(?:st|nd|rd|th)\b", told) for told in self.texts):
+            if str(day) in self.index.ordinals:
                 return True  # "the 6th", of a month that is understood
-            span = NEAR_DAYS if _RELATIVE.search(" ".join(self.texts)) else 0
+            span, about = NEAR_DAYS if self.index.speaks_of_days else 0, _day_of_year(month, day)
             return any(
-                (year is None or other[2] is None or year == other[2])
-                and abs(_day_of_year(month, day) - _day_of_year(other[0], other[1])) <= span
-                for other in self.dates
+                year is None or other is None or year == other
+                for near in range(about - span, about + span + 1)
+                for other in self.index.years.get(near, ())
             )
         if claim.kind is ClaimKind.TIME:
             match = _TIME.search(claim.text)
@@ -274,46 +318,30 @@ class Seen:
 
     def has_words(self, text: str) -> bool:
         """Whether every word of it was told, in any order and number."""
-        if plain(text) in self.words:
-            return True
         words = plain(text).split()
-        return bool(words) and all(stem(word) in self.stems for word in words)
+        return all(stem(word) in self.stems for word in words) if words else plain(text) in self.words
 
     def has_verbatim(self, text: str) -> bool:
         """Whether it was told word by word; "..." stands for anything."""
         bare = re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", text.strip())
         parts = [part for part in re.split(r"\.\.\.|\u2026", bare) if plain(part).strip()]
-        return bool(parts) and all(plain(part) in self.words for part in parts)
+        return bool(parts) and all(self.has_words(part) and plain(part) in self.words for part in parts)
 
     def says_number(self, value: float, text: str = "", beside: Sequence[float] = ()) -> bool:
         """Whether a number was told or follows in one step."""
         if value in self.numbers or value in self.counts:
             return True
-        decimals = len(text.partition(".")[2]) if "." in text else 0
-
-        def is_it(other: float) -> bool:
-            return abs(round(other, decimals) - value) < 1e-9
-
-        numbers = self.numbers | self.counts
-        rounds = any(is_it(one) for one in numbers if one != int(one))
-        if rounds or any(is_it(100 * one) for one in self.numbers if 0 < one < 1):
+        decimals, index = len(text.partition(".")[2]) if "." in text else 0, self.index
+        if value in index.rounded(decimals):
             return True
-        if 0 < value < 100 and 100 - value in self.numbers and any("%" in one for one in self.texts):
+        if 0 < value < 100 and 100 - value in self.numbers and index.has_percent:
             return True
-        if any(2 <= k <= MOST_FACTOR and value / k in numbers for k in beside if k == int(k)):
+        combined = index.combined(beside)
+        if any(value / k in self.numbers or value / k in self.counts for k in combined.factors):
             return True  # so many of something that has a price
-        if re.fullmatch(r"\d{4,}", text) and any(re.search(rf"\d{text}(?!\d)", told) for told in self.texts):
-            return True  # the last digits of a longer number
-        if len(self.numbers) <= MOST_OPERANDS:
-            pool = numbers | {one for one in beside if one != value}
-        else:
-            pool = {one for one in beside if one != value}
-        return any(
-            is_it(result) or (0 <= result <= 1 and is_it(100 * result))
-            for one in pool
-            for other in pool
-            for result in _results(one, other)
-        )
+        if re.fullmatch(r"\d{4,}", text) and index.ends_longer_number(text):
+            return True
+        return combined.gives(value, decimals)
 
 
 @lru_cache(maxsize=1024)
@@ -334,12 +362,108 @@ def _analysed(text: str) -> Seen:
     )
 
 
-def _results(one: float, other: float) -> Iterator[float]:
-    yield one + other
-    yield one - other
-    yield one * other
-    if other:
-        yield one / other
+class _SeenIndex:
+    """Tables of what was told, made when first asked for."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._rounded: dict[int, set[float]] = {}
+        self._combined: tuple[Sequence[float], _Combined] | None = None
+
+    @cached_property
+    def ordinals(self) -> set[str]:
+        """The days told as "6th"."""
+        return {day for text in self._seen.texts for day in re.findall(r"\b(\d+)(?:st|nd|rd|th)\b", text)}
+
+    @cached_property
+    def speaks_of_days(self) -> bool:
+        """Whether days were named relative to others."""
+        return _RELATIVE.search(" ".join(self._seen.texts)) is not None
+
+    @cached_property
+    def years(self) -> dict[int, set[int | None]]:
+        """Day of the year to the years of the dates on it."""
+        found: dict[int, set[int | None]] = {}
+        for month, day, year in self._seen.dates:
+            found.setdefault(_day_of_year(month, day), set()).add(year)
+        return found
+
+    @cached_property
+    def has_percent(self) -> bool:
+        """Whether a percentage was told."""
+        return any("%" in one for one in self._seen.texts)
+
+    @cached_property
+    def digits(self) -> str:
+        """All digits in a row."""
+        return re.sub(r"\D", "", " ".join(self._seen.texts))
+
+    @cached_property
+    def results(self) -> str:
+        """All but the opening, in small letters."""
+        return "\n".join(self._seen.texts[1:]).casefold()
+
+    @cached_property
+    def vocabulary(self) -> dict[int, list[str]]:
+        """Length to the words of that length."""
+        found: dict[int, list[str]] = {}
+        for word in dict.fromkeys(self._seen.words.split()):
+            found.setdefault(len(word), []).append(word)
+        return found
+
+    @cached_property
+    def _reversed_runs(self) -> list[str]:
+        return sorted({run[::-1] for text in self._seen.texts for run in re.findall(r"\d+", text)})
+
+    def ends_longer_number(self, digits: str) -> bool:
+        """Whether these are the last digits of a longer number."""
+        runs, wanted = self._reversed_runs, digits[::-1]
+        place = bisect_left(runs, wanted)
+        place += place < len(runs) and runs[place] == wanted
+        return place < len(runs) and runs[place].startswith(wanted)
+
+    def rounded(self, decimals: int) -> set[float]:
+        """Told fractions, rounded, and those below 1 as rounded percentages."""
+        if decimals not in self._rounded:
+            seen = self._seen
+            fractions = {one for one in seen.numbers | seen.counts if math.isfinite(one) and not one.is_integer()}
+            percent = {100 * one for one in seen.numbers if 0 < one < 1}
+            self._rounded[decimals] = {round(one, decimals) for one in fractions | percent}
+        return self._rounded[decimals]
+
+    def combined(self, beside: Sequence[float]) -> "_Combined":
+        """What follows in one step with these numbers of the same message; kept while the same list is asked for."""
+        if self._combined is None or self._combined[0] is not beside:
+            seen = self._seen
+            told = seen.numbers | seen.counts if len(seen.numbers) <= MOST_OPERANDS else set()
+            self._combined = beside, _Combined([*sorted(told), *beside], beside)
+        return self._combined[1]
+
+
+class _Combined:
+    """Sums, differences, products and quotients of any two of some numbers."""
+
+    def __init__(self, operands: Sequence[float], beside: Sequence[float]) -> None:
+        self.factors = {k for k in beside if 2 <= k <= MOST_FACTOR and k == int(k)}
+        distinct = list(dict.fromkeys(one for one in operands if math.isfinite(one)))[-MOST_IN_REACH:]
+        one, other = (axis.ravel() for axis in np.meshgrid(distinct, distinct, indexing="ij"))
+        with np.errstate(all="ignore"):
+            results = np.concatenate([one + other, one - other, one * other, one / other])
+            shares = np.where((results >= 0) & (results <= 1), 100 * results, np.nan)
+        pairs = np.tile(np.stack([one, other]), 8)
+        values = np.concatenate([results, shares])
+        kept = np.isfinite(values)
+        order = np.argsort(values[kept], kind="stable")
+        self._values, self._pairs = values[kept][order], pairs[:, kept][:, order]
+
+    def gives(self, value: float, decimals: int) -> bool:
+        """Whether a result that is not made of the value itself is the value, rounded so."""
+        reach = 0.5 * 10.0**-decimals * (1 + 1e-6)
+        first, after = np.searchsorted(self._values, (value - reach, value + reach), "left")
+        return any(
+            abs(round(float(self._values[place]), decimals) - value) < 1e-9 and value not in self._pairs[:, place]
+            for place in range(first, after)
+        )
 
 
 def data_of(told: JsonValue) -> JsonValue:
@@ -374,7 +498,7 @@ def _figures(entry: JsonValue, path: str) -> Iterator[tuple[str, float]]:
     if isinstance(entry, Mapping):
         for key, value in entry.items():
             yield from _figures(value, f"{path}.{key}")
-    elif isinstance(entry, int | float) and not isinstance(entry, bool):
+    elif isinstance(entry, int | float) and not isinstance(entry, bool) and abs(entry) < HUGE:
         yield path, float(entry)
 
 
@@ -447,7 +571,7 @@ class ToolEpisode:
             if call.turn < turn and call.error is None:
                 by_tool.setdefault(call.name, []).append(data_of(call.result))
         for results in by_tool.values():
-            seen.counts |= set(_totals(results)) if len(results) > 1 else set()
+            seen.add_counts(_totals(results) if len(results) > 1 else ())
         return seen
 
     @property

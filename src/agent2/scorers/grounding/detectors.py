@@ -31,16 +31,17 @@ from agent2.environments.tools.toolboxes import SEARCH
 from agent2.environments.tools.world import LOGIN, ErrorKind, ToolFaultKind
 from agent2.records import Item, JsonValue
 from agent2.scorers.grounding.claims import (
+    SENTENCE_END,
     CallMade,
     ClaimKind,
     Seen,
     Statement,
     TextClaim,
     ToolEpisode,
+    addresses_of,
     claims_of,
     leaves_of,
     plain,
-    speaks_of_days,
     stem,
     word_set,
 )
@@ -207,12 +208,12 @@ def _not_given(call: CallMade, name: str, value: JsonValue, grounds: Grounds) ->
     if claims and any(one.kind is ClaimKind.ADDRESS for one in claims):
         return [one.text for one in claims if not seen.says(one)]
     if claims and _is_only(text, claims):
-        if claims[0].kind is ClaimKind.DATE and speaks_of_days(" ".join(seen.texts)):
+        if claims[0].kind is ClaimKind.DATE and seen.index.speaks_of_days:
             return []
         if all(seen.says(one) for one in claims):
             return []
     digits = re.sub(r"\D", "", text)
-    if len(digits) >= 5 and not re.search(r"[A-Za-z]", text) and digits in re.sub(r"\D", "", " ".join(seen.texts)):
+    if len(digits) >= 5 and not re.search(r"[A-Za-z]", text) and digits in seen.index.digits:
         return []
     return [text]
 
@@ -233,16 +234,12 @@ def _misspelling(text: str, seen: Seen) -> str | None:
         if len(word) < 3 or any(letter.isdigit() for letter in word):
             return None
         most = 1 if len(word) < 6 else 2
+        lengths = range(max(4, len(word) - most), len(word) + most + 1)
+        alike = [other for length in lengths for other in seen.index.vocabulary.get(length, ())]
         near = [
-            other
-            for other in set(seen.words.split())
-            if len(other) >= 4 and other[0] == word[0] and 0 < OSA.distance(word, other, score_cutoff=most) <= most
+            other for other in alike if other[0] == word[0] and 0 < OSA.distance(word, other, score_cutoff=most) <= most
         ]
-        near += [
-            other
-            for other in set(seen.words.split())
-            if len(other) >= 5 and not near and OSA.distance(word, other, score_cutoff=1) == 1
-        ]
+        near = near or [other for other in alike if len(other) >= 5 and OSA.distance(word, other, score_cutoff=1) == 1]
         if not near:
             return None
         wrong.append(min(near, key=lambda other: (OSA.distance(word, other), other)))
@@ -258,9 +255,9 @@ def missing_source(grounds: Grounds) -> Iterator[GroundingFinding]:
             yield GroundingFinding("missing_source", turn, str(one.get("page")), "there is no such page")
     for statement in grounds.told:
         seen = grounds.seen(statement.turn)
-        for claim in claims_of(statement.text, with_names=False):
-            if claim.kind is ClaimKind.ADDRESS and "@" not in claim.text and not seen.says(claim):
-                yield GroundingFinding("missing_source", statement.turn, claim.text, "this address was never shown")
+        for address in addresses_of(statement.text):
+            if "@" not in address and not seen.has_verbatim(address):
+                yield GroundingFinding("missing_source", statement.turn, address, "this address was never shown")
         shown = {int(one) for text in seen.texts[1:] for one in re.findall(r"\[(\d{1,3})\]", text)}
         for mark in dict.fromkeys(int(number) for number in re.findall(r"\[(\d{1,3})\]", statement.text)):
             if shown and mark not in shown:
@@ -303,10 +300,10 @@ def unread_source(grounds: Grounds) -> Iterator[GroundingFinding]:
         return
     for statement in grounds.told:
         seen = grounds.seen(statement.turn)
-        for claim in claims_of(statement.text, with_names=False):
-            is_cited = claim.kind is ClaimKind.ADDRESS and "@" not in claim.text and seen.says(claim)
-            if is_cited and _bare(claim.text) not in read and not _was_asked_for(claim.text, grounds.episode):
-                yield GroundingFinding("unread_source", statement.turn, claim.text, "this address was not opened")
+        for address in addresses_of(statement.text):
+            is_cited = "@" not in address and seen.has_verbatim(address)
+            if is_cited and _bare(address) not in read and not _was_asked_for(address, grounds.episode):
+                yield GroundingFinding("unread_source", statement.turn, address, "this address was not opened")
 
 
 def _was_asked_for(address: str, episode: ToolEpisode) -> bool:
@@ -338,16 +335,19 @@ def _unsupported_sentences(
     statement: Statement, grounds: Grounds, read: Mapping[str, Sequence[str]]
 ) -> Iterator[GroundingFinding]:
     numbered = _numbered(grounds.seen(statement.turn))
+    known: dict[tuple[str, ...], Seen] = {}
     for sentence in re.split(r"(?<=[.!?\])])\s+(?=[A-Z*\d-])|\n+", statement.text):
-        addresses = [one.text for one in claims_of(sentence, with_names=False) if one.kind is ClaimKind.ADDRESS]
+        addresses = addresses_of(sentence)
         sources = [text for one in addresses for text in read.get(_bare(one), ())]
         marks = [int(one) for one in re.findall(r"\[(\d{1,3})\]", sentence)]
         sources += [numbered[one] for one in marks if one in numbered]
         if not sources:
             continue
-        source = Seen()
-        for text in sources:
-            source.add(text)
+        source = known.get(tuple(sources))
+        if source is None:
+            source = known[tuple(sources)] = Seen()
+            for text in sources:
+                source.add(text)
         claims = [one for one in claims_of(sentence) if one.kind not in (ClaimKind.ADDRESS, ClaimKind.QUOTE)]
         hosts = plain(" ".join(addresses))
         missing = [one for one in unsaid(claims, source) if plain(one.text) not in hosts]
@@ -406,7 +406,7 @@ _ENDED = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\([^)]*\)|;.*|[,:\u2013\u2014]? (?:but|however|instead|so|which|who|where|while|because|since|"
+    r"\([^)]{0,500}\)|;.*|[,:\u2013\u2014]? (?:but|however|instead|so|which|who|where|while|because|since|"
     r"and (?:I|we|it|the \w+ (?:is|was))|that is|i\.e\.|namely|unfortunately)\b.*",
     re.IGNORECASE,
 )
@@ -430,7 +430,7 @@ def lost_goal(grounds: Grounds) -> Iterator[GroundingFinding]:
     for statement in episode.statements:
         if statement.turn < FIRST_ROUND:
             continue
-        for sentence in re.split(r"(?<=[.!?])\s+|\n+", statement.text):
+        for sentence in SENTENCE_END.split(statement.text):
             if _FORGOTTEN.search(sentence) and not _NOT_FORGOTTEN.search(sentence):
                 yield GroundingFinding("lost_goal", statement.turn, sentence.strip(), "it says that it does not know")
                 continue
@@ -501,7 +501,7 @@ def wrong_blame(grounds: Grounds) -> Iterator[GroundingFinding]:
         before = [call for call in calls if call.turn < statement.turn + (not statement.is_thought) and call.error]
         if not before or any(call.injected or call.error not in _OWN_FAULTS for call in before):
             continue
-        for sentence in re.split(r"(?<=[.!?])\s+|\n+", statement.text):
+        for sentence in SENTENCE_END.split(statement.text):
             if _BLAMES.search(sentence) and not _NO_BLAME.search(sentence):
                 own = before[-1]
                 why = f"the error was the call's own ({own.error}{': ' + own.detail if own.detail else ''})"
@@ -513,8 +513,10 @@ def carried_claim(grounds: Grounds) -> Iterator[GroundingFinding]:
     episode = grounds.episode
     for thought in (one for one in episode.statements if one.is_thought):
         seen = grounds.seen(thought.turn)
+        if _GUESSES.search(thought.text):
+            continue
         for claim in claims_of(without_asking(thought.text)):
-            if claim.kind is ClaimKind.QUOTE or seen.says(claim) or _GUESSES.search(thought.text):
+            if claim.kind is ClaimKind.QUOTE or seen.says(claim):
                 continue
             if (user := _use_of(claim, thought.turn, grounds)) is not None:
                 yield GroundingFinding(

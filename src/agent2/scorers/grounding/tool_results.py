@@ -14,6 +14,7 @@ from agent2.environments.tools.world import LOGIN
 from agent2.records import Item, JsonValue
 from agent2.scorers.grounding.claims import (
     MOST_OPERANDS,
+    SENTENCE_END,
     CallMade,
     ClaimKind,
     Seen,
@@ -60,6 +61,7 @@ class Grounds:
     def __init__(self, episode: ToolEpisode, item: Item | None = None) -> None:
         self.episode, self.item = episode, item
         self._seen: dict[int, Seen] = {}
+        self._figures: dict[int, list[float]] = {}
 
     def seen(self, turn: int) -> Seen:
         """What was told before a turn."""
@@ -84,13 +86,16 @@ class Grounds:
 
     def figures_said(self, turn: int) -> list[float]:
         """The numbers in what was said before a turn that had been told, or follow."""
+        if turn in self._figures:
+            return self._figures[turn]
         found: list[float] = []
         for statement in (one for one in self.told if one.turn < turn):
             seen = self.seen(statement.turn)
             claims = [one for one in claims_of(statement.text, with_names=False) if one.kind is ClaimKind.NUMBER]
-            without = unsaid(claims, seen)
+            without = set(unsaid(claims, seen))
             found += [number_of(one.text) for one in claims if one not in without]
-        return list(dict.fromkeys(found))[-MOST_OPERANDS:]
+        self._figures[turn] = list(dict.fromkeys(found))[-MOST_OPERANDS:]
+        return self._figures[turn]
 
     @cached_property
     def _calling(self) -> set[int]:
@@ -108,7 +113,7 @@ def unsaid(claims: Sequence[TextClaim], seen: Seen) -> list[TextClaim]:
 
 def without_asking(text: str) -> str:
     """A text without its questions and conditions: they claim nothing."""
-    parts = re.split(r"(?<=[.!?])\s+|\n+", text)
+    parts = SENTENCE_END.split(text)
     kept = [part for part in parts if not part.rstrip(' *")').endswith("?") and not _CONDITION.match(part)]
     return "\n".join(kept)
 
@@ -372,7 +377,7 @@ def claimed_action(grounds: Grounds) -> Iterator[GroundingFinding]:
         acting = [call for call in done if call.changed or (call.changed is None and _family(call.name))]
         families = {family for call in acting if (family := _family(call.name))}
         families |= {also for family in families for also in _INCLUDES.get(family, ())}
-        for sentence in re.split(r"(?<=[.!?])\s+|\n+", without_asking(statement.text.replace("**", ""))):
+        for sentence in SENTENCE_END.split(without_asking(statement.text.replace("**", ""))):
             match = _CLAIMED.search(sentence)
             if match is None or _is_told(sentence, grounds.seen(statement.turn)):
                 continue
@@ -403,8 +408,7 @@ def _is_told(sentence: str, seen: Seen) -> bool:
     if any(one.kind is ClaimKind.DATE and seen.says(one) for one in claims_of(sentence, with_names=False)):
         return True
     word = next(group for group in match.groups() if group).casefold()
-    results = "\n".join(seen.texts[1:]).casefold()
-    return re.search(rf"\b{re.escape(word)}\b", results) is not None
+    return re.search(rf"\b{re.escape(word)}\b", seen.index.results) is not None
 
 
 ADMITS = re.compile(
