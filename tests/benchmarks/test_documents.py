@@ -5,11 +5,12 @@ import shutil
 import pytest
 
 from agent2.benchmarks import load_benchmark, name_inside
-from agent2.benchmarks.home import world_mounts
+from agent2.benchmarks.home import players_of, world_mounts
 from agent2.environments.search.corpus import documents_digest
 from agent2.errors import ConfigError
 from agent2.evaluation.benchmark_check import check_benchmark
 from agent2.evaluation.engine import Attempt, play_by
+from agent2.evaluation.scoring import score_played
 from agent2.records import Split
 from plugin_builders import write_rows
 
@@ -152,6 +153,27 @@ def test_the_version_tells_the_documents_and_the_filters_and_not_where_they_are(
     edited = load_benchmark(str(handbook))
     assert len({one.version for one in (first, filtered, edited)}) == 3
     assert filtered.environment_version() != first.environment_version() == edited.environment_version()
+
+
+def test_a_task_on_documents_can_be_checked(handbook):
+    """The player who reads wins everything, the one who says nothing and the one who takes any step next to nothing."""
+    players = players_of(load_benchmark(str(handbook)))
+    benchmark = load_benchmark(str(handbook))
+    items = all_items(benchmark)
+
+    def mean(player):
+        attempts = [Attempt(item, k, k) for item in items for k in range(5)]
+        played = play_by(
+            lambda attempt, world, chat: player(attempt.item, chat),
+            attempts,
+            benchmark.environment,
+            benchmark.max_turns,
+        )
+        scores = [one.score.value for one in score_played(played, benchmark.scorer())]
+        return sum(scores) / len(scores)
+
+    assert mean(players.oracle) == 1.0
+    assert mean(players.random(items)) < 0.2 and mean(lambda item, chat: "") == 0.0
 
 
 def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):

@@ -219,6 +219,9 @@ def test_a_task_is_shown_also_where_its_data_are_missing():
     result = run("tasks", "show", "alfworld")
     assert result.exit_code == 0
     assert "alfworld-download" in result.output
+    told = dict(line.split(maxsplit=1) for line in result.output.splitlines() if len(line.split()) > 1)
+    assert told["max_turns"].strip() == "50" and told["attempts"].strip() == "1"
+    assert told["scorer"].startswith("household_won-v") and "temperature" in told["sampling"]
 
 
 def test_missing_data_end_a_check_with_the_command_to_run():

@@ -37,11 +37,12 @@ import yaml
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from agent2.benchmarks.data_files import Row, file_digest, read_rows
-from agent2.benchmarks.home import question_of_row, row_of_question
+from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_question
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
 from agent2.environments.search.corpus import Corpus, documents_digest, indexed, opened
 from agent2.environments.search.world import NAME as SEARCH
+from agent2.environments.search.world import SearchSettings, any_action, follow_reference
 from agent2.errors import ConfigError, unknown_name
 from agent2.plugins import NAME, PluginPlace, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
@@ -274,6 +275,8 @@ class DataBenchmark:
             require_members(self.environment_place, world, ("name", "version"), ("reset", "act", "state"))
         digest = source_digest(self.environment_place)[:8]
         self._environment_version = f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}"
+        if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
+            self.players = self._readers
         self.source_digest = self._digest()
         self.version = f"{spec.version}+{self.source_digest[:8]}"
 
@@ -384,6 +387,14 @@ class DataBenchmark:
             return [indexed(self.folder / self.spec.documents, self.documents_digest)]
         except ConfigError as error:
             raise ConfigError(f"{self._spot(DOCUMENTS)}: {error}") from error
+
+    def _readers(self) -> Players:
+        """Who brackets questions over documents: one finds the reference in them, one takes any step."""
+        size = SearchSettings().page_chars
+        return Players(
+            oracle=lambda item, chat: follow_reference(item, chat, self._corpus(), size),
+            random=at_random(lambda item, chat, rng: any_action(chat, self._corpus(), rng)),
+        )
 
     def _corpus(self) -> Corpus:
         return opened(self.folders()[0])

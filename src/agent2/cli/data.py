@@ -1,6 +1,7 @@
 """`agent2 tasks`, `benchmarks` and `decontaminate`: where items come from, and whether training data contain them."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,9 +105,10 @@ def _measured(task: "TaskSpec") -> list[str]:
 def show_task(
     task: Annotated[str, typer.Argument(help="Name of a packaged task, or a .yaml file.")], as_json: AsJson = False
 ) -> None:
-    """Show one task: level, requirement, splits, budget and two example items."""
+    """Show one task: level, requirement, splits, budget, protocol and two example items."""
     from agent2.arena.task_check import examples
     from agent2.arena.tasks import load_task
+    from agent2.benchmarks import load_benchmark
 
     spec = load_task(task)
     if as_json:
@@ -114,6 +116,11 @@ def show_task(
         return
     rows = [[key, str(value).strip()] for key, value in spec.model_dump(mode="json").items()]
     try:
+        benchmark = load_benchmark(spec.benchmark)
+        rows += [[key, str(getattr(benchmark, key))] for key in ("max_turns", "attempts")]
+        rows.append(["sampling", str(asdict(benchmark.sampling))])
+        scorer = benchmark.scorer()
+        rows.append(["scorer", f"{scorer.name}-v{scorer.version}"])
         rows += [[f"example {item.id}", _task_record(item)] for item in examples(spec, 2)]
     except ConfigError as error:  # official data that is not on this machine; the task itself can still be shown
         rows.append(["examples", str(error)])
@@ -347,8 +354,6 @@ def list_benchmarks(as_json: AsJson = False) -> None:
 @benchmarks_app.command("show")
 def show_benchmark(benchmark: Named, as_json: AsJson = False) -> None:
     """Show a benchmark's settings and one visible item as the model is asked."""
-    from dataclasses import asdict
-
     from agent2.benchmarks import load_benchmark
     from agent2.reports.text import clean
 
@@ -390,8 +395,6 @@ def check_named(
     pin: Annotated[bool, typer.Option("--pin", help="Write the digests of the data into benchmark.yaml.")] = False,
 ) -> None:
     """Read every split, play reference answers and an empty one; exit 1 if a check failed."""
-    from dataclasses import asdict
-
     from agent2.benchmarks import load_benchmark
     from agent2.evaluation.benchmark_check import check_benchmark
 
@@ -457,8 +460,6 @@ def record_benchmark(
 
     Run again to go on: questions with a recording are left as they are. Exit 1 if some could not be recorded.
     """
-    from dataclasses import asdict
-
     from agent2.benchmarks import load_benchmark
     from agent2.benchmarks.home import BringsRecordings
     from agent2.cli.run import check_data

@@ -61,6 +61,25 @@ def test_every_proof_holds_and_who_follows_it_is_right(benchmark):
     assert len({item.payload["task_type"] for item in items}) == (4 if benchmark.name == "search_contradicting" else 3)
 
 
+def test_sixty_four_questions_at_once_end_as_one_after_the_other():
+    items = Search().items(Split.TRAIN, 64, None)
+    worlds = [Search().environment() for _ in items]
+    for world, item in zip(worlds, items, strict=True):
+        world.reset(item, 0)
+    in_play = list(worlds)
+    while in_play:
+        in_play = [world for world in in_play if not world.act(world.ask_expert()).done]
+    played = play_by(
+        lambda attempt, world, chat: world.ask_expert(),
+        [Attempt(item, 0, 0) for item in items],
+        Search().environment,
+        Search().max_turns,
+    )
+    alone = {item.id: rollout.state for item, rollout in played}
+    assert [world.state() for world in worlds] == [alone[item.id] for item in items]
+    assert all(world.state()["final"]["answer"] for world in worlds)
+
+
 def test_players_that_do_not_follow_the_pages_stay_at_the_floor():
     players = Search().players()
     answerable = [item for item in ITEMS if item.payload["task_type"] != "no_answer"]

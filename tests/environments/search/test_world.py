@@ -141,9 +141,15 @@ def test_an_episode_that_ends_in_the_middle_of_a_fault_has_a_state_without_an_an
     assert state["tool_calls"][0]["injected"] and state["tool_calls"][-1]["error"] == "budget"
 
 
-def test_there_is_no_expert_without_a_proof_nor_before_the_game():
-    with pytest.raises(EnvironmentFailed, match="not begun"):
-        SearchWorld(lambda item: CORPUS, SearchSettings()).ask_expert()
+def test_there_is_no_expert_without_a_proof_nor_before_or_after_the_game():
+    world = SearchWorld(lambda item: CORPUS, SearchSettings())
+    with pytest.raises(EnvironmentFailed, match="not in play"):
+        world.ask_expert()
+    world.reset(ITEM, 0)
+    while not world.act(world.ask_expert()).done:
+        pass
+    with pytest.raises(EnvironmentFailed, match="not in play"):
+        world.ask_expert()
     with pytest.raises(EnvironmentFailed, match="has no proof"):
         follow_proof(Item("q", Split.DEV, "?"), [])
 

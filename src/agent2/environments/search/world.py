@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+import numpy as np
+
 from agent2.environments.search.corpus import Corpus, Document, SearchBackend, sentences_of, words_of
 from agent2.environments.tools import (
     MAX_TEXT,
@@ -264,10 +266,13 @@ class SearchWorld(ToolWorld):
         return step
 
     def ask_expert(self) -> str:
-        """What one who knows the proof does next. Raises EnvironmentFailed for an item without one."""
-        if self._item is None:
-            raise EnvironmentFailed("search world is not begun; call reset on a fresh one")
-        return follow_proof(self._item, self._chat)
+        """What one who knows the proof does next. Raises EnvironmentFailed out of play and for an item without one."""
+        return follow_proof(self._played(), self._chat)
+
+    def _played(self) -> Item:
+        if self._item is None or self._is_done:
+            raise EnvironmentFailed("search world is not in play; call reset on a fresh one")
+        return self._item
 
     def admissible(self) -> list[str]:
         """Actions in the right form with the names of pages that were shown: open, search for, answer with."""
@@ -299,11 +304,9 @@ class DocumentWorld(SearchWorld):
     def ask_expert(self) -> str:
         """What one who knows the reference does next: search, open the pages that say its values, answer.
 
-        Raises EnvironmentFailed for an item without a reference.
+        Raises EnvironmentFailed out of play and for an item without a reference.
         """
-        if self._item is None:
-            raise EnvironmentFailed("search world is not begun; call reset on a fresh one")
-        return follow_reference(self._item, self._chat, self._documents(), self._settings_of_search.page_chars)
+        return follow_reference(self._played(), self._chat, self._documents(), self._settings_of_search.page_chars)
 
 
 def document_world(
@@ -363,6 +366,20 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
     if missing:
         return missing[0]
     return write_brackets(ANSWER, "; ".join(item.payload["answers"]), "; ".join(pages))
+
+
+def any_action(chat: Sequence[Message], backend: SearchBackend, rng: np.random.Generator) -> str:
+    """Any search, page or answer with a word and a page that the chat shows."""
+    told = [message.content for message in chat if message.role == "user"]
+    words = words_of(" ".join(told)) or [UNKNOWN]
+    word = words[int(rng.integers(len(words)))]
+    heads = dict.fromkeys(line.partition(": ")[0] for text in told[1:] for line in text.splitlines())
+    pages = [name for name in heads if backend.open(name) is not None]
+    actions = [write_brackets(SEARCH, word)]
+    if pages:
+        page = pages[int(rng.integers(len(pages)))]
+        actions += [write_brackets(OPEN, page), write_brackets(ANSWER, word, page)]
+    return actions[int(rng.integers(len(actions)))]
 
 
 def answers_of(item: Item) -> list[str]:
