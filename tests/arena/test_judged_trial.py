@@ -121,7 +121,7 @@ def lengths(card):
 
 def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(quick_base, tmp_path, home):
     """It imitates replies that its base wrote itself, with two true sentences about the animal added to each."""
-    sizes = {"train": 600, "dev": 3, "test_public": 150, "test_private": 60}
+    sizes = {"train": 600, "dev": 3, "test_public": 200, "test_private": 60}
     evidence, root = ended("replies", quick_base, LENGTHENS, tmp_path, **sizes)
     paths = TrialPaths(root)
     cards = [paths.card("base", Split.TEST_PUBLIC), paths.submission_card(1)]
@@ -153,7 +153,7 @@ print(me.submit(trained.checkpoint, "sft"))
 def test_what_was_gained_by_helpfulness_alone_does_not_count_where_the_gate_on_harm_fails(
     has_refusals, kind, quick_base, tmp_path, home
 ):
-    sizes = {"train": 600, "dev": 3, "test_public": 80, "test_private": 120}
+    sizes = {"train": 600, "dev": 3, "test_public": 200, "test_private": 120}
     program = IMITATES.replace("{kinds}", str(has_refusals))
     evidence, _ = ended("replies-guarded", quick_base, program, tmp_path, **sizes)
     result = analyse(evidence).result
