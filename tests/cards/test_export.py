@@ -6,9 +6,9 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from agent2.cards import tables
+from agent2.cards import export
+from agent2.cards.export import export_rollouts
 from agent2.cards.reader import iter_rollouts, read_header
-from agent2.cards.tables import export_rollouts
 from agent2.errors import ConfigError
 from agent2.records import ScoredRollout, StopReason, Turn
 from contract_card_builders import make_lost, make_scored, write_card
@@ -22,7 +22,7 @@ def several_turns(item):
 
 
 def test_nothing_of_a_rollout_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(export, "BATCH_ROWS", 2)
     records = [several_turns("a"), make_scored("b", 0.0), make_lost("c")]
     card = write_card(tmp_path / "card", records)
     assert export_rollouts(card, tmp_path / "new" / "out.parquet") == 3

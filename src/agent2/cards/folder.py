@@ -25,7 +25,6 @@ from typing import BinaryIO
 import msgspec
 import zstandard
 
-from agent2 import installation
 from agent2.cards.card import FORMAT, READABLE, CardFile, CardHeader, CardSummary, Frame
 from agent2.errors import CardError
 from agent2.files import atomic_write
@@ -156,25 +155,6 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
         raise CardError(
             f"{where}: is not a rollout ({error}); restore the file from a copy or evaluate again"
         ) from error
-
-
-def table_of(path: Path) -> Path:
-    """The table of a closed card: its own, or the cached one of a card of an older format, made now if there is none.
-
-    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
-    """
-    card = load_card(path)
-    if card.state == "open":
-        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
-    if TABLE in card.parts:
-        return require_part(path, card, TABLE)
-    key = hashlib.sha256((path / CARD_JSON).read_bytes()).hexdigest()
-    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
-    if not file.is_file():
-        from agent2.cards.tables import make_table  # loads pyarrow
-
-        make_table(path, card, file)
-    return file
 
 
 MOST_BYTES = 1 << 28

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.card import CardFile
-from agent2.cards.folder import table_of
+from agent2.cards.tables import table_of
 from agent2.errors import CardError, ConfigError
 
 MEMORY = "600MB"

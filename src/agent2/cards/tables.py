@@ -1,4 +1,4 @@
-"""The table of a closed card, `rollouts.parquet`, and the export of any card to another file.
+"""The table of a closed card, `rollouts.parquet`.
 
 One row a rollout, sorted by item and attempt. The columns are what queries ask for; `record` is the rollout itself as
 JSON text, the line that the open card held. Each row group is a frame: the page of its `record` column is one zstd
@@ -7,39 +7,30 @@ than most cards take to read.
 
 Promises: memory does not grow with the rollouts; what was written is read back before the file counts; a missing score
 is NULL, never 0. All other columns but `finished` are derived from `record`, and `table_problems` derives them again.
-
-`export_rollouts` writes Parquet with prompt and turns as nested columns, JSON lines or CSV. Nothing of a record is left
-out (final states are JSON text, since every benchmark has its own shape; in CSV so is every list); an existing file is
-not overwritten, and a file is there whole or not at all.
 """
 
 import contextlib
-import csv
 import hashlib
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from agent2 import installation
 from agent2.cards import folder
 from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of
-from agent2.cards.card import CardFile, Frame, ReportingRule
+from agent2.cards.card import FORMAT, CardFile, Frame, ReportingRule
 from agent2.cards.folder import ZSTD_MAGIC, closed_lines, content_digest, frame_lines
-from agent2.cards.reader import iter_rollouts, read_header
-from agent2.errors import CardError, ConfigError, Fault
-from agent2.records import ScoredRollout, canonical_json
+from agent2.errors import CardError, Fault
 
 RECORD = "record"
 COLUMNS = pa.schema(
@@ -198,6 +189,23 @@ def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
     )
 
 
+def table_of(path: Path) -> Path:
+    """The table of a closed card: its own, or the cached one of a card of an older format, made now if there is none.
+
+    Raises CardError for an open or damaged card and for a table that is not the one that the card names.
+    """
+    card = folder.load_card(path)
+    if card.state == "open":
+        raise CardError(f"{path}: the card is not finished; resume its evaluation, then query it")
+    if folder.TABLE in card.parts:
+        return folder.require_part(path, card, folder.TABLE)
+    key = hashlib.sha256((path / folder.CARD_JSON).read_bytes()).hexdigest()
+    file = installation.facts_dir() / f"{key[:32]}-v{FORMAT}.parquet"
+    if not file.is_file():
+        make_table(path, card, file)
+    return file
+
+
 def make_table(path: Path, card: CardFile, file: Path) -> None:
     """Write the table of a closed card of an older format to `file`, whole or not at all.
 
@@ -299,122 +307,3 @@ def _marks(kinds: pa.ListArray) -> NDArray[np.uint8]:
 def _first_difference(found: pa.Table, expected: pa.RecordBatch) -> int:
     pairs = zip(found.to_pylist(), expected.to_pylist(), strict=True)
     return next(row for row, (left, right) in enumerate(pairs) if left != right)
-
-
-BATCH_ROWS = 2048
-_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
-_TURN = pa.struct(
-    [
-        ("action", pa.string()),
-        ("observation", pa.string()),
-        ("stop_reason", pa.string()),
-        ("prompt_tokens", pa.int64()),
-        ("completion_tokens", pa.int64()),
-    ]
-)
-EXPORTED = pa.schema(
-    [
-        ("item_id", pa.string()),
-        ("attempt", pa.int64()),
-        ("seed", pa.uint64()),
-        ("status", pa.string()),
-        ("prompt", pa.list_(_MESSAGE)),
-        ("turns", pa.list_(_TURN)),
-        ("answer", pa.string()),
-        ("state", pa.string()),  # JSON
-        ("prompt_tokens", pa.int64()),
-        ("completion_tokens", pa.int64()),
-        ("seconds", pa.float64()),
-        ("fault", pa.string()),
-        ("fault_reason", pa.string()),
-        ("retries", pa.int64()),
-        ("score", pa.float64()),  # NULL: missing
-        ("counted", pa.float64()),  # under the card's reporting rule
-        ("score_reason", pa.string()),
-        ("score_fault", pa.string()),
-        ("views", pa.map_(pa.string(), pa.float64())),
-        ("labels", pa.list_(pa.string())),
-        ("extracted", pa.string()),  # the final answer as the scorer read it
-    ]
-)
-
-
-def export_rollouts(card: Path, out: Path) -> int:
-    """Write every rollout of a card, open ones included, to `out`; returns how many.
-
-    The suffix of `out` says how: .parquet, .jsonl or .csv. Raises ConfigError for another one and if `out` exists,
-    CardError for a damaged card, OSError if the disk is full.
-    """
-    kind = out.suffix.lower()
-    if kind not in (".parquet", ".jsonl", ".csv"):
-        raise ConfigError(f"{out}: the suffix {kind!r} names no format; write to a .parquet, .jsonl or .csv file")
-    if out.exists():
-        raise ConfigError(f"{out}: already exists; choose another name or delete it")
-    header = read_header(card)
-    schema = EXPORTED.with_metadata({b"agent2.header": canonical_json(header)})
-    out.parent.mkdir(parents=True, exist_ok=True)
-    draft = out.with_name(f".{out.name}.draft")
-    n_rows = 0
-    try:
-        with _writer_of(draft, kind, schema) as write:
-            for rows in _batches(iter_rollouts(card)):
-                write([_exported(record) | {"counted": counted_value(record, header.reporting)} for record in rows])
-                n_rows += len(rows)
-        draft.rename(out)
-    finally:
-        draft.unlink(missing_ok=True)
-    return n_rows
-
-
-@contextmanager
-def _writer_of(path: Path, kind: str, schema: pa.Schema) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
-    """A function that appends rows to a new file."""
-    if kind == ".parquet":
-        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
-            yield lambda rows: parquet.write_table(pa.Table.from_pylist(rows, schema=schema))
-        return
-    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-        if kind == ".jsonl":
-            yield lambda rows: file.writelines(json.dumps(_plain(row), ensure_ascii=False) + "\n" for row in rows)
-            return
-        table = csv.DictWriter(file, fieldnames=schema.names)
-        table.writeheader()
-        yield lambda rows: table.writerows(
-            {name: json.dumps(v, ensure_ascii=False) if isinstance(v, list | dict) else v for name, v in row.items()}
-            for row in map(_plain, rows)
-        )
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: the map of views as an object."""
-    return row | {"views": dict(row["views"])}
-
-
-def _batches(records: Iterator[ScoredRollout]) -> Iterator[list[ScoredRollout]]:
-    rows: list[ScoredRollout] = []
-    for record in records:
-        rows.append(record)
-        if len(rows) >= BATCH_ROWS:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
-
-
-def _exported(record: ScoredRollout) -> dict[str, Any]:
-    rollout, score = record.rollout, record.score
-    plain: dict[str, Any] = msgspec.to_builtins(rollout)
-    return {
-        **{name: plain[name] for name in ("item_id", "attempt", "seed", "status", "prompt", "turns", "answer")},
-        "state": canonical_json(rollout.state).decode(),
-        **plain["usage"],
-        "fault": plain["fault"],
-        "fault_reason": rollout.reason,
-        "retries": rollout.retries,
-        "score": score.value,
-        "score_reason": score.reason,
-        "score_fault": None if score.fault is None else score.fault.value,
-        "views": list(score.views.items()),
-        "labels": list(score.labels),
-        "extracted": score.extracted,
-    }

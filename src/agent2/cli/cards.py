@@ -613,8 +613,8 @@ def export(
     out: Annotated[Path, typer.Argument(help="File to write: .parquet, .jsonl or .csv.")],
 ) -> None:
     """Write a card's rollouts with all their turns, in the format of the file's suffix; includes hidden items."""
+    from agent2.cards.export import export_rollouts
     from agent2.cards.reader import read_header
-    from agent2.cards.tables import export_rollouts
     from agent2.records import HIDDEN_SPLITS
 
     n_rollouts = export_rollouts(card, out)
