@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from agent2.cards.query import CardQueries
@@ -125,3 +127,20 @@ def test_one_card_named_twice_counts_once(tmp_path, monkeypatch):
     card = write_card(tmp_path / "card", [make_record("a")])
     with CardQueries([tmp_path, card]) as queries:
         assert queries.page("select count(*) from rollouts").rows == ((1,),)
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    names = ["run1", "run[1]", "run?", "run*"]
+    for n, name in enumerate(names, start=1):
+        write_card(tmp_path / "cards" / name, [make_scored(f"i{i}", 1.0) for i in range(n)])
+    with CardQueries([tmp_path / "cards"]) as queries:
+        rows = queries.page("select card, count(*) from rollouts group by 1").rows
+    assert dict(rows) == {str(tmp_path / "cards" / name): n for n, name in enumerate(names, start=1)}
+
+
+def test_a_path_that_is_not_utf8_is_refused_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENT2_HOME", str(tmp_path / "home"))
+    write_card(tmp_path / "card", [make_scored("i", 1.0)]).rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    with pytest.raises(CardError, match="its path is not UTF-8, which the database needs; rename the folder"):
+        CardQueries([tmp_path])

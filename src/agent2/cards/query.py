@@ -9,6 +9,8 @@ environment variable or setting within reach of it, whoever wrote it; the first 
 the statement allows it; memory is bounded. Only closed cards are there; the others are named in `skipped`.
 """
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,6 +96,8 @@ class CardQueries:
                 card = folder.load_card(path)
                 if card.state == "open":
                     self.skipped.append(path)
+                elif not _is_utf8(path.resolve()):
+                    raise CardError(f"{path}: its path is not UTF-8, which the database needs; rename the folder")
                 else:
                     found.setdefault(path.resolve(), (path, card))
         if not found:
@@ -110,7 +114,7 @@ class CardQueries:
             part = rows[start : start + ROWS_AT_ONCE]
             values = [value for row in part for value in row]
             self._connection.execute(f"insert into all_cards values {', '.join([marks] * len(part))}", values)
-        names = ", ".join(_literal(file) for file in sorted(set(files)))
+        names = ", ".join(_literal(_escaped(file)) for file in sorted(set(files)))
         self._connection.execute(
             "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, "
             "f.file_row_number as line, f.* exclude (filename, file_row_number) "
@@ -121,7 +125,7 @@ class CardQueries:
 
     def _lock(self, files: Sequence[str]) -> None:
         """From here on an untrusted statement can do no harm."""
-        names = ", ".join(_literal(file) for file in sorted(set(files)))
+        names = ", ".join(map(_literal, sorted({*files, *map(_escaped, files)})))
         self._connection.execute(f"set allowed_paths = [{names}]")
         self._connection.execute("set enable_external_access = false")
         self._connection.execute("set lock_configuration = true")
@@ -185,6 +189,20 @@ def _card_row(path: Path, card: CardFile) -> list[Any]:
         "created_at": header.created_at,
     }
     return [told[name] if name in told else getattr(card.summary, name) for name in CARD_COLUMNS]
+
+
+def _escaped(file: str) -> str:
+    """A path that the database takes for no pattern."""
+    return re.sub(r"[\[*?]", r"[\g<0>]", file)
+
+
+def _is_utf8(path: Path) -> bool:
+    """Whether a path can be written as UTF-8; on Linux any bytes can be a name."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _literal(text: str) -> str:
