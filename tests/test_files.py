@@ -54,6 +54,13 @@ def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path):
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_cannot_be_written_is_named_and_its_draft_is_not(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere" / "file"):
+        with pytest.raises(OSError) as refused:
+            atomic_write(path, b"new")
+        assert (refused.value.filename, refused.value.filename2) == (str(path), None)
+
+
 def test_writers_at_once_leave_one_whole_file(tmp_path):
     path = tmp_path / "file"
     texts = [str(n) * 100_000 for n in range(8)]

@@ -29,9 +29,11 @@ def atomic_write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = F
                 stream.flush()
                 os.fsync(stream.fileno())
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):  # the first error says more
             draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = os.fspath(path), None  # the draft's name means nothing to a user
         raise
     if durable:
         sync_folder(path.parent)

@@ -95,12 +95,28 @@ def agent2(*arguments, home, installation=None):
         (["cards", "list", "nowhere"], "nowhere: no such folder; pass the folder of a trial, a sweep or an evaluation"),
         (["cards", "validate", "nowhere"], "no card.json there or below"),
         (["cards", "show", ".", "--start", "-1"], "neither may be negative"),
+        (["cards", "import", "deep.json", "card"], "deep.json: is not JSON"),
+        (["cards", "length-control", ".", "--difficulty", "deep.json"], "give a JSON object of item ids and numbers"),
+        (["monitor", "deep.json", "--suite", "llm_core_regression_mini"], "deep.json: is not JSON"),
+        (["view", ".", "--port", "0", "--host", "\u00fc..x"], "is not the name or address of a host"),
+        (["view", ".", "--port", "0", "--token", "correct horse battery"], "--token: only letters, digits and"),
+        (["leaderboard", ".", "--out", "board.txt"], "add --format html, csv, json or markdown"),
+        (["leaderboard", ".", "--format", "csv", "--out", "no-command"], "--out no-command: is a folder; name a file"),
+        (
+            ["judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--out", "nowhere/verdicts.jsonl"],
+            "there is no folder nowhere",
+        ),
+        (["benchmarks", "new", "file"], "is a file; pass a folder"),
+        (["benchmarks", "new", "no-command"], "no-command/test.jsonl: exists already; name another folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "pairs.jsonl").write_text('{"instruction": "q", "first": "aa", "second": "b", "label": 1}\n')
     (tmp_path / "no-command").mkdir()
+    (tmp_path / "no-command" / "test.jsonl").touch()
     (tmp_path / "no-command" / "agent.yaml").write_text("name: mine\ndescription: no command\n")
     (tmp_path / "agent2" / "models").mkdir(parents=True)
     write_built_base(tmp_path / "agent2" / "models")
@@ -109,6 +125,8 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, sentence, tmp_path):
     said = [line for line in ended.stderr.splitlines() if not line.endswith(" base model")]
     assert len(said) == 1 and said[0].startswith("agent2: ") and sentence in said[0]
     assert not list((tmp_path / "trials").glob("*"))
+    left = ("agent.yaml", "test.jsonl")
+    assert sorted(path.name for path in (tmp_path / "no-command").iterdir()) == list(left)
 
 
 def test_a_gpu_that_this_machine_lacks_is_exit_code_4(tmp_path):

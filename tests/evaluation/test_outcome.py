@@ -90,6 +90,14 @@ def test_a_card_that_was_changed_gives_no_decision(request_of, what):
         read_outcome(request.out)
 
 
+def test_a_damaged_suite_is_told_by_its_first_problem(request_of):
+    request = request_of()
+    run_suite(request)
+    (request.out / "suite.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"suite\.json: cannot be read \(key 'name' is missing; add it\); run the"):
+        read_outcome(request.out)
+
+
 def test_lost_and_won_items_are_told_apart_with_both_answers(request_of):
     request = request_of()
     run_suite(request)

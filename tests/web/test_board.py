@@ -93,6 +93,15 @@ def test_two_rows_are_compared(made):
     assert "has no trial" in compare_rows(made, "t / tall", f"t / {HOSTILE}").verdict
 
 
+def test_two_rows_of_two_items_are_not_told_apart_by_an_interval_alone():
+    few = [
+        pooled(name, 0, 0.5, base={"a": 0.0, "b": 0.0}, final={"a": value, "b": value})
+        for name, value in (("won", 1.0), ("lost", 0.0))
+    ]
+    found = compare_rows(MadeBoard((), make_leaderboard(few), few, {}), "t / won", "t / lost")
+    assert dict(found.lines)["p"] == "p = 0.50" and found.verdict.startswith("not shown to differ")
+
+
 def test_a_folder_without_finished_trials_says_what_is_left_out(tmp_path):
     write_trial(tmp_path / "killed", {"event": "agent_started"})
     write_trial(tmp_path / "broken").joinpath("trial.json").write_text("{")

@@ -200,7 +200,7 @@ def _load(path: Path) -> dict[str, Any]:
         log = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: is not JSON ({error}); give the .json or .eval file of an inspect-ai run"
         ) from error
@@ -400,7 +400,7 @@ def read_tau_bench(path: Path) -> ForeignLog:
     """The trajectories in a file. Raises ConfigError if a row is not in tau-bench's layout."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); give tau-bench's file of trajectories") from error
     records, questions = [], {}
     for number, row in enumerate(rows if isinstance(rows, list) else []):
@@ -518,7 +518,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     for number, line in numbered_lines(text):
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}:{number}: is not JSON ({error}); the file is cut or no lm-eval log") from error
         if not isinstance(row, dict) or "doc_id" not in row or "resps" not in row:
             raise ConfigError(f"{path}:{number}: has no `doc_id` and `resps`; give a samples file of lm-eval")
@@ -535,7 +535,7 @@ def _results(path: Path, time: str) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
     return found if isinstance(found, dict) else {}
 

@@ -424,19 +424,22 @@ def new_benchmark(
     """Write a small benchmark that works, to be changed: benchmark.yaml with data, or a Python file."""
     from importlib import resources
 
+    from agent2.cli.run import check_is_folder
+
     name = "".join(letter if letter.isalnum() else "_" for letter in folder.resolve().name).strip("_") or "mine"
     templates = resources.files("agent2.benchmarks") / "templates"
     if python:
         texts = {f"{name}.py": (templates / "benchmark.py.txt").read_text(encoding="utf-8")}
     else:
         texts = {"benchmark.yaml": (templates / "benchmark.yaml").read_text(encoding="utf-8"), **_products()}
+    check_is_folder("agent2 benchmarks new", folder)
+    for file in texts:
+        if (folder / file).exists():
+            raise ConfigError(f"{folder / file}: exists already; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        try:
-            with (folder / file).open("x", encoding="utf-8") as target:
-                target.write(text.replace("NAME", name))
-        except FileExistsError as error:
-            raise ConfigError(f"{folder / file}: exists already; name another folder") from error
+        with (folder / file).open("x", encoding="utf-8") as target:
+            target.write(text.replace("NAME", name))
     first = next(iter(texts))
     typer.echo(f"next: agent2 benchmarks check {folder / first}{':Products' if python else ''}")
     print_path("benchmark", folder / first)

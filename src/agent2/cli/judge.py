@@ -54,6 +54,7 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
     """
     from dataclasses import asdict, replace
 
+    from agent2.cli.run import check_is_file
     from agent2.evaluation.judge_check import (
         ask,
         check,
@@ -77,8 +78,10 @@ def check_judge(  # noqa: PLR0913 - one option of the command line each
         raise ConfigError("nothing to check: name a pairwise scorer (--scorer pair_judge) or kept --verdicts")
     if scorer is None and (settings or out or limit or added_words):
         raise ConfigError("--settings, --out, --limit and --added-words are for new verdicts; name a --scorer")
-    if out is not None and out.exists():
-        raise ConfigError(f"{out}: exists already; choose another file")
+    if out is not None:
+        if out.exists():
+            raise ConfigError(f"{out}: exists already; choose another file")
+        check_is_file("--out", out)
     reports: dict[str, JudgeReport] = {}
     comparisons: dict[str, JudgeComparison] = {}
     if scorer is not None:
@@ -472,7 +475,7 @@ def length_control(
     if difficulty is not None:
         try:
             known = {str(key): float(value) for key, value in json.loads(difficulty.read_text("utf-8")).items()}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"--difficulty {difficulty}: {error}; give a JSON object of item ids and numbers"
             ) from error

@@ -28,12 +28,17 @@ def leaderboard(
     """Pool trials that sat the same exam, verify them from their cards, and rank the stacks with intervals."""
     from agent2.arena.analysis.leaderboard import make_leaderboard
     from agent2.arena.analysis.pool import read_pool
+    from agent2.cli.run import check_is_file
     from agent2.files import write_text
     from agent2.reports.comparison_pages import leaderboard_csv, leaderboard_html, leaderboard_markdown
 
     form = "json" if as_json else format_
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS, "--format")
+    if out is not None and form == "table":
+        raise ConfigError(f"--out {out}: tables are for the terminal; add --format html, csv, json or markdown")
+    if out is not None:
+        check_is_file("--out", out)
     with progress_bar() as steps:
         pool = read_pool(folders, steps)
         steps("ranks")

@@ -144,6 +144,16 @@ def check_is_folder(flag: str, path: Path) -> None:
         raise ConfigError(f"{flag} {path}: {above} is not writable by this user; pass another folder")
 
 
+def check_is_file(flag: str, path: Path) -> None:
+    """Raise ConfigError if a file of that name cannot be made; asked before the work whose result it is for."""
+    if path.is_dir():
+        raise ConfigError(f"{flag} {path}: is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{flag} {path}: there is no folder {path.parent}; make it, or name a file elsewhere")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"{flag} {path}: {path.parent} is not writable by this user; name a file elsewhere")
+
+
 def print_result(root: Path, *, as_json: bool = False) -> None:
     """Compute the report from the trial's folder; print the headline and the path of the report, or all of it as JSON.
 

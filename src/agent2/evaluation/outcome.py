@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from pydantic import ValidationError
 
 from agent2.cards.card import CardSummary
 from agent2.cards.compare import find_cards
 from agent2.cards.folder import card_exists, is_finished
 from agent2.cards.reader import iter_rollouts, read_header, read_summary, validate_card
+from agent2.config import first_problem
 from agent2.contract.compare import ChangedItem, final_answer, regress
 from agent2.contract.decision import Decision, decide
 from agent2.contract.measures import CardPaths, evidence_from_cards
@@ -397,7 +399,8 @@ def _read_suite(out: Path) -> Suite:
     try:
         return Suite.model_validate_json(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error}); run the evaluation again") from error
+        why = first_problem(error, Suite)[1] if isinstance(error, ValidationError) else error
+        raise ConfigError(f"{file}: cannot be read ({why}); run the evaluation again") from error
 
 
 def _played(out: Path, suite: Suite, identity: Identity) -> tuple[list[SuiteBenchmark], dict[str, str]]:

@@ -121,7 +121,7 @@ def _from_lines(path: Path) -> Iterator[RewardedRollout]:
             made = RewardedRollout(
                 str(row["id"]), int(row.get("attempt", 0)), reward, score, str(row.get("completion", ""))
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(
                 f"{path}:{number}: is not a rollout ({error!r}); lines need `id`, `reward`, `score`, best `completion`"
             ) from error

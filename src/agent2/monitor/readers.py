@@ -255,7 +255,7 @@ def _json_lines(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float,
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):  # no newline after it: still being written
                 notes.append(f"the last line ({number}) is not complete, left out")
                 return
@@ -268,7 +268,7 @@ def _json_lines(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float,
 def _trainer_state(path: Path) -> Iterator[tuple[int, str, float, str]]:
     try:
         state = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: is not JSON ({error}); give the trainer_state.json that the trainer wrote"
         ) from error

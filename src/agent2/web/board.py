@@ -27,6 +27,7 @@ from agent2.arena.sweep_records import AxisEffect
 from agent2.cards.folder import CARD_JSON, TABLE
 from agent2.errors import Agent2Error
 from agent2.reports.text import Table, clean, p_words
+from agent2.stats.comparisons import Claim, judge
 from agent2.stats.estimates import POINTS
 from agent2.web.catalog import Catalog, CatalogEntry, EntryKind, EntryState
 
@@ -410,6 +411,6 @@ def compare_rows(made: MadeBoard, one: str, other: str) -> ComparisonView:
         ("over", found.difference.over),
         *lines,
     ]
-    is_open = change.low is None or change.high is None or change.low <= 0.0 <= change.high
-    words = "not shown to differ" if is_open else f"{clean(stack, 80)} is {'better' if change.value > 0 else 'worse'}"
+    claim = judge(found.difference).claim
+    words = "not shown to differ" if claim is Claim.UNCLEAR else f"{clean(stack, 80)} is {claim.value}"
     return ComparisonView(title, f"{words}, this pair on its own.", lines)

@@ -395,6 +395,8 @@ def view_folder(
     """
     if token is not None and len(token) < 12:
         raise ConfigError(f"--token has {len(token)} characters; give 12 or more, or leave it out to get a random one")
+    if token is not None and re.search(r"[^A-Za-z0-9._~-]", token):
+        raise ConfigError("--token: only letters, digits and . _ ~ - can be part of an address and a cookie")
     if token is None and (shows_hidden or not is_loopback(host)):
         token = secrets.token_urlsafe(24)
     site = Site(Catalog(folder), shows_hidden=shows_hidden)
@@ -406,6 +408,8 @@ def view_folder(
             taken.listen(256)
         except OverflowError as error:
             raise ConfigError(f"--port {port}: a port is 0 to 65535; 0 takes a free one") from error
+        except (UnicodeError, TypeError) as error:  # Python's own, for what cannot be a host's name
+            raise ConfigError(f"--host {host}: is not the name or address of a host") from error
         except OSError as error:
             raise ConfigError(
                 f"--host {host} --port {port}: cannot be used ({error.strerror}); "

@@ -229,7 +229,7 @@ class AlpacaEval:
         try:
             rows = json.loads(_read(path))
             pairs = [(str(row["instruction"]), str(row["output"]), str(row.get("dataset", ""))) for row in rows]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"{path}: is cut off or of another layout ({type(error).__name__}: {error}); a JSON list of objects "
                 "with instruction and output is needed"
