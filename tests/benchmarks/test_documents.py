@@ -6,6 +6,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark, name_inside
 from agent2.benchmarks.home import players_of, world_mounts
+from agent2.environments.faults import FaultOutcome, fault_events
 from agent2.environments.search.corpus import documents_digest
 from agent2.errors import ConfigError
 from agent2.evaluation.benchmark_check import check_benchmark
@@ -133,6 +134,21 @@ def test_the_filters_of_results_and_answers_are_settings(handbook):
     assert played(handbook, asked, search)[0] == ["no results"]
 
 
+def test_tools_fail_in_a_share_of_the_episodes_and_who_tries_again_is_right(handbook, tmp_path):
+    steady = load_benchmark(str(handbook))
+    faulty = load_benchmark(str(write_handbook(tmp_path / "faulty", f"{YAML.replace('8', '14')}fault_rate: 0.5\n")))
+    assert [one.id for one in all_items(faulty)] == [one.id for one in all_items(steady)]
+    assert faulty.environment_version() == f"{steady.environment_version()}+faults-0.5"
+    attempts = [Attempt(item, k, k) for item in all_items(faulty) for k in range(20)]
+    played = list(
+        play_by(lambda attempt, world, chat: world.ask_expert(), attempts, faulty.environment, faulty.max_turns)
+    )
+    events = [fault_events(rollout) for _, rollout in played]
+    assert 25 <= sum(bool(one) for one in events) <= 55
+    assert {event.outcome for one in events for event in one} == {FaultOutcome.RECOVERED}
+    assert {one.score.value for one in score_played(iter(played), faulty.scorer())} == {1.0}
+
+
 def test_a_dump_of_lines_gives_the_same_as_a_folder(handbook):
     folder = documents_digest(handbook / "pages")
     rows = [{"id": name, "title": name, "text": page} for name, page in PAGES.items()]
@@ -214,6 +230,7 @@ def test_a_sandbox_needs_the_index_alone(handbook, tmp_path, monkeypatch):
         ("{name: search}", "{name: search, min_relevance: much}", "min_relevance is 'much'; give a number from 0 to 1"),
         ("{name: search}", "{name: search, critic_rounds: 1.5}", "critic_rounds is 1.5; give an integer"),
         ("{name: search}", "{name: search, k: 0}", "k 0, page_chars 4000, max_tool_calls 12; each must be at least 1"),
+        ("max_turns: 8\n", "max_turns: 8\nfault_rate: 3\n", "benchmark.yaml:10: fault_rate"),
         ("max_turns: 8\n", "", "max_turns is 1: a search, a page and an answer are 3 messages"),
         ("documents: pages", "documents: papers", "benchmark.yaml:4: "),
         ("documents: pages", "documents: papers", "papers: cannot be read (No such file or directory)"),

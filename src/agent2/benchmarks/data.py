@@ -40,9 +40,11 @@ from agent2.benchmarks.data_files import Row, file_digest, read_rows
 from agent2.benchmarks.home import Players, at_random, question_of_row, row_of_question
 from agent2.config import StrictModel, YamlText, load_yaml, read_yaml
 from agent2.environments import ENVIRONMENTS
+from agent2.environments.faults import with_faults
 from agent2.environments.search.corpus import Corpus, documents_digest, indexed, opened
 from agent2.environments.search.world import NAME as SEARCH
 from agent2.environments.search.world import SearchSettings, any_action, follow_reference
+from agent2.environments.tools.world import FaultSettings, ToolFaultKind
 from agent2.errors import ConfigError, unknown_name
 from agent2.plugins import NAME, PluginPlace, build, find, relative_to, require_members, source_digest
 from agent2.records import HIDDEN_SPLITS, Environment, Item, SamplingSettings, Scorer, Split, digest_of
@@ -158,6 +160,8 @@ class DataSpec(StrictModel):
     """Further fields that the scorer needs."""
     scorer: ChoiceColumns
     environment: ChoiceColumns = ChoiceColumns(name="question")
+    fault_rate: float = Field(default=0.0, ge=0, le=1)
+    """Share of episodes in which a tool fails once."""
     sampling: Draws = Draws()
     attempts: int = Field(default=1, ge=1)
     max_turns: int = Field(default=1, ge=1)
@@ -196,6 +200,10 @@ class DataSpec(StrictModel):
             raise ValueError(f"'{DOCUMENTS}' need a world that searches them; write environment: {SEARCH}")
         if self.environment.name == SEARCH and self.documents is None:
             raise ValueError(f"environment '{SEARCH}' needs '{DOCUMENTS}': a folder of text files, or a .jsonl file")
+        if self.fault_rate > 0 and self.environment.name != SEARCH:
+            raise ValueError(
+                f"'fault_rate' breaks tools of the world '{SEARCH}', and '{self.environment.name}' is another"
+            )
         if self.environment.name == SEARCH and self.max_turns < MIN_TURNS:
             raise ValueError(
                 f"max_turns is {self.max_turns}: a search, a page and an answer are {MIN_TURNS} messages; raise it"
@@ -275,6 +283,8 @@ class DataBenchmark:
             require_members(self.environment_place, world, ("name", "version"), ("reset", "act", "state"))
         digest = source_digest(self.environment_place)[:8]
         self._environment_version = f"{world.name}-v{world.version}{f'+{digest}' if digest else ''}"
+        if spec.fault_rate:
+            self._environment_version += f"+faults-{spec.fault_rate:g}"
         if spec.documents is not None:  # an attribute only here: a check asks whether a benchmark brings players
             self.players = self._readers
         self.source_digest = self._digest()
@@ -283,7 +293,9 @@ class DataBenchmark:
     def _digest(self) -> str:
         """Of all that decides items and verdicts, wherever the files are and whatever the code is called."""
         spec = self.spec
-        said = spec.model_dump(mode="json", exclude={"sha256", "files", "dataset", "scorer", "environment", DOCUMENTS})
+        left_out = {"sha256", "files", "dataset", "scorer", "environment", DOCUMENTS}
+        left_out |= set() if spec.fault_rate else {"fault_rate"}  # so that it changes no version where nothing fails
+        said = spec.model_dump(mode="json", exclude=left_out)
         code = [
             [source_digest(place) or place.name, place.attribute, choice.settings]
             for place, choice in ((self.scorer_place, spec.scorer), (self.environment_place, spec.environment))
@@ -322,7 +334,8 @@ class DataBenchmark:
         if self.spec.documents is not None:
             settings[DOCUMENTS] = self._corpus
         made: Environment = build(self.environment_place, settings)
-        return made
+        faults = FaultSettings(self.spec.fault_rate, tuple(ToolFaultKind))
+        return with_faults(made, faults) if faults.rate else made
 
     def scorer(self) -> Scorer:
         """The scorer that the file names."""

@@ -357,7 +357,7 @@ def follow_proof(item: Item, chat: Sequence[Message]) -> str:
     if not proof or not item.payload.get("answers"):
         raise EnvironmentFailed(f"item {item.id} has no proof that an expert could follow")
     done = _done(chat)
-    if chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}"):
+    if _is_denied(chat):
         return write_brackets(LOGIN)
     wanted = [write_brackets(SEARCH, str(query)) for query in item.payload["queries"]]
     pages = list(dict.fromkeys(str(page) for step in proof for page in (step.get("about", step["page"]), step["page"])))
@@ -400,6 +400,8 @@ def follow_reference(item: Item, chat: Sequence[Message], corpus: Corpus, page_c
 
     A value that no document says is answered without a page. Raises EnvironmentFailed for an item without a reference.
     """
+    if _is_denied(chat):
+        return write_brackets(LOGIN)
     values = answers_of(item)
     if not values:
         raise EnvironmentFailed(f"item {item.id} has no reference that an expert could look for")
@@ -427,6 +429,10 @@ def _page_that_says(value: str, question: str, corpus: Corpus) -> Document | Non
     hits += [page for hit in corpus.search(value, 20) if (page := corpus.open(hit.document)) is not None]
     every = (corpus.document(number) for number in range(len(corpus)))
     return next((page for page in chain(hits, every) if place_of(value, page.text) is not None), None)
+
+
+def _is_denied(chat: Sequence[Message]) -> bool:
+    return chat[-1].role == "user" and chat[-1].content.startswith(f"error: {ToolFaultKind.PERMISSION_DENIED}")
 
 
 def _done(chat: Sequence[Message]) -> list[str]:
