@@ -1,6 +1,7 @@
 """The tabs of a trial: what its processes used, its files with numbered lines, and links to evidence."""
 
 import json
+import shutil
 
 import pytest
 
@@ -8,7 +9,7 @@ from agent2.arena.trial_folder import TrialPaths
 from agent2.web.catalog import Catalog, EntryKind
 from agent2.web.page import LiveLinks, PageAddress
 from agent2.web.site import Site
-from agent2.web.trials import evidence_place, loads_of, revision_diffs, source_anchor, timeline_of
+from agent2.web.trials import evidence_place, loads_of, log_after, revision_diffs, source_anchor, timeline_of
 from web_builders import HOSTILE, write_trial
 
 
@@ -76,6 +77,23 @@ def test_a_damaged_repository_of_revisions_is_named_and_the_program_is_shown(tri
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
     assert (diffs, problems) == ([], ["revisions.git: cannot be read"])
     assert [one.path for one in sources] == ["/agent/main.py"]
+
+
+def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "private.json").write_text('"a private word"')
+    (trial / "agent.log").symlink_to(outside / "private.json")
+    shutil.rmtree(trial / "agent")
+    (trial / "agent").symlink_to(outside)
+    pages = [page_of(trial.parent, part) for part in ("", "timeline", "transcript", "code")]
+    assert not any("a private word" in page for page in pages)
+    assert log_after(trial / "agent.log", 0) == ("", 0)
+    (trial / "agent.log").unlink()
+    (trial / "agent.log").write_text("an own word\n")
+    assert "an own word" in page_of(trial.parent, "transcript") and log_after(trial / "agent.log", 3) == (
+        "own word\n",
+        12,
+    )
 
 
 def test_the_agents_program_is_shown_with_numbered_lines_and_never_as_markup(trial):

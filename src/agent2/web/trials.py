@@ -6,12 +6,13 @@ cannot be read is named, and the rest is shown. Everything that an agent wrote i
 
 import difflib
 import hashlib
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -500,6 +501,8 @@ def revision_diffs(paths: TrialPaths) -> tuple[list[RevisionDiff], list[SourceFi
 def _program(folder: Path) -> dict[str, str]:
     """Texts of the agent's own program, by the path that it has in the sandbox."""
     found: dict[str, str] = {}
+    if folder.is_symlink():
+        return found
     for path in sorted(folder.rglob("*")):
         if len(found) < MAX_SOURCES and path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_DIFFED:
             data = path.read_bytes()
@@ -563,10 +566,15 @@ def _file_diff(path: str, old: str, new: str, most: int) -> FileDiff:
     return FileDiff(clean(path, 200), n_added, n_removed, tuple(told))
 
 
+def _opened(path: Path) -> BinaryIO:
+    """A file of a trial's folder, never one that a link names: that may be anywhere. Raises OSError."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+
+
 def log_tail(path: Path, end: int | None = None) -> str:
     """The end of a log that anybody may have written. end: bytes of it that are read; None: all."""
     try:
-        with path.open("rb") as log:
+        with _opened(path) as log:
             size = log.seek(0, 2)
             end = size if end is None else min(end, size)
             log.seek(max(0, end - LOG_TAIL))
@@ -578,7 +586,7 @@ def log_tail(path: Path, end: int | None = None) -> str:
 def log_after(path: Path, place: int) -> tuple[str, int]:
     """The whole lines that a log got after a byte, and the byte after them; of very much the end."""
     try:
-        with path.open("rb") as log:
+        with _opened(path) as log:
             size = log.seek(0, 2)
             log.seek(max(place, size - LOG_TAIL))
             data = log.read(LOG_TAIL)
