@@ -91,7 +91,7 @@ def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_fact
     (trial / "agent.log").unlink()
     (trial / "agent.log").write_text("an own word\n")
     assert "an own word" in page_of(trial.parent, "transcript") and log_after(trial / "agent.log", 3) == (
-        "own word\n",
+        "own word",
         12,
     )
 
