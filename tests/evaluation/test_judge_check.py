@@ -302,3 +302,23 @@ def test_the_command_asks_keeps_and_compares(tmp_path, agent2):
     ):
         code, _, err = agent2("judge", "check", *arguments)
         assert code == 2 and why in err
+
+
+def test_a_judge_that_cannot_be_reached_is_told_with_exit_code_4_and_one_lost_answer_is_not(agent2, tmp_path):
+    pairs = [{"instruction": f"q{n}", "first": "aa", "second": "b", "label": 1} for n in range(2)]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in pairs))
+    asked = ("judge", "check", "pairs.jsonl", "--scorer", "pair_judge", "--settings", "model=http://127.0.0.1:9/v1#m")
+    code, out, err = agent2(*asked)
+    assert code == 4 and not out and "no verdict on the first 2 pairs" in err and "no connection" in err
+
+    class LosesOne:
+        name, version = "loses-one", "1.0"
+        n_asked = 0
+
+        def prefer(self, item, first, second):
+            self.n_asked += 1
+            lost = self.n_asked == 1
+            return Preference(None if lost else 1.0, "said", Fault.INFRASTRUCTURE if lost else None)
+
+    judged = ask(read_pairs(tmp_path / "pairs.jsonl"), LosesOne())
+    assert [one.shown_first for one in judged] == [None, 1.0]

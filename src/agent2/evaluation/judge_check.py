@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from agent2.errors import ConfigError, NotEnoughData
+from agent2.errors import ConfigError, EndpointFailed, Fault, NotEnoughData
 from agent2.files import numbered_lines
 from agent2.records import (
     Item,
@@ -235,13 +235,18 @@ def _conversation(turns: object, where: str) -> tuple[str, str]:
 def ask(
     pairs: Sequence[LabelledPair], scorer: PairScorer, on_progress: Callable[[int, int], None] | None = None
 ) -> list[JudgedPair]:
-    """The verdicts of a pairwise scorer, each pair in both orders."""
+    """The verdicts of a pairwise scorer, each pair in both orders.
+
+    Raises EndpointFailed if the first pairs all got none because the scorer's model cannot be reached.
+    """
     prefer_batch = getattr(scorer, "prefer_batch", None)
     judged: list[JudgedPair] = []
     waiting = iter(pairs)
     while batch := list(islice(waiting, BATCH)):
         asked = [order for pair in batch for order in _orders(pair)]
         said: Sequence[Preference] = prefer_batch(asked) if prefer_batch else [scorer.prefer(*one) for one in asked]
+        if not judged and all(one.fault is Fault.INFRASTRUCTURE for one in said):
+            raise EndpointFailed(f"no verdict on the first {len(batch)} pairs: {said[-1].reason}")
         for pair, first, second in zip(batch, said[::2], said[1::2], strict=True):
             judged.append(JudgedPair(pair, first.first, None if second.first is None else 1.0 - second.first))
         if on_progress is not None:
