@@ -7,7 +7,7 @@ import pytest
 
 from agent2.arena.trial_folder import TrialPaths
 from agent2.web.catalog import Catalog, EntryKind
-from agent2.web.page import LiveLinks, PageAddress
+from agent2.web.page import LiveLinks, PageAddress, Unreadable
 from agent2.web.site import Site
 from agent2.web.trials import evidence_place, loads_of, log_after, revision_diffs, source_anchor, timeline_of
 from web_builders import HOSTILE, write_trial
@@ -77,6 +77,18 @@ def test_a_damaged_repository_of_revisions_is_named_and_the_program_is_shown(tri
     diffs, sources, problems = revision_diffs(TrialPaths(trial))
     assert (diffs, problems) == ([], ["revisions.git: cannot be read"])
     assert [one.path for one in sources] == ["/agent/main.py"]
+
+
+@pytest.mark.parametrize("is_verbose", [False, True])
+def test_a_trace_is_logged_only_if_asked_for(tmp_path, monkeypatch, caplog, is_verbose):
+    monkeypatch.setenv("AGENT2_VERBOSE", "1" if is_verbose else "")
+    (tmp_path / "monitor.json").write_text('{"signals": []}')
+    site = Site(Catalog(tmp_path))
+    (entry,) = site.catalog.findings().entries
+    with pytest.raises(Unreadable, match="KeyError"):
+        site.html(PageAddress("training", entry), LiveLinks())
+    (record,) = caplog.records
+    assert "cannot be shown: KeyError: " in record.message and bool(record.exc_info) is is_verbose
 
 
 def test_nothing_outside_the_folder_is_shown_through_a_link(trial, tmp_path_factory):

@@ -1,6 +1,7 @@
 """What every page is made with: its address, the addresses that it links, and what is kept of the folder behind it."""
 
 import logging
+import os
 import re
 import threading
 import time
@@ -141,7 +142,8 @@ class PageContext:
         except Agent2Error as error:
             raise Unreadable(clean(error, 600)) from error
         except Exception as error:  # boundary: a broken result is shown as such, and never breaks the server
-            logger.exception("%s %s cannot be shown", route.kind, route.id)
+            is_verbose = bool(os.environ.get("AGENT2_VERBOSE"))
+            logger.error("%s %s cannot be shown: %s", route.kind, route.id, reason_of(error), exc_info=is_verbose)
             raise Unreadable(reason_of(error)) from error
 
     def problem(self, title: str, words: str, links: Links, written: str = "") -> str:
