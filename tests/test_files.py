@@ -78,7 +78,7 @@ def test_a_new_file_may_be_read_by_those_whom_the_process_allows(tmp_path):
 
 def test_only_one_function_of_the_package_writes_a_draft_beside_a_file():
     """Elsewhere folders, or files that grow line by line, are renamed into place."""
-    streams = {"cards/writer.py", "cards/tables.py"}
+    streams = {"cards/writer.py", "cards/export.py"}
     folders = {"arena/grader/evaluator.py", "arena/recorder.py"}
     found = {
         str(path.relative_to(SOURCE))
