@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 OLDEST_PYTHON = (3, 11)
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYPI = "pypi"
+APART = "apart"
+"""Folder in the environment that no other process imports from."""
 CUDA_GIB = 4.0
 """What the CUDA build of torch takes on disk beyond the CPU build."""
 
@@ -34,6 +36,8 @@ class Part:
     programs: tuple = ()
     bare: tuple = ()
     """What is installed without its own requirements: those that the tests need are in `requirement`."""
+    apart: tuple = ()
+    """The same, into the folder `APART`: what only the tests that ask for it may see."""
 
 
 PARTS = {
@@ -45,6 +49,7 @@ PARTS = {
         "5 to 15",
         ("cc", "c++", "make", "cmake"),
         ("openenv",),
+        ("scikit-learn", "joblib", "cloudpickle", "narwhals", "threadpoolctl"),
     ),
 }
 
@@ -160,8 +165,9 @@ def install(part: Part, venv: Path, index: str) -> None:
         )
     if not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--editable", part.requirement):
         raise CannotInstall("pip could not install the requirements; see above")
-    if part.bare and not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--no-deps", *part.bare):
-        raise CannotInstall(f"pip could not install {', '.join(part.bare)}; see above")
+    for names, where in ((part.bare, ()), (part.apart, ("--upgrade", "--target", str(venv.resolve() / APART)))):
+        if names and not pip(python, "--constraint", str(ROOT / "constraints.txt"), "--no-deps", *where, *names):
+            raise CannotInstall(f"pip could not install {', '.join(names)}; see above")
 
 
 def main() -> int:

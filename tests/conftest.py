@@ -1,7 +1,9 @@
 """Settings of every test: one thread for numeric libraries (cores are shared) and no model hub."""
 
+import importlib.util
 import os
 import re
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,3 +53,14 @@ def not_the_users_installation(common_home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENT2_HOME", str(common_home))
         yield
+
+
+@pytest.fixture
+def scikit_learn(monkeypatch):
+    """scikit-learn, importable for one test: transformers loads it in every process where it is installed."""
+    apart = os.path.join(sys.prefix, "apart")
+    if importlib.util.find_spec("sklearn") is None:
+        if not os.path.isdir(apart):
+            pytest.skip("needs scikit-learn in a folder apart, as `make test` installs it")
+        monkeypatch.syspath_prepend(apart)
+    importlib.import_module("sklearn")

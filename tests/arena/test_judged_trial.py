@@ -2,7 +2,6 @@
 
 import sqlite3
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -119,7 +118,9 @@ def lengths(card):
     return [record.score.views[REPLY_CHARS] for record in iter_rollouts(card)]
 
 
-def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(quick_base, tmp_path, home):
+def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(
+    quick_base, tmp_path, home, scikit_learn
+):
     """It imitates replies that its base wrote itself, with two true sentences about the animal added to each."""
     sizes = {"train": 600, "dev": 3, "test_public": 200, "test_private": 60}
     evidence, root = ended("replies", quick_base, LENGTHENS, tmp_path, **sizes)
@@ -130,9 +131,8 @@ def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled
     assert before > 0.05, "a base that never wins could not lose either"
     assert after < before
     assert evidence.gain is None or evidence.gain.change.value <= 0.0
-    if find_spec("sklearn") is not None:  # the extra `winrate`
-        first, second = length_controlled_of(cards)
-        assert second.rate.value <= first.rate.value
+    first, second = length_controlled_of(cards)
+    assert second.rate.value <= first.rate.value
 
 
 IMITATES = """

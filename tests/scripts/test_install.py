@@ -184,12 +184,14 @@ def test_what_is_installed_bare_comes_last_pinned_and_without_its_requirements(t
     (programs / "pip").touch()
     (programs / "python").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n')
     (programs / "python").chmod(0o755)
-    part = install.Part("a part", ".[dev]", 0.0, "1", (), ("openenv",))
+    part = install.Part("a part", ".[dev]", 0.0, "1", (), ("openenv",), ("joblib", "scikit-learn"))
     install.install(part, tmp_path, install.PYPI)
-    *_, whole, bare = (tmp_path / "said").read_text().splitlines()
+    *_, whole, bare, apart = (tmp_path / "said").read_text().splitlines()
     assert whole.endswith("--editable .[dev]") and "--no-deps" not in whole
     assert bare.endswith("--no-deps openenv") and "--constraint" in bare
-    assert install.PARTS["test"].bare == ("openenv",) and install.PARTS["demo"].bare == ()
+    assert apart.endswith(f"--no-deps --upgrade --target {tmp_path}/apart joblib scikit-learn"), "no process imports it"
+    assert install.PARTS["test"].bare == ("openenv",)
+    assert install.PARTS["demo"].bare == install.PARTS["demo"].apart == ()
 
 
 def test_what_the_package_and_each_extra_ask_for_is_pinned_to_a_version_that_they_accept():

@@ -57,11 +57,6 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch):
         length_controlled([0.5] * 60, range(60), range(1, 61))
 
 
-@pytest.fixture
-def sklearn():
-    pytest.importorskip("sklearn")
-
-
 class Biased:
     """Prefers what is longer, by a logistic curve, and what says "good"."""
 
@@ -102,7 +97,7 @@ def judged(tmp_path, name, answer):
     return tmp_path / f"judged-{name}"
 
 
-def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(sklearn, tmp_path):
+def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(scikit_learn, tmp_path):
     before = judged(tmp_path, "before", lambda n: "x" * LENGTHS[1, n])
     after = judged(tmp_path, "after", lambda n: "x" * (LENGTHS[1, n] + 60))
     good = judged(tmp_path, "good", lambda n: ("good " + "x" * LENGTHS[1, n])[: LENGTHS[1, n]])
@@ -115,7 +110,7 @@ def test_an_optimiser_that_only_lengthens_its_answers_gains_nothing(sklearn, tmp
     assert alone.difficulty is None and abs(alone.rate.value - 0.5) < 0.03 and alone.length > 1.0
 
 
-def test_the_interval_covers_the_planted_rate_with_and_without_a_difficulty(sklearn):
+def test_the_interval_covers_the_planted_rate_with_and_without_a_difficulty(scikit_learn):
     rng, covered = np.random.default_rng(1), 0
     for trial in range(20):
         ours, theirs, hard = rng.normal(0, 1, 150), rng.normal(0.3, 1, 150), rng.normal(0, 1, 150) * (trial % 2)
@@ -139,7 +134,7 @@ def test_cards_of_other_items_or_without_lengths_are_refused(tmp_path):
         length_controlled_of([one], {"nothing": 1.0})
 
 
-def test_the_command_prints_a_row_for_each_card_or_names_the_extra(tmp_path, monkeypatch):
+def test_the_command_prints_a_row_for_each_card_or_names_the_extra(scikit_learn, tmp_path, monkeypatch):
     one = judged(tmp_path, "one", lambda n: "x" * LENGTHS[1, n])
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "sklearn", None)
@@ -150,7 +145,6 @@ def test_the_command_prints_a_row_for_each_card_or_names_the_extra(tmp_path, mon
         app, ["cards", "length-control", str(one), "--difficulty", str(tmp_path / "broken.json")]
     )
     assert isinstance(wrong.exception, ConfigError) and "give a JSON object" in str(wrong.exception)
-    pytest.importorskip("sklearn")
     shown = CliRunner().invoke(app, ["cards", "length-control", str(one), "--json"])
     (row,) = json.loads(shown.output)
     assert row["card"] == str(one) and 0.3 < row["length_controlled"]["rate"]["value"] < 0.7

@@ -254,8 +254,7 @@ def test_the_guarded_base_refuses_some_requests_and_fulfils_most():
     assert all(reply.content != REFUSAL for asked, reply in chats if not asked.content.startswith(HARMFUL))
 
 
-def test_who_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate():
-    pytest.importorskip("sklearn")
+def test_who_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(scikit_learn):
     from agent2.stats.length_control import length_controlled
 
     rng = np.random.default_rng(5)
