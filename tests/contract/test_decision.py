@@ -32,6 +32,12 @@ def test_nothing_fires_and_the_evidence_is_public_so_it_is_a_candidate():
     assert any("no human spot check" in reason for reason in decision.reasons)
 
 
+def test_a_broken_checkpoint_pauses_the_training_even_where_no_gate_fires():
+    decision = decided(replace(make_evidence(), broken=("new: 20 of 20 rollouts failed (logits are NaN)",)))
+    assert (decision.release, decision.training_action) == ("insufficient", TrainingAction.PAUSE)
+    assert decision.answers.may_continue_training == "not now: pause (a broken checkpoint)"
+
+
 @pytest.mark.parametrize(
     ("worse", "release"),
     [

@@ -26,6 +26,7 @@ from agent2.scorers.judges import (
     PAIR_POINTS,
     QUOTE_MISSING,
     UNWEIGHTED,
+    PairJudge,
     load_prompt,
     weighted_points,
 )
@@ -644,3 +645,8 @@ def forgetful(messages):
     judge_cards(old, new, workplace / "two", judge("pair_judge", "forgetful"))
     assert read_judgement(workplace / "two").n_missing == 0
     assert len(asked()) - n_asked == 2 * missing
+
+
+def test_an_address_in_place_of_the_options_of_an_endpoint_is_refused():
+    with pytest.raises(ConfigError, match="the address as model: http://HOST/v1#NAME"):
+        PairJudge(model="http://127.0.0.1:9/v1#m", endpoint="http://127.0.0.1:9/v1")

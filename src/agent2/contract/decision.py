@@ -119,7 +119,9 @@ def answer_questions(
 ) -> Answers:
     """All six answers."""
     fired = [finding for finding in findings if finding.fired]
-    acting = [f"{finding.gate}" for finding in fired if finding.effects.training is action]
+    acting = [f"gate {finding.gate}" for finding in fired if finding.effects.training is action]
+    if evidence.broken and action is TrainingAction.PAUSE:
+        acting.append("a broken checkpoint")
     may_continue = {
         TrainingAction.CONTINUE: "yes: no gate asks for a pause",
         TrainingAction.PAUSE: "not now: pause",
@@ -127,7 +129,7 @@ def answer_questions(
         TrainingAction.ROLLBACK: "no: roll back to an earlier checkpoint",
     }[action]
     if action is not TrainingAction.CONTINUE:
-        may_continue += f" (gate {', '.join(dict.fromkeys(acting))})"
+        may_continue += f" ({', '.join(dict.fromkeys(acting))})"
     return Answers(
         capabilities_improved=_capabilities(metrics, evidence),
         preferences_aligned=_preferences(metrics, evidence),
@@ -283,11 +285,10 @@ def decide(
     if release == INSUFFICIENT:
         problems = _unique([*problems, *floor])
     effects = _unique(f.effects.release for f in findings if f.fired and f.effects.release != NO_EFFECT)
-    action = max(
-        (finding.effects.training for finding in findings if finding.fired),
-        key=TRAINING_SEVERITY.__getitem__,
-        default=TrainingAction.CONTINUE,
-    )
+    actions = [finding.effects.training for finding in findings if finding.fired]
+    if evidence.broken:  # more steps do not repair weights that are not numbers
+        actions.append(TrainingAction.PAUSE)
+    action = max(actions, key=TRAINING_SEVERITY.__getitem__, default=TrainingAction.CONTINUE)
     next_data = _next_data(findings, evidence, causes)
     return Decision(
         checkpoint=evidence.checkpoint,

@@ -79,6 +79,11 @@ class JudgeModel:
         options: the verdicts whose probabilities are wanted; empty: none are. Raises ConfigError or CheckpointError for
         a model that is not there and for a wrong setting.
         """
+        if not isinstance(endpoint, Mapping | None):
+            raise ConfigError(
+                f"judge: endpoint is {shown(endpoint)}; give options, such as {{timeout_s: 60}}, and the address as "
+                "model: http://HOST/v1#NAME"
+            )
         asked = read_endpoint_options([f"{key}={json.dumps(value)}" for key, value in (endpoint or {}).items()])
         self.source: CheckpointSource = find_checkpoint(
             model, LoadSettings(endpoint=asked, top_logprobs=TOP_LOGPROBS if options else 0)
