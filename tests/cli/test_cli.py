@@ -104,7 +104,7 @@ def agent2(*arguments, home, installation=None):
         (["leaderboard", ".", "--format", "csv", "--out", "no-command"], "--out no-command: is a folder; name a file"),
         (
             ["judge", "check", "pairs.jsonl", "--scorer", "longer_answer", "--out", "nowhere/verdicts.jsonl"],
-            "there is no folder nowhere",
+            "the folder nowhere does not exist",
         ),
         (["benchmarks", "new", "file"], "is a file; pass a folder"),
         (["benchmarks", "new", "no-command"], "no-command/test.jsonl: exists already; name another folder"),

@@ -149,7 +149,7 @@ def check_is_file(flag: str, path: Path) -> None:
     if path.is_dir():
         raise ConfigError(f"{flag} {path}: is a folder; name a file")
     if not path.parent.is_dir():
-        raise ConfigError(f"{flag} {path}: there is no folder {path.parent}; make it, or name a file elsewhere")
+        raise ConfigError(f"{flag} {path}: the folder {path.parent} does not exist; make it, or name a file elsewhere")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"{flag} {path}: {path.parent} is not writable by this user; name a file elsewhere")
 
