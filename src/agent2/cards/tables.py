@@ -220,25 +220,26 @@ def make_table(path: Path, card: CardFile, file: Path) -> None:
         aside.replace(file)
 
 
-def rewrite_table(path: Path) -> None:
-    """Write the table of a closed card again from its records; nothing else of the old one is parsed.
+def write_anew(path: Path, target: Path) -> None:
+    """Write a closed card again at `target`, a new folder, from its records and `card.json`; the old one stays.
 
-    Does nothing for a card of an older format. Raises CardError for a damaged card and if the disk is full.
+    Nothing else of the old table is parsed. Raises CardError for a damaged card or one of an older format, and if the
+    disk is full.
     """
     card = folder.load_card(path)
     if folder.TABLE not in card.parts:
-        return
-    aside = path / (folder.TABLE + ".tmp")
+        raise CardError(f"{path}: is a card of an older format; evaluate again")
+    target.mkdir()
+    table_file = target / folder.TABLE
     try:
-        with TableWriter(aside, card.header.reporting) as table:
+        with TableWriter(table_file, card.header.reporting) as table:
             for first, lines in closed_lines(path, card):
                 table.add(lines, range(first, first + len(lines)))
             frames = table.close()
-        parts = {folder.TABLE: folder.file_digest(aside)}
-        aside.replace(path / folder.TABLE)
+        parts = {folder.TABLE: folder.file_digest(table_file)}
     except OSError as error:
-        raise folder.disk_error(aside, 0, error) from error
-    folder.store_card(path, replace(card, frames=frames, parts=parts))
+        raise folder.disk_error(table_file, 0, error) from error
+    folder.store_card(target, replace(card, frames=frames, parts=parts))
 
 
 def table_problems(path: Path, card: CardFile) -> list[str]:

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader import child
-from agent2.arena.grader.evaluator import ChildEvaluator, EvaluatorProgram, draft_of, log_of
+from agent2.arena.grader.evaluator import INSIDE_DRAFT, ChildEvaluator, EvaluatorProgram, draft_of, log_of, take_up
 from agent2.arena.grader.job import EvaluationJob, EvaluationStopped, ScoringMachine
 from agent2.benchmarks import load_benchmark
 from agent2.cards.reader import iter_rollouts, read_header, validate_card
@@ -155,6 +155,20 @@ def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
     outcome = ChildEvaluator(600.0, program=program)(job, threading.Event())
     assert outcome.fault is Fault.INFRASTRUCTURE and outcome.value is None
     assert "no such thing" in log_of(job.card).read_text() and "no such thing" not in outcome.reason
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_draft_is_continued_after_a_crash_unless_it_holds_a_damaged_card(make_job, base, is_damaged):
+    job = make_job(base)
+    made = take_up(job) / INSIDE_DRAFT
+    scripted_child.play(job.model_copy(update={"card": made}), answer_s=0.0)
+    if is_damaged:
+        file = made / "rollouts.parquet"
+        file.chmod(0o644)
+        file.write_bytes(file.read_bytes()[:-1000])
+    crash = EvaluatorProgram(("python", "-c", "raise RuntimeError('no such thing')"))
+    outcome = ChildEvaluator(600.0, program=crash)(job, threading.Event())
+    assert outcome.fault is Fault.INFRASTRUCTURE and outcome.is_resumable is not is_damaged
 
 
 def test_a_model_is_scored_in_the_precision_that_the_trial_says_and_the_card_tells(make_job, base):
@@ -291,8 +305,8 @@ HARNESS = """
     import sys
     from pathlib import Path
     from agent2.arena.agent_phase import Deadline
-    from agent2.arena.grader.evaluator import ChildEvaluator
-    from agent2.arena.grader.evaluator import GraderSettings
+    from agent2.arena.grader.evaluator import INSIDE_DRAFT, take_up, ChildEvaluator
+    from agent2.arena.grader.evaluator import INSIDE_DRAFT, take_up, GraderSettings
     from agent2.arena.grader.service import Grader
     from agent2.arena.trial_folder import TrialPaths
     from agent2.benchmarks import load_benchmark

@@ -3,12 +3,14 @@
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from agent2.arena.grader.evaluator import INSIDE_DRAFT, draft_of, hand_over, has_finished_card, take_up
 from agent2.arena.grader.job import EvaluationJob
+from agent2.cards import folder
 from agent2.cards.folder import file_digest, load_card, store_card
 from agent2.cards.reader import read_summary, validate_card
 from agent2.errors import CardError
@@ -125,9 +127,7 @@ def test_what_is_no_sound_card_of_plain_files_stays_where_it_is(job, tmp_path, h
     assert not job.card.exists()
 
 
-def test_columns_that_a_child_forged_are_made_again_and_never_parsed(job):
-    outcome = let_a_child_play(job)
-    made = draft_of(job.card) / INSIDE_DRAFT
+def forge_columns(made):
     card, file = load_card(made), made / "rollouts.parquet"
     data = bytearray(file.read_bytes())
     end = card.frames[0].offset - 200
@@ -136,11 +136,32 @@ def test_columns_that_a_child_forged_are_made_again_and_never_parsed(job):
     file.chmod(0o644)
     file.write_bytes(data)
     store_card(made, replace(card, parts={file.name: file_digest(file)}))
+
+
+def test_columns_that_a_child_forged_are_made_again_and_never_parsed(job):
+    outcome = let_a_child_play(job)
+    forge_columns(draft_of(job.card) / INSIDE_DRAFT)
     hand_over(job, outcome)
     assert validate_card(job.card) == []
-    assert pq.read_table(job.card / file.name)["counted"].to_pylist() == list(
+    assert pq.read_table(job.card / "rollouts.parquet")["counted"].to_pylist() == list(
         read_summary(job.card).item_scores.values()
     )
+
+
+@pytest.mark.parametrize("last_step", ["mkdir", "replace_file"])
+def test_a_kill_while_columns_are_made_again_loses_nothing(job, monkeypatch, last_step):
+    outcome = let_a_child_play(job)
+    forge_columns(draft_of(job.card) / INSIDE_DRAFT)  # so that what is made again differs from what was there
+
+    def die(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(*((Path, "mkdir") if last_step == "mkdir" else (folder, "replace_file")), die)
+        hand_over(job, outcome)
+    assert not job.card.exists() and has_finished_card(job)
+    hand_over(job, let_a_child_play(job))
+    assert validate_card(job.card) == []
 
 
 @pytest.mark.parametrize("harm", [be_a_link, swell, block, vanish])

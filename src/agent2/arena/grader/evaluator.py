@@ -93,10 +93,12 @@ def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
         said = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
         if (card.value, card.low, card.high, card.n_items, card.n_missing) != said:
             raise CardError(f"{made}: does not say what the child said ({said}); the evaluation has to be made again")
-    from agent2.cards.tables import rewrite_table  # loads pyarrow
+    from agent2.cards.tables import write_anew  # loads pyarrow
 
-    rewrite_table(made)
-    os.rename(made, job.card)
+    anew = draft / "anew"  # a folder of its own: a kill in the middle leaves the child's card as it is
+    _remove(anew)
+    write_anew(made, anew)
+    os.rename(anew, job.card)
     _remove(draft)
 
 
@@ -348,7 +350,7 @@ def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutc
     except CardError as error:
         logger.exception("%s: the child's card is not taken over", job.name)
         if outcome.fault is not None:
-            return outcome
+            return outcome.model_copy(update={"is_resumable": False})  # nothing can be continued from such a card
         reason = f"the evaluation left no sound card ({error}); submit again later"
         return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
     return outcome
