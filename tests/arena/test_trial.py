@@ -290,6 +290,20 @@ def test_a_folder_that_is_no_trial_cannot_be_resumed(tmp_path):
         resume_trial(tmp_path, quiet)
 
 
+@pytest.mark.parametrize("row", [None, '{"event": "agent_started", "t": "yesterday"}\n'])
+def test_a_trial_that_lost_its_log_is_not_begun_anew(tmp_path, row):
+    paths = TrialPaths(tmp_path)
+    paths.trial_json.write_text("{}")
+    paths.alive.touch()
+    paths.snapshot(1).mkdir(parents=True)
+    if row is not None:
+        paths.events.mkdir()
+        paths.trial_log.write_text(row)
+    with pytest.raises(ConfigError, match=r"trial\.jsonl: does not say that the agent was started, but it has worked"):
+        resume_trial(tmp_path, quiet)
+    assert paths.snapshot(1).is_dir()
+
+
 def test_an_unknown_key_in_an_override_is_refused_before_anything_is_made(task, tmp_path):
     with pytest.raises(ConfigError, match=r"unknown key 'budget\.wall_clocks'; did you mean 'wall_clock_s'"):
         new_trial(task, "nop", 0, tmp_path / "trials", overrides=["budget.wall_clocks=3"])

@@ -109,12 +109,18 @@ def resume_trial(
 
     evaluation: the program that plays checkpoints. restarts_agent: an agent that was interrupted before its time was
     up is started again with what is left of it; else its phase ends as interrupted. Raises ConfigError if the folder
-    holds no trial or another harness is at it.
+    holds no trial, the trial has lost its log or another harness is at it.
     """
     paths = TrialPaths(root.resolve())
     if not paths.trial_json.is_file():
         raise ConfigError(f"{root}: no trial.json there; pass the folder of a trial")
-    if read_events(paths.trial_log).last("finished") is None:
+    events = read_events(paths.trial_log)
+    if events.last("agent_started") is None and paths.alive.exists():
+        raise ConfigError(
+            f"{paths.trial_log}: does not say that the agent was started, but it has worked; restore the file from a "
+            "copy (resuming without it would begin anew and lose what was submitted)"
+        )
+    if events.last("finished") is None:
         _play(paths, steps, evaluation, restarts_agent=restarts_agent)
     elif paths.integrity.exists() and is_unfinished(paths.integrity):
         _play(paths, steps, evaluation, restarts_agent=False)

@@ -302,7 +302,7 @@ class Events:
 
     rows: list[dict[str, JsonValue]]
     n_torn: int
-    """Lines that are no JSON object: torn by a kill, or not ours."""
+    """Lines that are no JSON object, or whose `t` is no time: torn by a kill, or not ours."""
 
     def last(self, event: str) -> dict[str, JsonValue] | None:
         """The latest row of that name."""
@@ -322,7 +322,7 @@ def read_events(path: Path) -> Events:
             row = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             row = None
-        if isinstance(row, dict):
+        if isinstance(row, dict) and isinstance(row.get("t", 0), int | float):
             rows.append(row)
         else:
             n_torn += 1
