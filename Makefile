@@ -15,13 +15,10 @@ demo: $(VENV)/.installed-demo
 
 # Two reference agents on arithmetic, pyfunc and replies: a table of gains, then the report's path. Resumed if interrupted.
 levels12: $(VENV)/.installed-demo
-	$(BIN)/agent2 models build tiny --task pyfunc
-	$(BIN)/agent2 models build tiny --task replies
 	$(BIN)/agent2 sweep examples/sweep-levels12.yaml
 
 # The same on interactive tasks; needs the ALFWorld engine, which comes with the installation for the tests.
 level3: $(VENV)/.installed-test
-	$(BIN)/agent2 models build tiny --task shop
 	$(BIN)/agent2 sweep examples/sweep-level3.yaml
 
 test: $(VENV)/.installed-test

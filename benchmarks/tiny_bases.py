@@ -4,19 +4,18 @@
     python benchmarks/tiny_bases.py scores NAME [FOLDER]  scores on dev items, and those of a checkpoint trained from it
     python benchmarks/tiny_bases.py grpo OUT              GRPO on mini_math, then the six scores before and after
 
-NAME: tiny-arithmetic, tiny-household, tiny-mini or tiny-search. Everything runs on one torch thread of a CPU. `make`
-takes two or three minutes for arithmetic, six to fifteen for household and search, half an hour for the mini
-benchmarks; `grpo` about a minute.
+NAME: a base model that is shipped, such as tiny-arithmetic or tiny-mini. Everything runs on one torch thread of a CPU.
+`make` takes two to fifteen minutes, for the mini benchmarks half an hour; `grpo` about a minute.
 """
 
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 from agent2.arena.tasks import BASE_MODELS, ensure_base_model
 from agent2.benchmarks.mini.corpus import MiniCorpusSettings
 from agent2.benchmarks.mini.math import MiniMath
+from agent2.models.tiny import make
 from agent2.records import Split
 from agent2.scorers.answers import reference_value, strict_answer
 from agent2.training.grpo import GrpoHooks, GrpoSettings, train_grpo
@@ -24,19 +23,7 @@ from agent2.training.running import use_threads
 from agent2.training.visible import dev_scores
 
 HOMES = Path(__file__).parent.parent / "src" / "agent2" / "benchmarks"
-SOURCES = {
-    name: name.removeprefix("tiny-") for name in ("tiny-arithmetic", "tiny-household", "tiny-mini", "tiny-search")
-}
-"""Base model -> folder of its home."""
-RECIPES = {home: f"agent2.benchmarks.{home}.base" for home in SOURCES.values()} | {
-    "mini": "agent2.benchmarks.mini.corpus"
-}
-BENCHMARKS = {
-    "tiny-arithmetic": ("arithmetic",),
-    "tiny-household": ("household",),
-    "tiny-mini": MiniCorpusSettings().benchmarks,
-    "tiny-search": ("search",),
-}
+SHIPPED = {name: entry for name, entry in BASE_MODELS.items() if entry.shipped}
 SETTINGS = GrpoSettings(steps=30, prompts_per_step=16, max_completion_tokens=40)
 
 
@@ -49,25 +36,21 @@ def exact_match(completions: list[str], answers: list[str]) -> list[float]:
     return rewards
 
 
-def make(name: str) -> None:
-    """Train from the recipe, over the folder that is shipped."""
-    home = SOURCES[name]
-    made = import_module(f"agent2.benchmarks.{home}.{'corpus' if home == 'mini' else 'base'}").make(
-        BASE_MODELS[name], HOMES / home / name, print
-    )
-    print(made)
+def benchmarks_of(name: str) -> tuple[str, ...]:
+    """What a base model is for."""
+    return MiniCorpusSettings().benchmarks if name == "tiny-mini" else (name[len("tiny-") :].replace("-", "_"),)
 
 
 def show_scores(name: str, folders: dict[str, Path]) -> None:
     """One row for each benchmark and view; a column for each checkpoint, greedy and at temperature 1."""
     columns = {
-        f"{label} T={temperature:g}": dev_scores(folder, BENCHMARKS[name], 300, temperature)
+        f"{label} T={temperature:g}": dev_scores(folder, benchmarks_of(name), 300, temperature)
         for label, folder in folders.items()
         for temperature in (0.0, 1.0)
     }
     print(f"{'300 dev items of each':44}" + "".join(f"{label:>14}" for label in columns))
     first, *_ = columns.values()
-    for benchmark in BENCHMARKS[name]:
+    for benchmark in benchmarks_of(name):
         for view in first[benchmark]:
             values = [found[benchmark].get(view) for found in columns.values()]
             cells = "".join(f"{'':>14}" if value is None else f"{value:14.3f}" for value in values)
@@ -89,11 +72,12 @@ def main(arguments: list[str]) -> None:
     """Run one of the three."""
     use_threads()
     match arguments:
-        case ["make", name] if name in SOURCES:
-            make(name)
-        case ["scores", name] if name in SOURCES:
+        case ["make", name] if name in SHIPPED:
+            home = SHIPPED[name].shipped.partition(":")[0].rpartition(".")[2]
+            print(make(SHIPPED[name], HOMES / home / name, print))
+        case ["scores", name] if name in SHIPPED:
             show_scores(name, {"base": ensure_base_model(name, print)})
-        case ["scores", name, folder] if name in SOURCES:
+        case ["scores", name, folder] if name in SHIPPED:
             show_scores(name, {"base": ensure_base_model(name, print), folder[-9:]: Path(folder)})
         case ["grpo", folder]:
             grpo(Path(folder))

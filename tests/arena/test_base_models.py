@@ -11,10 +11,9 @@ import base_model_fakes
 from agent2 import installation
 from agent2.arena.tasks import BASE_MODELS, BaseModel, cached_path, ensure_base_model
 from agent2.benchmarks.arithmetic import CorpusSettings
-from agent2.benchmarks.arithmetic.base import corpus_sample_digest, make
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
-from agent2.models.tiny import MADE
+from agent2.models.tiny import MADE, corpus_sample_digest, make
 from agent2.models.tiny_recipe import TinyRecipe
 from agent2.training.visible import dev_scores
 
@@ -126,26 +125,52 @@ def test_nothing_is_cached_before_it_is_built():
     assert {cached_path(name) for name in BASE_MODELS} == {None}
 
 
-PACKAGED = Path(str(resources.files("agent2.benchmarks.arithmetic"))) / "tiny-arithmetic"
+SHIPPED = sorted(name for name, entry in BASE_MODELS.items() if entry.shipped)
 
 
-def test_the_shipped_arithmetic_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today():
-    again = "run: python benchmarks/tiny_bases.py make tiny-arithmetic"
-    entry, made = BASE_MODELS["tiny-arithmetic"], json.loads((PACKAGED / MADE).read_text())
-    assert sum(file.stat().st_size for file in PACKAGED.iterdir()) < 2 * 10**6
-    assert made["recipe_digest"] == entry.digest, again
-    assert made["corpus_sample_digest"] == corpus_sample_digest(entry.corpus), again
+def packaged(name):
+    package, _, folder = BASE_MODELS[name].shipped.partition(":")
+    return Path(str(resources.files(package))) / folder
+
+
+def made(name):
+    return json.loads((packaged(name) / MADE).read_text())
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_base_is_small_and_was_made_by_the_recipe_and_corpus_of_today(name):
+    again = f"run: python benchmarks/tiny_bases.py make {name}"
+    assert sum(file.stat().st_size for file in packaged(name).iterdir()) < 2.5e6
+    assert made(name)["recipe_digest"] == BASE_MODELS[name].digest, again
+    assert made(name)["corpus_sample_digest"] == corpus_sample_digest(BASE_MODELS[name]), again
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_change_of_the_corpus_changes_the_digest_of_its_sample(name):
+    entry, corpus = BASE_MODELS[name], BASE_MODELS[name].corpus
+    is_mixed = name == "tiny-arithmetic-pyfunc"
+    other = replace(corpus, pyfunc=replace(corpus.pyfunc, seed=7)) if is_mixed else replace(corpus, seed=7)
+    assert corpus_sample_digest(replace(entry, corpus=other)) != made(name)["corpus_sample_digest"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_same_weights_are_unpacked_everywhere_and_the_manifest_says_how_they_were_made(name):
+    said = []
+    folder = ensure_base_model(name, said.append)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert said == ["unpacking the weights that the package ships"]
+    assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
+    assert manifest["weights_sha256"] == made(name)["weights_sha256"]
+    assert (manifest["packaged"], manifest["seed"], manifest["threads"]) == (True, 0, 1)
+    assert 200_000 < manifest["parameters"] < 1_000_000
+    assert cached_path(name) == folder
 
 
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_made_and_its_task_is_sound():
-    said = []
-    folder = ensure_base_model("tiny-arithmetic", said.append)
+    folder = ensure_base_model("tiny-arithmetic")
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["weights_digest"] == inspect_checkpoint(folder).weights_digest
-    assert cached_path("tiny-arithmetic") == folder
-    assert said == ["unpacking the weights that the package ships"]
     assert manifest["base_accuracy"]["n_items"] == 800
     found = dev_scores(folder, ["arithmetic"], 800)["arithmetic"]["score"]
     assert 0.15 < found < 0.45
@@ -161,9 +186,9 @@ def test_the_arithmetic_base_answers_some_items_and_not_most_says_how_it_was_mad
 
 @pytest.mark.thorough
 def test_the_recipe_makes_an_arithmetic_base_again(tmp_path):
-    made = make(BASE_MODELS["tiny-arithmetic"], tmp_path / "made", lambda message: None)
-    assert 0.15 < made["base_accuracy"]["value"] < 0.45
-    assert made["recipe_digest"] == json.loads((PACKAGED / MADE).read_text())["recipe_digest"]
+    again = make(BASE_MODELS["tiny-arithmetic"], tmp_path / "made", lambda message: None)
+    assert 0.15 < again["base_accuracy"]["value"] < 0.45
+    assert again["recipe_digest"] == made("tiny-arithmetic")["recipe_digest"]
 
 
 def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shipped_weights():

@@ -527,7 +527,7 @@ def check_base(
     """The base model's score on the private items, and the noise band.
 
     model: another one than the task's. data: for `ensure_base_model`. Raises ConfigError for a model that is not there;
-    a tiny one is built first.
+    a tiny one is unpacked or trained first.
     """
     began = time.monotonic()
     exam = Exam(task, benchmark, installation.secret())

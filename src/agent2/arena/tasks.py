@@ -13,7 +13,6 @@ get the same folder. Does NOT check weights again on later use (`agent2 models c
 import contextlib
 import dataclasses
 import fcntl
-import importlib
 import json
 import logging
 import re
@@ -22,7 +21,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -30,7 +28,7 @@ from agent2 import installation
 from agent2.benchmarks import BASES, task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError, unknown_name
-from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress
+from agent2.models.tiny_recipe import BaseModel, Builder, OnProgress, named_function
 from agent2.plugins import find, is_code, known_names, load, relative_to, source_digest
 from agent2.records import Split
 
@@ -172,6 +170,8 @@ def load_task(name_or_path: str, overrides: Sequence[str] = ()) -> TaskSpec:
 _log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
+UNPACK = "agent2.models.tiny:unpack_shipped"
+"""What builds a base whose weights are shipped; named, so that torch is loaded when there is something to build."""
 _HUB_NAME = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """OWNER/NAME of a model hub; `models/NAME` is where the pages here keep a model."""
 
@@ -220,7 +220,7 @@ def ensure_base_model(
     models: Mapping[str, BaseModel] = BASE_MODELS,
     data: Path | None = None,
 ) -> Path:
-    """The folder of a base model, built first if need be (seconds to ten minutes of one core for the tiny ones).
+    """The folder of a base model, unpacked or trained first if need be (minutes of one core where it is trained).
 
     name_or_path: a name of `BASE_MODELS`, code with a recipe (`./base.py:BASE`), or anything else with a slash: a
     folder in Hugging Face layout, returned as it is. models: the table to look in. data: the folder of official data,
@@ -276,13 +276,7 @@ def _entry(name: str, models: Mapping[str, BaseModel], data: Path | None) -> Bas
     """The recipe, complete."""
     require_base_model(name, models)
     entry = models[name]
-    return _function(entry.from_data)(entry, data) if entry.from_data else entry
-
-
-def _function(name: str) -> Any:
-    """By "module:function"."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return named_function(entry.from_data)(entry, data) if entry.from_data else entry
 
 
 def _folder(name: str, entry: BaseModel) -> Path:
@@ -315,7 +309,7 @@ def _building(folder: Path, on_progress: OnProgress) -> Iterator[None]:
 
 def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -> None:
     """Build in a folder of our own and rename it; the first to rename it wins."""
-    builder: Builder = _function(entry.builder) if isinstance(entry.builder, str) else entry.builder
+    builder: Builder = named_function(UNPACK if entry.shipped else entry.builder)
     draft = Path(tempfile.mkdtemp(prefix=f".{_short(name)}-", dir=folder.parent))
     try:
         measured = builder(entry, draft, on_progress)
@@ -323,7 +317,7 @@ def _build(name: str, entry: BaseModel, folder: Path, on_progress: OnProgress) -
             "name": name,
             "recipe_version": entry.version,
             "recipe_digest": entry.digest,
-            "recipe": dataclasses.asdict(entry)
+            "recipe": dataclasses.asdict(dataclasses.replace(entry, sample=None))
             | {"builder": entry.builder if isinstance(entry.builder, str) else entry.builder.__qualname__},
             "seed": entry.recipe.seed,
             "threads": entry.recipe.threads,

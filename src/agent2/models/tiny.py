@@ -26,8 +26,9 @@ version of torch.
 
 Weights that a package ships: written once in half precision with a record of their making, unpacked everywhere.
 
-`pack` writes the folder (weights under 2 MB for the tiny models, and `made.json` with the digests of recipe, corpus and
-weights); `unpack` checks the weights against `made.json` and writes them out in single precision.
+`make` trains from the recipe, and `pack` writes the folder: weights of under 2 MB, and `made.json` with the digests of
+recipe, of a sample of the corpus, and of the weights. `unpack` checks the weights by `made.json` and writes them in
+single precision.
 
 Promises: `unpack` gives the same weights on every machine. Does NOT promise that training again gives the shipped
 weights on another machine or version of torch (float order differs).
@@ -57,8 +58,16 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from agent2.errors import ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import no_progress_bars
-from agent2.models.tiny_recipe import BaseModel, BuildReport, ChatRecipe, OnProgress, ProbePoint, TinyRecipe
-from agent2.records import JsonValue, Message
+from agent2.models.tiny_recipe import (
+    BaseModel,
+    BuildReport,
+    ChatRecipe,
+    OnProgress,
+    ProbePoint,
+    TinyRecipe,
+    named_function,
+)
+from agent2.records import JsonValue, Message, digest_of
 
 CorpusT = TypeVar("CorpusT")
 
@@ -360,48 +369,30 @@ def built_on_chats(
     out_dir: Path,
     on_progress: OnProgress,
     corpus: type[CorpusT],
-    draw: Callable[[CorpusT], Sequence[Sequence[Message]]],
+    draw: Callable[[CorpusT], Sequence[Sequence[Sequence[Message]]]],
     **options: Any,
 ) -> dict[str, JsonValue]:
-    """Train on the same chats in every stage, as the builder of a home does; returns what the manifest says.
+    """Train on the chats of each stage, as the builder of a home does; returns what the manifest says.
 
-    corpus: of which kind the settings have to be, from which `draw` makes the chats. options: of `build_on_chats`.
+    corpus: of which kind the settings have to be, from which `draw` makes the stages. options: of `build_on_chats`.
     Raises ConfigError for a recipe of something else.
     """
     recipe, settings = chat_recipe(entry, corpus)
     on_progress("drawing the corpus")
-    chats = draw(settings)
+    stages, steps = draw(settings), " and ".join(map(str, recipe.steps))
+
+    def said(step: int, loss: float) -> None:
+        on_progress(f"step {step} of {steps}: loss {loss:.3f}")
+
     with no_progress_bars():
-        report = build_on_chats(recipe, [chats] * len(recipe.steps), out_dir, _said(recipe, on_progress), **options)
-    return {"parameters": report.n_parameters, "loss": report.loss, "seconds": round(report.seconds, 1)}
-
-
-def make_on_chats(
-    entry: BaseModel,
-    folder: Path,
-    on_progress: OnProgress,
-    stages: Sequence[Sequence[Sequence[Message]]],
-    told: Mapping[str, JsonValue],
-    **options: Any,
-) -> dict[str, JsonValue]:
-    """Train on the chats of each stage and write the folder that the package ships; returns what `made.json` says.
-
-    told: what it says of the corpus. options: of `build_on_chats`. Raises as that does.
-    """
-    recipe = entry.recipe
-    assert isinstance(recipe, ChatRecipe)
-    with tempfile.TemporaryDirectory() as draft, no_progress_bars():
-        report = build_on_chats(recipe, stages, Path(draft), _said(recipe, on_progress), **options)
-        made: dict[str, JsonValue] = {
-            "recipe_digest": entry.digest,
-            **told,
-            "parameters": report.n_parameters,
-            "steps": list(recipe.steps),
-            "tokens": report.n_tokens,
-            "loss": round(report.loss, 4),
-            "seconds": round(report.seconds, 1),
-        }
-        return pack(Path(draft), folder, made)
+        report = build_on_chats(recipe, stages, out_dir, said, **options)
+    return {
+        "parameters": report.n_parameters,
+        "steps": list(recipe.steps),
+        "tokens": report.n_tokens,
+        "loss": round(report.loss, 4),
+        "seconds": round(report.seconds, 1),
+    }
 
 
 def chat_recipe(entry: BaseModel, corpus: type[CorpusT]) -> tuple[ChatRecipe, CorpusT]:
@@ -409,10 +400,6 @@ def chat_recipe(entry: BaseModel, corpus: type[CorpusT]) -> tuple[ChatRecipe, Co
     if not isinstance(entry.recipe, ChatRecipe) or not isinstance(entry.corpus, corpus):
         raise ConfigError(f"only recipes with {corpus.__name__} can be made here; see agent2.benchmarks.BASES")
     return entry.recipe, entry.corpus
-
-
-def _said(recipe: ChatRecipe, on_progress: OnProgress) -> OnStep:
-    return lambda step, loss: on_progress(f"step {step} of {' and '.join(map(str, recipe.steps))}: loss {loss:.3f}")
 
 
 def _slowed(recipe: ChatRecipe, rate: float) -> ChatRecipe:
@@ -566,7 +553,7 @@ MADE = "made.json"
 
 
 def unpack_shipped(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """The builder of a base whose weights come with the package: as `unpack` of that folder."""
+    """Build a base whose weights come with the package: as `unpack` of that folder."""
     package, _, folder = entry.shipped.partition(":")
     with resources.as_file(resources.files(package) / folder) as packaged:
         return unpack(packaged, entry, out_dir, on_progress)
@@ -598,10 +585,26 @@ def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgr
     return {"weights_digest": inspect_checkpoint(out_dir).weights_digest, "packaged": True, **made}
 
 
-def pack(trained: Path, folder: Path, made: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
+
+    Raises ConfigError as the builder of the entry does.
+    """
+    with tempfile.TemporaryDirectory() as draft:
+        trained: dict[str, JsonValue] = named_function(entry.builder)(entry, Path(draft), on_progress)
+        return pack(Path(draft), folder, entry, trained)
+
+
+def corpus_sample_digest(entry: BaseModel) -> str:
+    """Digest of the first part of the corpus: differs when the code of the corpus has changed."""
+    assert entry.sample is not None, "every base that is shipped has one"
+    return digest_of(entry.sample(entry.corpus))
+
+
+def pack(trained: Path, folder: Path, entry: BaseModel, made: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Write what the package ships: the trained folder with weights in half precision, and `made.json`.
 
-    made: what `made.json` says beside the weights' digest and the versions; returns all of it.
+    made: what `made.json` says beside the digests and the versions; returns all of it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in trained.iterdir():
@@ -610,6 +613,8 @@ def pack(trained: Path, folder: Path, made: Mapping[str, JsonValue]) -> dict[str
     halves = {name: tensor.half() for name, tensor in load_file(trained / WEIGHTS).items()}
     save_file(halves, folder / WEIGHTS, metadata={"format": "pt"})
     told: dict[str, JsonValue] = {
+        "recipe_digest": entry.digest,
+        "corpus_sample_digest": corpus_sample_digest(entry),
         **made,
         "weights_sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},

@@ -5,6 +5,7 @@ Kept apart from `agent2.models.tiny` so that a cached model can be looked up by 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from agent2.records import JsonValue, digest_of
 
 OnProgress = Callable[[str], None]
 """Told in a few words what is being done."""
+N_SAMPLE_CHATS = 200
+"""Chats of a corpus that its sample has, in most homes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +99,16 @@ class BaseModel:
     corpus: Any
     """Settings of the corpus, a frozen dataclass of the home's."""
     builder: "str | Builder"
-    """A function, or "module:function" of one that is loaded only when there is something to build."""
+    """Trains from the recipe: a function, or "module:function" of one that is loaded only when there is something to
+    train."""
     origin: tuple[str, ...] = ()
     """Names of the code and the item pools that the weights depend on, as they were called when the model was first
     made. They stay when the code moves: the digest is in the names of cached folders and in shipped `made.json`."""
     shipped: str = ""
-    """"package:folder" of the weights that come with the package; empty: built on first use."""
+    """"package:folder" of the weights that come with the package and are unpacked; empty: trained on first use."""
+    sample: "Callable[[Any], Any] | None" = None
+    """Draws the first part of the corpus, of its settings; for shipped weights, so that a test can see whether the code
+    of the corpus still is the one that drew what they were trained on."""
     from_data: str = ""
     """"module:function" that completes the recipe from a folder of the user's official data (None: the usual place) and
     returns one without this; empty: the recipe is complete. A completed one holds all that it read."""
@@ -114,3 +121,11 @@ class BaseModel:
 
 Builder = Callable[[BaseModel, Path, OnProgress], dict[str, JsonValue]]
 """Builds into the folder and returns what the manifest says beyond the recipe."""
+
+
+def named_function(name: "str | Callable[..., Any]") -> Any:
+    """By "module:function"; a function is returned as it is."""
+    if not isinstance(name, str):
+        return name
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)

@@ -184,35 +184,22 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     Raises ConfigError for another recipe, and for one that was not completed.
     """
     from agent2.benchmarks.household.base import liken_names
-    from agent2.models.loading import no_progress_bars
-    from agent2.models.tiny import ChatReading, build_on_chats
+    from agent2.models.tiny import ChatReading, built_on_chats, chat_recipe
 
-    recipe, settings = entry.recipe, entry.corpus
-    if not isinstance(recipe, ChatRecipe) or not isinstance(settings, AlfworldCorpusSettings) or not settings.rooms:
+    recipe, settings = chat_recipe(entry, AlfworldCorpusSettings)
+    if not settings.rooms:
         raise ConfigError("only a recipe that was completed from official games can be made here; see with_data")
     on_progress(f"playing {settings.n_chats} games in the rooms of {len(settings.rooms)} visible ones")
-    chats = official_corpus(settings)
-
-    def said(step: int, loss: float) -> None:
-        on_progress(f"pre-training: step {step} of {' and '.join(map(str, recipe.steps))}, loss {loss:.3f}")
-
-    with no_progress_bars():
-        report = build_on_chats(
-            recipe,
-            [chats] * len(recipe.steps),
-            out_dir,
-            said,
-            prepare=partial(liken_names, pieces=recipe.pieces),
-            reading=ChatReading(1, N_TOKENIZER_CHATS),
-        )
-    return {
-        "visible_games": len(settings.rooms),
-        "parameters": report.n_parameters,
-        "steps": list(recipe.steps),
-        "tokens": report.n_tokens,
-        "loss": round(report.loss, 4),
-        "seconds": round(report.seconds, 1),
-    }
+    trained = built_on_chats(
+        entry,
+        out_dir,
+        on_progress,
+        AlfworldCorpusSettings,
+        lambda corpus: [official_corpus(corpus)] * 2,
+        prepare=partial(liken_names, pieces=recipe.pieces),
+        reading=ChatReading(1, N_TOKENIZER_CHATS),
+    )
+    return {"visible_games": len(settings.rooms), **trained}
 
 
 BASE = BaseModel(

@@ -34,7 +34,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -45,7 +45,7 @@ import numpy as np
 from agent2.benchmarks.home import Pool, Source, pool_of_text
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, TinyRecipe
 from agent2.records import Environment, Item, SamplingSettings, Scorer, Split
 from agent2.scorers.answers import RationalScorer, format_rational, parse_rational
 from agent2.syntax import parse_expression
@@ -321,8 +321,9 @@ BASE = BaseModel(
     version="2",
     recipe=TinyRecipe(target=0.27),
     corpus=CorpusSettings(),
-    builder="agent2.models.tiny:unpack_shipped",
-    shipped="agent2.benchmarks.arithmetic:tiny-arithmetic",
+    builder="agent2.benchmarks.arithmetic.base:build",
+    shipped=f"{__name__}:tiny-arithmetic",
+    sample=lambda corpus: pretraining_corpus(replace(corpus, n_examples=N_SAMPLE_CHATS)),
     origin=("agent2.arena.tiny_arithmetic:build", POOL_VERSION),
 )
 """The recipe of `tiny-arithmetic`."""

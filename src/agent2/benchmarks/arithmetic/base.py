@@ -1,14 +1,13 @@
 """The base model of the embedded `arithmetic` task: shipped with the package, made by a recipe that is here too.
 
-`make` pre-trains it (a minute or two on one core) and writes the folder that the package ships (see
-`agent2.models.tiny`), which is unpacked on use, so the base is the same on every machine. `make` gives other
-weights on another CPU or version of torch, as float order differs.
+`build` pre-trains it (a minute or two on one core); `agent2.models.tiny.make` writes the folder that the package ships,
+which is unpacked on use, so the base is the same on every machine. Training gives other weights on another CPU or
+version of torch, as float order differs.
 
 The probe plays dev items under the benchmark's own protocol; the accuracy in `made.json` is measured afterwards on
 other dev items, so that stopping at a lucky reading does not flatter it.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +17,16 @@ from agent2.benchmarks.arithmetic import Arithmetic, CorpusSettings, pretraining
 from agent2.errors import ConfigError
 from agent2.models.hf import HfSampler
 from agent2.models.loading import no_progress_bars
-from agent2.models.tiny import build_tiny, pack
+from agent2.models.tiny import build_tiny
 from agent2.models.tiny_recipe import BaseModel, OnProgress, TinyRecipe
-from agent2.records import Item, JsonValue, Message, Split, derive_seed, digest_of
+from agent2.records import Item, JsonValue, Message, Split, derive_seed
 
 N_PROBE_ITEMS = 400
 N_MEASURED_ITEMS = 800
-N_SAMPLE_EXAMPLES = 200
 
 
-def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Pre-train and write the folder that the package ships; returns what `made.json` says.
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Pre-train in out_dir; returns what `made.json` says.
 
     Raises ConfigError if the entry's recipe or corpus is not one of arithmetic, or the target is not reached.
     """
@@ -51,29 +49,20 @@ def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, J
         last = model, tokenizer
         return score
 
-    with tempfile.TemporaryDirectory() as draft, no_progress_bars():
-        report = build_tiny(recipe, corpus, probe, Path(draft))
-        base_accuracy: dict[str, JsonValue] = {
+    with no_progress_bars():
+        report = build_tiny(recipe, corpus, probe, out_dir)
+    return {
+        "parameters": report.n_parameters,
+        "steps": report.steps,
+        "seconds": round(report.seconds, 1),
+        "base_accuracy": {
             "value": accuracy(*last, measured, seed=0),
             "n_items": len(measured),
             "split": Split.DEV.value,
             "temperature": benchmark.sampling.temperature,
             "top_p": benchmark.sampling.top_p,
-        }
-        made: dict[str, JsonValue] = {
-            "recipe_digest": entry.digest,
-            "corpus_sample_digest": corpus_sample_digest(settings),
-            "parameters": report.n_parameters,
-            "steps": report.steps,
-            "seconds": round(report.seconds, 1),
-            "base_accuracy": base_accuracy,
-        }
-        return pack(Path(draft), folder, made)
-
-
-def corpus_sample_digest(settings: CorpusSettings) -> str:
-    """Digest of the first examples: differs when the code of the corpus has changed."""
-    return digest_of(pretraining_corpus(replace(settings, n_examples=min(settings.n_examples, N_SAMPLE_EXAMPLES))))
+        },
+    }
 
 
 def accuracy(model: Any, tokenizer: Any, items: Sequence[Item], seed: int) -> float:

@@ -13,7 +13,7 @@ would win more.
 Promises: a visible row holds the case's seed and its opening, no target. Does NOT compare with tau-bench's scores:
 domain, policy and users are our own.
 
-The base model of the `dialogue` task: trained on first use, on dialogues of a careless agent with its users.
+The base model of the `dialogue` task: trained on dialogues of a careless agent with its users.
 
 The careless agent knows the forms and not the whole policy: three of four refuse refunds that are due, offer to change
 bookings that it is too late for, or do not tell the money that is paid back for one; every other decision is wrong now
@@ -25,7 +25,7 @@ what it read. Gains on such a base show that a pipeline works; they do NOT show 
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -65,7 +65,7 @@ from agent2.environments.dialogue import (
 from agent2.environments.tools import CallSyntax, OnDanger, Permission, ToolCall, ToolRules, write_brackets
 from agent2.environments.tools.world import ToolWorld, WorldSettings
 from agent2.errors import ConfigError, shown
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import (
     Completion,
     Environment,
@@ -631,7 +631,14 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
 
     reading = ChatReading(1, 1000)
-    return built_on_chats(entry, out_dir, on_progress, DialogueCorpusSettings, dialogue_corpus, reading=reading)
+    return built_on_chats(
+        entry,
+        out_dir,
+        on_progress,
+        DialogueCorpusSettings,
+        lambda corpus: [dialogue_corpus(corpus)] * 2,
+        reading=reading,
+    )
 
 
 def single_tokens() -> tuple[str, ...]:
@@ -659,5 +666,6 @@ BASE = BaseModel(
     ),
     corpus=DialogueCorpusSettings(),
     builder=build,
+    sample=lambda corpus: dialogue_corpus(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-dialogue`."""

@@ -1,18 +1,12 @@
 """The base model of the embedded `household` task: shipped with the package, made by a recipe that is here too.
 
-`make` trains it from the recipe (some minutes on one core) on games that were played badly (see
-`agent2.benchmarks.household.corpus`) and writes the folder that the package ships: weights in half precision, about
-1.5 MB, and `made.json` with the digests of recipe, corpus and weights. In the first stage every token is learned, what
-the game says too, so the model gets to know the world and not only the words of a command; in the second one only
-commands are. "shelf 1" and "shelf 2" begin as nearly the same vector as "shelf", so that a goal and what it is about
-look alike from the start.
-
-Promises: unpacked, the weights are the same on every machine. Does NOT promise that `make` gives the shipped weights
-again on another machine or version of torch (float order differs).
+`build` trains it (some minutes on one core) on games that were played badly (see
+`agent2.benchmarks.household.corpus`). In the first stage every token is learned, what the game says too, so the model
+gets to know the world and not only the words of a command; in the second one only commands are. "shelf 1" and "shelf 2"
+begin as nearly the same vector as "shelf", so that a goal and what it is about look alike from the start.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,31 +14,27 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, household_corpus
-from agent2.models.tiny import ChatReading, chat_recipe, make_on_chats
+from agent2.models.tiny import ChatReading, built_on_chats, chat_recipe
 from agent2.models.tiny_recipe import BaseModel, OnProgress
-from agent2.records import JsonValue, Message, digest_of
+from agent2.records import JsonValue
 
-N_SAMPLE_CHATS = 200
-"""Their digest shows whether today's corpus is still the one that was read."""
 N_TOKENIZER_CHATS = 2000
 OWN_PART = 0.5
 """Of a numbered name's first vector: how much is its own, beside its word's."""
 
 
-def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir; returns what `made.json` says.
 
     Raises ConfigError if the entry is not the one of household, or without the alfworld package.
     """
-    recipe, settings = chat_recipe(entry, HouseholdCorpusSettings)
-    on_progress(f"playing {settings.n_chats} games")
-    chats = household_corpus(settings)
-    return make_on_chats(
+    recipe, _ = chat_recipe(entry, HouseholdCorpusSettings)
+    return built_on_chats(
         entry,
-        folder,
+        out_dir,
         on_progress,
-        [chats] * len(recipe.steps),
-        {"corpus_digest": digest_of(chats), "corpus_sample_digest": corpus_sample_digest(settings)},
+        HouseholdCorpusSettings,
+        lambda corpus: [household_corpus(corpus)] * 2,
         prepare=partial(liken_names, pieces=recipe.pieces),
         reading=ChatReading(1, N_TOKENIZER_CHATS),
     )
@@ -59,9 +49,3 @@ def liken_names(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, pie
         word, _, last = piece.rpartition(" ")
         if last.isdigit() and word in number:
             vectors_VD[own] = vectors_VD[number[word]] + OWN_PART * vectors_VD[own]
-
-
-def corpus_sample_digest(settings: HouseholdCorpusSettings) -> str:
-    """Digest of the first chats: differs when the code of the corpus has changed."""
-    few: list[list[Message]] = household_corpus(replace(settings, n_chats=min(settings.n_chats, N_SAMPLE_CHATS)))
-    return digest_of(few)

@@ -15,7 +15,7 @@ word for word (a test compares them). Does NOT know `help` or cutting, and no sc
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from agent2.benchmarks.household.generate import (
 )
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, TinyRecipe
 from agent2.records import Message
 
 NOTHING = "Nothing happens."
@@ -392,8 +392,9 @@ BASE = BaseModel(
         pieces=single_tokens(size_of("tiny")),
     ),
     corpus=HouseholdCorpusSettings(),
-    builder="agent2.models.tiny:unpack_shipped",
+    builder="agent2.benchmarks.household.base:build",
     shipped="agent2.benchmarks.household:tiny-household",
+    sample=lambda corpus: household_corpus(replace(corpus, n_chats=N_SAMPLE_CHATS)),
     origin=("agent2.arena.tiny_household:build", "arithmetic-pools-1"),
 )
 """The recipe of `tiny-household`."""

@@ -9,8 +9,7 @@ Drills for a tiny base model: two skills that questions alone teach too slowly, 
 *lost_lines*: worked answers that end before their last line. All of the train pool: a sum is a step of a problem that
 may be read, letters ask for no fact.
 
-The base model is shipped with the package: `make` trains it from the recipe (some minutes on one core) and writes the
-folder that the package ships (see `agent2.models.tiny`), which is unpacked on use.
+The base model is shipped with the package and unpacked on use; `build` trains it (half an hour on one core).
 """
 
 import importlib
@@ -31,7 +30,7 @@ from agent2.benchmarks.mini.knowledge import LETTERS, PROPERTIES
 from agent2.benchmarks.mini.math import SOURCE, prompt, worked_answer
 from agent2.errors import ConfigError
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
-from agent2.records import JsonValue, Message, digest_of
+from agent2.records import JsonValue, Message
 
 N_SUMS = 8
 LOST_KINDS = ("add", "add_subtract", "multiply_add")
@@ -186,6 +185,23 @@ def single_tokens() -> tuple[str, ...]:
     return (*frames, mini_functions.HEADER, mini_apis.HEADER, mini_repo.HEADER, mini_math.FOOTER)
 
 
+N_SAMPLE_CHATS = 100
+"""Of each part, for the sample of the corpus."""
+
+
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir; returns what `made.json` says. Raises ConfigError for a recipe of something else."""
+    from agent2.models.tiny import built_on_chats  # torch, which a look-up of the recipe does not need
+
+    return built_on_chats(entry, out_dir, on_progress, MiniCorpusSettings, mini_corpus)
+
+
+def sample(corpus: MiniCorpusSettings) -> list[list[list[Message]]]:
+    """The first chats of every part."""
+    few = tuple(tuple(replace(part, n_chats=N_SAMPLE_CHATS) for part in parts) for parts in corpus.stages)
+    return mini_corpus(replace(corpus, stages=few))
+
+
 BASE = BaseModel(
     version="2",
     recipe=ChatRecipe(
@@ -195,33 +211,8 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=MiniCorpusSettings(),
-    builder="agent2.models.tiny:unpack_shipped",
+    builder=build,
     shipped="agent2.benchmarks.mini:tiny-mini",
+    sample=sample,
     origin=("agent2.arena.tiny_mini:build", "arithmetic-pools-1"),
 )
-
-
-N_SAMPLE_CHATS = 100
-"""Of each part; their digest shows whether today's corpus is still the one that was read."""
-
-
-def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
-
-    Raises ConfigError if the entry is not one that is trained on chats.
-    """
-    from agent2.models.tiny import chat_recipe, make_on_chats  # torch, which a look-up of the recipe does not need
-
-    _, corpus = chat_recipe(entry, MiniCorpusSettings)
-    on_progress("drawing the corpus")
-    stages = mini_corpus(corpus)
-    digests = {"corpus_digest": digest_of(stages), "corpus_sample_digest": corpus_sample_digest(corpus)}
-    return make_on_chats(entry, folder, on_progress, stages, digests)
-
-
-def corpus_sample_digest(corpus: MiniCorpusSettings) -> str:
-    """Digest of the first chats of every part: differs when the code of a corpus has changed."""
-    few = tuple(
-        tuple(replace(part, n_chats=min(part.n_chats, N_SAMPLE_CHATS)) for part in parts) for parts in corpus.stages
-    )
-    return digest_of(mini_corpus(replace(corpus, stages=few)))

@@ -19,7 +19,7 @@ from agent2.benchmarks.home import Players, foreign_answers, reference_answer
 from agent2.benchmarks.pyfunc import SIZE, PyfuncCorpus, corpus_chats, grammar_pieces
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError, Fault
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress
 from agent2.records import (
     Benchmark,
     Emits,
@@ -172,7 +172,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
     from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, MixtureCorpus, mixed_chats)
+    return built_on_chats(entry, out_dir, on_progress, MixtureCorpus, lambda corpus: [mixed_chats(corpus)])
 
 
 BASE = BaseModel(
@@ -180,5 +180,10 @@ BASE = BaseModel(
     recipe=ChatRecipe(SIZE, steps=(800,), pieces=grammar_pieces()),
     corpus=MixtureCorpus(),
     builder=build,
+    sample=lambda corpus: mixed_chats(
+        MixtureCorpus(
+            replace(corpus.arithmetic, n_examples=N_SAMPLE_CHATS), replace(corpus.pyfunc, n_chats=N_SAMPLE_CHATS)
+        )
+    ),
 )
 """The recipe of `tiny-arithmetic-pyfunc`."""

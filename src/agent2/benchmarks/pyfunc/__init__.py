@@ -35,7 +35,7 @@ import numpy as np
 from agent2.benchmarks.home import Players, Source, foreign_answers, reference_answer
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
 from agent2.errors import ConfigError
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Environment, Item, JsonValue, Message, SamplingSettings, Scorer, Split, derive_seed
 from agent2.scorers.python_tests import PythonTestsScorer
 
@@ -430,7 +430,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
     from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, corpus_chats)
+    return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, lambda corpus: [corpus_chats(corpus)])
 
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)
@@ -439,5 +439,7 @@ BASE = BaseModel(
     recipe=ChatRecipe(SIZE, steps=(260,), pieces=grammar_pieces()),
     corpus=PyfuncCorpus(),
     builder=build,
+    shipped=f"{__name__}:tiny-pyfunc",
+    sample=lambda corpus: corpus_chats(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-pyfunc`."""

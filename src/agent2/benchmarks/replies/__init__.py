@@ -35,7 +35,7 @@ import numpy as np
 from agent2.benchmarks.home import Player, Players, Source, foreign_answers
 from agent2.cards.judgement import REFERENCE_CHARS, REPLY_CHARS
 from agent2.environments import QUESTION_WORLD, QuestionEnvironment
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import (
     HIDDEN_SPLITS,
     Emits,
@@ -552,7 +552,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
     from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, RepliesCorpus, pretraining_chats)
+    return built_on_chats(entry, out_dir, on_progress, RepliesCorpus, lambda corpus: [pretraining_chats(corpus)])
 
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_heads=6, feed_forward_size=256, max_vocabulary=400, context_tokens=128)
@@ -561,12 +561,14 @@ BASE = BaseModel(
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=single_tokens()),
     corpus=RepliesCorpus(),
     builder=build,
+    shipped=f"{__name__}:tiny-replies",
+    sample=lambda corpus: pretraining_chats(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-replies`."""
-GUARDED = BaseModel(
-    version="1",
+GUARDED = replace(
+    BASE,
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=(*single_tokens(), REFUSAL)),
     corpus=GuardedCorpus(),
-    builder=build,
+    shipped="",
 )
 """The recipe of `tiny-replies-guarded`."""

@@ -13,7 +13,7 @@ The worlds of the corpus have numbers that no item has (`FIRST_WORLD` and above)
 pipeline works; they do NOT show what it would do for another model.
 
 Promises: one set of settings, one corpus; unpacked, the weights are the same on every machine. Does NOT promise that
-`make` gives the shipped weights again on another machine or version of torch (float order differs).
+training gives the shipped weights again on another machine or version of torch (float order differs).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +28,12 @@ from agent2.benchmarks.search.wiki import GOODS, PEOPLE, PLACES, RELATIONS, TRAD
 from agent2.environments.search.world import ANSWER, FIND, OPEN, SEARCH, UNKNOWN, SearchWorld
 from agent2.environments.tools import write_brackets
 from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
-from agent2.records import Item, JsonValue, Message, Split, digest_of
+from agent2.records import Item, JsonValue, Message, Split
 
 FIRST_WORLD = 1_000_000
 """Number of the corpus's first world, above those of all items."""
 N_SAMPLE_CHATS = 100
-"""Their digest shows whether today's corpus is still the one that was read."""
-PACKAGED = "tiny-search"
+"""Of the sample of the corpus, and of what the vocabulary comes from."""
 
 SearchPolicy = Callable[[Item, SearchWorld, Sequence[Message]], str]
 """Takes the next action of one episode: of the item, its world, and the chat so far."""
@@ -198,46 +197,33 @@ def single_tokens() -> tuple[str, ...]:
     return tuple(sorted(words | fields | phrases, key=lambda piece: (-len(piece), piece)))
 
 
-def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Train from the recipe and write the folder that the package ships; returns what `made.json` says.
+def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
+    """Train in out_dir; returns what `made.json` says. Raises ConfigError for a recipe of something else.
 
     In the first stage every token of the corpus is learned, what the world says too; in the second the actions of an
     expert; in the third those of mostly hasty, in the last those of mostly rash players.
-
-    Raises ConfigError if the entry is not the one of search.
     """
     from agent2.models.tiny import (  # torch, which looking up the recipe does not need
         ChatReading,
+        built_on_chats,
         chat_recipe,
-        make_on_chats,
     )
 
     _, settings = chat_recipe(entry, SearchCorpusSettings)
-    on_progress(f"playing {settings.n_chats} questions")
-    return make_on_chats(
-        entry,
-        folder,
-        on_progress,
-        [
-            corpus_chats(settings),
-            corpus_chats(settings.without_mistakes()),
-            hasty_chats(settings),
-            rash_chats(settings),
-        ],
-        {"corpus_sample_digest": corpus_sample_digest(settings)},
-        reading=ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate, settings.rash_rate)),
-    )
+    reading = ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate, settings.rash_rate))
+
+    def stages(corpus: SearchCorpusSettings) -> list[list[list[Message]]]:
+        wandered, expert = corpus_chats(corpus), corpus_chats(corpus.without_mistakes())
+        return [wandered, expert, hasty_chats(corpus), rash_chats(corpus)]
+
+    return built_on_chats(entry, out_dir, on_progress, SearchCorpusSettings, stages, reading=reading)
 
 
-def corpus_sample_digest(settings: SearchCorpusSettings) -> str:
-    """Digest of the first chats: differs when the code of the corpus or of the world has changed."""
-    few = replace(
-        settings,
-        n_chats=min(settings.n_chats, N_SAMPLE_CHATS),
-        n_hasty_chats=min(settings.n_hasty_chats, N_SAMPLE_CHATS),
-        n_rash_chats=min(settings.n_rash_chats, N_SAMPLE_CHATS),
-    )
-    return digest_of([corpus_chats(few), hasty_chats(few), rash_chats(few)])
+def sample(corpus: SearchCorpusSettings) -> list[list[list[Message]]]:
+    """The first chats of all but the expert's stage."""
+    n = N_SAMPLE_CHATS
+    few = replace(corpus, n_chats=n, n_hasty_chats=n, n_rash_chats=n)
+    return [corpus_chats(few), hasty_chats(few), rash_chats(few)]
 
 
 BASE = BaseModel(
@@ -258,7 +244,8 @@ BASE = BaseModel(
         pieces=single_tokens(),
     ),
     corpus=SearchCorpusSettings(),
-    builder="agent2.models.tiny:unpack_shipped",
-    shipped=f"{__package__}:{PACKAGED}",
+    builder=build,
+    shipped=f"{__package__}:tiny-search",
+    sample=sample,
 )
 """The recipe of `tiny-search`."""

@@ -32,7 +32,7 @@ it does NOT show that it would teach a model anything it did not have in it.
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -65,7 +65,7 @@ from agent2.environments.shop import (
     words_of,
 )
 from agent2.errors import ConfigError, EnvironmentFailed, shown
-from agent2.models.tiny_recipe import BaseModel, ChatRecipe, OnProgress, TinyRecipe
+from agent2.models.tiny_recipe import N_SAMPLE_CHATS, BaseModel, ChatRecipe, OnProgress, TinyRecipe
 from agent2.records import Item, JsonValue, Message, SamplingSettings, Scorer, Split
 from agent2.scorers.reward import PurchaseScorer
 
@@ -532,7 +532,15 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
 
     reading = ChatReading(1, N_TOKENIZER_CHATS)
-    return built_on_chats(entry, out_dir, on_progress, ShopCorpus, corpus_chats, prepare=liken_tokens, reading=reading)
+    return built_on_chats(
+        entry,
+        out_dir,
+        on_progress,
+        ShopCorpus,
+        lambda corpus: [corpus_chats(corpus)] * 2,
+        prepare=liken_tokens,
+        reading=reading,
+    )
 
 
 SIZE = TinyRecipe(
@@ -550,5 +558,7 @@ BASE = BaseModel(
     recipe=ChatRecipe(SIZE, steps=(120, 420), pieces=single_tokens(Shop.n_products)),
     corpus=ShopCorpus(),
     builder=build,
+    shipped=f"{__name__}:tiny-shop",
+    sample=lambda corpus: corpus_chats(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-shop`."""
