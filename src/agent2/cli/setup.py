@@ -123,7 +123,7 @@ def list_models(as_json: AsJson = False) -> None:
 
 @models_app.command("build")
 def build_model(
-    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` is a small model, unpacked if it is shipped, else trained.")],
+    kind: Annotated[str, typer.Argument(help="Recipe family; `tiny` is a small model, unpacked where it is shipped.")],
     task: Annotated[str, typer.Option(help="Task that the model is for; the demo's by default.")] = "",
     data: Annotated[Path | None, typer.Option(help="Folder of official data, for a model that reads it.")] = None,
 ) -> None:
