@@ -171,6 +171,18 @@ def test_values_of_every_plain_kind_come_back_as_they_were():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sandbox", [None, "none"])
+def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
+    leaves = "import os\nos.makedirs('a/b')\nopen('a/c', 'w').close()\ndef f():\n    return os.listdir('.')"
+    looks = "import os\ndef f():\n    return os.listdir('.')"
+    programs = [(leaves, "assert f() == ['a']"), (looks, "assert f() == []"), (leaves, "assert f() == ['a']")]
+    asked = [(replace(item([test]), id=str(k)), rollout(program)) for k, (program, test) in enumerate(programs)]
+    scores = PythonTestsScorer(timeout_s=5).score_batch_on(Bench(find_sandbox(sandbox), tmp_path), asked)
+    assert [score.value for score in scores] == [1.0, 1.0, 1.0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_an_item_without_usable_tests_is_a_missing_score():
     for bad in ((), ("assert add(1, 2) in (3, 4)",)):
         score = judged(RIGHT, item(bad))
@@ -295,8 +307,8 @@ class Examined(PythonTestsScorer):
         super().__init__()
         self.rounds, self.failing = [], set(failing)
 
-    def _examine(self, bench, checks):
-        names = [check["test"] for check in checks]
+    def _examine(self, bench, asked):
+        names = [check["test"] for check, _ in asked]
         self.rounds.append(names)
         time.sleep(0.05)
         failed = self.failing & set(names)

@@ -18,12 +18,12 @@ import ctypes
 import functools
 import gc
 import json
+import marshal
 import math
 import os
 import random
 import resource
 import select
-import shutil
 import signal
 import sys
 import time
@@ -105,12 +105,14 @@ def read(tree: Any) -> Any:
 def run(job: Mapping[str, Any]) -> Iterator[Any]:
     """For each program what each of its calls came to: a kind (value, raised, timeout, none) and a text."""
     for number, program in enumerate(job["programs"]):
-        folder = f"program-{number}"
+        folder = os.path.join(job["folder"], f"program-{number}")
         os.mkdir(folder)
         yield results_of(job, program, folder)
         try:
             os.rmdir(folder)
         except OSError:
+            import shutil  # which loads five libraries, that every program would be forked with
+
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -318,16 +320,16 @@ class OutOfTime(BaseException):
 
 
 def examine(job: Mapping[str, Any]) -> Iterator[Any]:
-    """For each test what `examined` says, or {"error": why}."""
+    """For each that is asked (the place of a check, results) what `examined` says, or {"error": why}."""
 
     def late(*_: Any) -> NoReturn:
         raise OutOfTime
 
     signal.signal(signal.SIGALRM, late)
-    for check in job["checks"]:
+    for place, results in job["asked"]:
         signal.setitimer(signal.ITIMER_REAL, job["limit_s"])
         try:
-            said = examined(check)
+            said = examined(job["checks"][place], results)
         except OutOfTime:
             said = {"error": "they took too long"}
         except BaseException as error:
@@ -337,19 +339,22 @@ def examine(job: Mapping[str, Any]) -> Iterator[Any]:
         yield said
 
 
-def examined(check: Mapping[str, Any]) -> dict[str, Any]:
+def examined(check: Mapping[str, Any], results: Any) -> dict[str, Any]:
     """Run `check(candidate)` with a candidate that records its calls, or that answers with the values of a program.
 
-    check: `program` is a right one, of which helpers are used and, to record, the function; `results` to judge by.
-    Returns {"calls", "marks"} (for each assert the number of calls before it) or {"passed", "end", "diverged"}.
+    check: `program` is a right one, of which helpers are used and, to record, the function; `compiled`, if there,
+    stands for `test`. results: to judge by; None: record. Returns {"calls", "marks", "compiled"} (for each assert the
+    number of calls before it) or {"passed", "end", "diverged"}.
     """
-    candidate: Recorded | Replayed = Recorded(check) if check.get("results") is None else Replayed(check)
+    candidate: Recorded | Replayed = Recorded(check) if results is None else Replayed(check, results)
     names: dict[str, Any] = {"__name__": "tests"}
     exec(compiled(check["program"]), names)
     names |= {check["entry_point"]: candidate, "_asserted": candidate.asserted}
     random.seed(0)
-    exec(compiled_tests(check["test"]), names)
-    return candidate.said_by(names["check"])
+    code = code_of(check["compiled"]) if "compiled" in check else compiled_tests(check["test"])
+    exec(code, names)
+    said = candidate.said_by(names["check"])
+    return said if results is not None else {**said, "compiled": marshal.dumps(code).hex()}
 
 
 @functools.cache
@@ -359,6 +364,12 @@ def compiled(program: str) -> CodeType:
 
 
 @functools.cache
+def code_of(text: str) -> CodeType:
+    """What tests were compiled to when their calls were recorded; compiling takes as long as judging ten programs."""
+    code: CodeType = marshal.loads(bytes.fromhex(text))
+    return code
+
+
 def compiled_tests(tests: str) -> CodeType:
     """With each assert handed to `_asserted`."""
     return compile(ast.fix_missing_locations(Counted().visit(ast.parse(tests))), "tests", "exec")
@@ -407,8 +418,8 @@ class Recorded:
 class Replayed:
     """Answers the recorded calls with the values of a program; each assert is evaluated, after one that failed, too."""
 
-    def __init__(self, check: Mapping[str, Any]) -> None:
-        self.calls, self.marks, self.results = check["calls"], check["marks"], check["results"]
+    def __init__(self, check: Mapping[str, Any], results: Any) -> None:
+        self.calls, self.marks, self.results = check["calls"], check["marks"], results
         self.at, self.passed = 0, list[bool]()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:

@@ -82,6 +82,7 @@ class Paper:
     groups: Sequence[str] = ()
     """Of each test."""
     check: Mapping[str, JsonValue] | None = None
+    """What `program_runner.examined` is given, with all that it recorded."""
     marks: Sequence[int] = ()
     """For each assert of the check function the number of calls that a right program got before it."""
 
@@ -196,12 +197,16 @@ class PythonTestsScorer:
         results = iter(self._run(bench, [program for _, program in runs]))
         values = [next(results) if isinstance(paper, Paper) else Score(None, paper, Fault.JUDGE) for paper in papers]
         verdicts: list[ProgramVerdict | Score] = []
-        checks = [
-            {**paper.check, "calls": paper.calls, "marks": paper.marks, "results": value}
-            for paper, value in zip(papers, values, strict=True)
-            if isinstance(paper, Paper) and paper.check and isinstance(value, list)
-        ]
-        judged = iter(self._examine(bench, checks))
+        judged = iter(
+            self._examine(
+                bench,
+                [
+                    (paper.check, value)
+                    for paper, value in zip(papers, values, strict=True)
+                    if isinstance(paper, Paper) and paper.check and isinstance(value, list)
+                ],
+            )
+        )
         for paper, value in zip(papers, values, strict=True):
             if isinstance(value, Score) or not isinstance(paper, Paper):
                 verdicts.append(value)  # type: ignore[arg-type]
@@ -255,12 +260,12 @@ class PythonTestsScorer:
                 self._being_recorded.update(mine)
             tried.update(mine)
             try:
-                for digest, said in zip(mine, self._examine(bench, [checks[one] for one in mine]), strict=True):
+                for digest, said in zip(mine, self._examine(bench, [(checks[one], None) for one in mine]), strict=True):
                     if said is not None:
                         self._recorded[digest] = (
                             f"its tests cannot be used ({said['error']})"
                             if "error" in said
-                            else Paper(said["calls"], check=checks[digest], marks=said["marks"])
+                            else Paper(said["calls"], check={**checks[digest], **said}, marks=said["marks"])
                         )
             finally:
                 with self._recording:
@@ -273,6 +278,7 @@ class PythonTestsScorer:
             return []
         job = {
             "kind": "run",
+            "folder": bench.memory_folder,
             "programs": programs,
             "limit_s": self._timeout_s,
             "max_bytes": MAX_VALUE_BYTES,
@@ -292,18 +298,28 @@ class PythonTestsScorer:
         at = len(said)  # the one that ran when the sandbox ended is asked alone, those after it in a fresh one
         return [*said, *self._run(bench, programs[at : at + 1]), *self._run(bench, programs[at + 1 :])]
 
-    def _examine(self, bench: Bench, checks: Sequence[Mapping[str, JsonValue]]) -> list[dict[str, JsonValue] | None]:
-        """What each `check` function says; None where its sandbox failed."""
-        if not checks:
+    def _examine(
+        self, bench: Bench, asked: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
+    ) -> list[dict[str, JsonValue] | None]:
+        """What each `check` function says of results, or records; None where its sandbox failed."""
+        if not asked:
             return []
+        checks = {id(check): check for check, _ in asked}  # several programs are judged by the same one
+        places = {name: place for place, name in enumerate(checks)}
         limit_s = CHECK_TIME * self._timeout_s
-        job = {"kind": "examine", "checks": checks, "limit_s": limit_s, "max_bytes": MAX_CHECK_BYTES}
-        end = self._bench_run(bench, job, len(checks), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(checks))
+        job = {
+            "kind": "examine",
+            "checks": list(checks.values()),
+            "asked": [[places[id(check)], results] for check, results in asked],
+            "limit_s": limit_s,
+            "max_bytes": MAX_CHECK_BYTES,
+        }
+        end = self._bench_run(bench, job, len(asked), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(asked))
         if isinstance(end, Score):
-            return [None] * len(checks)
+            return [None] * len(asked)
         lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
-        said: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(checks)]]
-        return said + [None] * (len(checks) - len(said))
+        said: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(asked)]]
+        return said + [None] * (len(asked) - len(said))
 
     def _bench_run(
         self, bench: Bench, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
