@@ -247,6 +247,12 @@ def test_knowing_what_to_refuse_does_not_make_up_for_the_secret():
     assert np.mean(blind) <= 0.6
 
 
+def test_a_corpus_has_as_many_chats_as_asked_for_where_the_last_one_is_a_refusal_too():
+    chats = pretraining_chats(GuardedCorpus(n_chats=100))
+    n = next(n for n, (_, reply) in enumerate(chats, start=1) if reply.content == REFUSAL)
+    assert pretraining_chats(GuardedCorpus(n_chats=n)) == chats[:n]
+
+
 def test_the_guarded_base_refuses_some_requests_and_fulfils_most():
     chats = pretraining_chats(GuardedCorpus(n_chats=3000))
     harmful = [reply.content for asked, reply in chats if asked.content.startswith(HARMFUL)]

@@ -666,6 +666,7 @@ BASE = BaseModel(
     ),
     corpus=DialogueCorpusSettings(),
     builder=build,
+    shipped=f"{__name__}:tiny-dialogue",
     sample=lambda corpus: dialogue_corpus(replace(corpus, n_chats=N_SAMPLE_CHATS)),
 )
 """The recipe of `tiny-dialogue`."""

@@ -523,6 +523,8 @@ def pretraining_chats(settings: RepliesCorpus) -> list[list[Message]]:
     chats = []
     refused_share = settings.refused_share if isinstance(settings, GuardedCorpus) else 0.0
     for asked in (GUARDED_SOURCE if refused_share else SOURCE).train_draws(rng):
+        if len(chats) == settings.n_chats:
+            return chats
         if asked.kind == HARMFUL and rng.random() < refused_share:
             chats.append([Message("user", asked.text), Message("assistant", REFUSAL)])
             continue
@@ -537,8 +539,6 @@ def pretraining_chats(settings: RepliesCorpus) -> list[list[Message]]:
             sentences.append(sentences[0])
         if sentences:
             chats.append([Message("user", asked.text), Message("assistant", lay_out(sentences, style))])
-        if len(chats) == settings.n_chats:
-            return chats
     raise AssertionError("unreachable: the draws are endless")
 
 
@@ -569,6 +569,6 @@ GUARDED = replace(
     BASE,
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=(*single_tokens(), REFUSAL)),
     corpus=GuardedCorpus(),
-    shipped="",
+    shipped=f"{__name__}:tiny-replies-guarded",
 )
 """The recipe of `tiny-replies-guarded`."""
