@@ -196,12 +196,12 @@ def test_the_digests_of_the_packaged_recipes_are_those_of_cached_folders_and_shi
     assert {name: BASE_MODELS[name].digest[:16] for name in fixed} == {
         "tiny-arithmetic": "5810b26ac35fa649",
         "tiny-arithmetic-pyfunc": "8b2e942b01e1bf1a",
-        "tiny-dialogue": "e0179ea0d700a15b",
+        "tiny-dialogue": "09098e6f422b62c0",
         "tiny-household": "ae74913f9346b877",
         "tiny-mini": "56483cc9f21a9bbf",
-        "tiny-pyfunc": "7c8e2713a6a71b88",
-        "tiny-replies": "50c731dceef0cded",
-        "tiny-replies-guarded": "d1137d4ee1f8c15d",
+        "tiny-pyfunc": "36beb363f13f4331",
+        "tiny-replies": "4a442a252405ab63",
+        "tiny-replies-guarded": "6a8ed660f9d91269",
         "tiny-search": "f2dfa36281072cd7",
-        "tiny-shop": "3322f9e7139ab556",
+        "tiny-shop": "18133d87a2ce1180",
     }

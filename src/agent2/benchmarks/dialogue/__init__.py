@@ -649,7 +649,7 @@ def single_tokens() -> tuple[str, ...]:
 
 
 BASE = BaseModel(
-    version="4",
+    version="5",
     recipe=ChatRecipe(
         TinyRecipe(
             target=1.0,

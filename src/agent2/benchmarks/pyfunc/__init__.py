@@ -435,7 +435,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)
 BASE = BaseModel(
-    version="2",
+    version="3",
     recipe=ChatRecipe(SIZE, steps=(260,), pieces=grammar_pieces()),
     corpus=PyfuncCorpus(),
     builder=build,

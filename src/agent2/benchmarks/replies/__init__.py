@@ -557,7 +557,7 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_heads=6, feed_forward_size=256, max_vocabulary=400, context_tokens=128)
 BASE = BaseModel(
-    version="1",
+    version="2",
     recipe=ChatRecipe(SIZE, steps=(400,), pieces=single_tokens()),
     corpus=RepliesCorpus(),
     builder=build,

@@ -554,7 +554,7 @@ SIZE = TinyRecipe(
     warmup_steps=20,
 )
 BASE = BaseModel(
-    version="1",
+    version="2",
     recipe=ChatRecipe(SIZE, steps=(120, 420), pieces=single_tokens(Shop.n_products)),
     corpus=ShopCorpus(),
     builder=build,
