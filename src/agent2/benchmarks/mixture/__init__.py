@@ -176,10 +176,11 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
 
 
 BASE = BaseModel(
-    version="3",
+    version="4",
     recipe=ChatRecipe(SIZE, steps=(800,), pieces=grammar_pieces()),
     corpus=MixtureCorpus(),
     builder=build,
+    shipped=f"{__name__}:tiny-arithmetic-pyfunc",
     sample=lambda corpus: mixed_chats(
         MixtureCorpus(
             replace(corpus.arithmetic, n_examples=N_SAMPLE_CHATS), replace(corpus.pyfunc, n_chats=N_SAMPLE_CHATS)

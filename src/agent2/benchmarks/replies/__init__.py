@@ -520,7 +520,7 @@ class GuardedCorpus(RepliesCorpus):
 def pretraining_chats(settings: RepliesCorpus) -> list[list[Message]]:
     """Instructions of the train pool, with repetition, and replies in any style."""
     rng = np.random.default_rng([settings.seed, 0xAE])
-    chats = []
+    chats: list[list[Message]] = []
     refused_share = settings.refused_share if isinstance(settings, GuardedCorpus) else 0.0
     for asked in (GUARDED_SOURCE if refused_share else SOURCE).train_draws(rng):
         if len(chats) == settings.n_chats:
