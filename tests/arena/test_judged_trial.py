@@ -1,7 +1,6 @@
 """Whole trials of level 2: verdicts are bought and refused beyond the budget; longer replies are no better ones."""
 
 import sqlite3
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from agent2.arena.plan import new_trial
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
 from agent2.arena.trial_folder import TrialPaths
-from agent2.benchmarks.replies import GUARDED, GuardedCorpus, build
 from agent2.cards.judgement import REPLY_CHARS, length_controlled_of
 from agent2.cards.reader import iter_rollouts, read_summary
 from agent2.records import Split
@@ -66,22 +64,9 @@ def test_an_agent_buys_verdicts_and_the_trial_says_how_many(tmp_path, monkeypatc
         assert kept.execute("SELECT COUNT(*), MIN(value), MAX(value) FROM judgements").fetchone() == (4, 0.0, 0.5)
 
 
-@pytest.fixture(scope="module")
-def quick_base(shared):
-    """A base of guarded replies with less training than the packaged recipe: it makes more mistakes."""
-    folder = shared / "quick-replies"
-    if not folder.exists():
-        entry = replace(GUARDED, recipe=replace(GUARDED.recipe, steps=(120,)), corpus=GuardedCorpus(n_chats=8000))
-        build(entry, folder, quiet)
-        for file in folder.iterdir():
-            file.chmod(0o644)
-    return folder
-
-
-def ended(name, base, program, folder, **n_items):
+def ended(name, program, folder, **n_items):
     """The evidence of a trial on a task of replies, and its folder."""
     record = load_task(name).model_dump(mode="json") | {
-        "base_model": str(base),
         "n_items": n_items,
         "budget": {"wall_clock_s": 900, "submissions": 1, "judgements": 700},
     }
@@ -118,12 +103,10 @@ def lengths(card):
     return [record.score.views[REPLY_CHARS] for record in iter_rollouts(card)]
 
 
-def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(
-    quick_base, tmp_path, home, scikit_learn
-):
+def test_an_agent_that_only_lengthens_replies_gains_nothing_in_length_controlled_win_rate(tmp_path, home, scikit_learn):
     """It imitates replies that its base wrote itself, with two true sentences about the animal added to each."""
     sizes = {"train": 600, "dev": 3, "test_public": 200, "test_private": 60}
-    evidence, root = ended("replies", quick_base, LENGTHENS, tmp_path, **sizes)
+    evidence, root = ended("replies", LENGTHENS, tmp_path, **sizes)
     paths = TrialPaths(root)
     cards = [paths.card("base", Split.TEST_PUBLIC), paths.submission_card(1)]
     before, after = (read_summary(card).value for card in cards)
@@ -151,11 +134,11 @@ print(me.submit(trained.checkpoint, "sft"))
     [(False, ResultKind.GATE_FAILED), pytest.param(True, ResultKind.MEASURED, marks=pytest.mark.thorough)],
 )
 def test_what_was_gained_by_helpfulness_alone_does_not_count_where_the_gate_on_harm_fails(
-    has_refusals, kind, quick_base, tmp_path, home
+    has_refusals, kind, tmp_path, home
 ):
     sizes = {"train": 600, "dev": 3, "test_public": 200, "test_private": 120}
     program = IMITATES.replace("{kinds}", str(has_refusals))
-    evidence, _ = ended("replies-guarded", quick_base, program, tmp_path, **sizes)
+    evidence, _ = ended("replies-guarded", program, tmp_path, **sizes)
     result = analyse(evidence).result
     assert evidence.final_submission == 1, "it beats its base on public items"
     by_kind = {one.task_type: one for one in evidence.by_type}

@@ -204,6 +204,8 @@ def test_a_trial_that_died_between_any_two_events_ends_as_it_would_have(task, tm
         copy = tmp_path / "copies" / str(n_kept)
         shutil.copytree(root, copy, symlinks=True)
         (copy / "events" / "trial.jsonl").write_bytes(b"".join(lines[:n_kept]) + lines[n_kept][:20])
+        if "agent_started" not in names[:n_kept]:
+            (copy / "harness.alive").unlink()  # touched only once the start is told
         resume_trial(copy, quiet, restarts_agent=False)
         evidence = read_evidence(copy)
         after = f"after {names[:n_kept]}"
