@@ -183,6 +183,16 @@ def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_program_that_fills_the_memory_folder_leaves_the_next_one_its_room():
+    fills = "def add(a, b):\n    for n in range(9):\n        open(f'/tmp/{n}', 'wb').write(bytes(30 << 20))"
+    writes = f"open('own', 'wb').write(bytes(30 << 20))\n{RIGHT}"
+    asked = [(replace(item(), id=str(k)), rollout(program)) for k, program in enumerate([fills, writes])]
+    with tempfile.TemporaryDirectory() as folder:
+        scores = PythonTestsScorer().score_batch_on(Bench(find_sandbox(), Path(folder)), asked)
+    assert "No space left" in scores[0].reason and scores[1].value == 1.0
+
+
+@pytest.mark.slow
 def test_an_item_without_usable_tests_is_a_missing_score():
     for bad in ((), ("assert add(1, 2) in (3, 4)",)):
         score = judged(RIGHT, item(bad))

@@ -104,16 +104,25 @@ def read(tree: Any) -> Any:
 
 def run(job: Mapping[str, Any]) -> Iterator[Any]:
     """For each program what each of its calls came to: a kind (value, raised, timeout, none) and a text."""
+    kept = set(os.listdir(job["folder"]))
     for number, program in enumerate(job["programs"]):
         folder = os.path.join(job["folder"], f"program-{number}")
         os.mkdir(folder)
         yield results_of(job, program, folder)
-        try:
-            os.rmdir(folder)
-        except OSError:
-            import shutil  # which loads five libraries, that every program would be forked with
+        for name in set(os.listdir(job["folder"])) - kept:
+            remove(os.path.join(job["folder"], name))
 
-            shutil.rmtree(folder, ignore_errors=True)
+
+def remove(path: str) -> None:
+    """Remove what a program left, as far as that can be done."""
+    try:
+        os.rmdir(path)
+    except OSError:
+        import shutil  # which loads five libraries, that every program would be forked with
+
+        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def results_of(job: Mapping[str, Any], program: Mapping[str, Any], folder: str) -> list[list[str]]:
