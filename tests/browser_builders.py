@@ -14,7 +14,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 def find_chromium() -> str | None:
     """The system's Chromium or Chrome."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((program for name in NAMES if (program := shutil.which(name))), None)
 
 
 @contextmanager
@@ -38,8 +38,8 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            words = server.stdout.readline()
-            assert "http://" in words, words
-            yield words.split()[-1]
+            line = server.stdout.readline()
+            assert "http://" in line, line
+            yield line.split()[-1]
         finally:
             server.terminate()

@@ -52,8 +52,8 @@ def make_model(name: str = "llama", seed: int = 0, **changes: Any) -> Any:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    words = {"<pad>": 0, "<bos>": 1, "<end>": END} | {f"w{i}": i for i in range(3, VOCABULARY)}
-    inner = Tokenizer(models.WordLevel(words, unk_token="w3"))
+    vocabulary = {"<pad>": 0, "<bos>": 1, "<end>": END} | {f"w{i}": i for i in range(3, VOCABULARY)}
+    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="w3"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     inner.decoder = decoders.Fuse()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<end>", pad_token="<pad>", bos_token="<bos>")

@@ -9,9 +9,9 @@ import psutil
 def outlived(processes: Sequence[psutil.Process], timeout_s: float = 120.0) -> list[psutil.Process]:
     """Those that still run after so long; one that only waits to be collected by whoever adopted it does not."""
     ends_at = time.monotonic() + timeout_s
-    while (left := [one for one in processes if _runs(one)]) and time.monotonic() < ends_at:
+    while (survivors := [process for process in processes if _runs(process)]) and time.monotonic() < ends_at:
         time.sleep(0.02)
-    return left
+    return survivors
 
 
 def _runs(process: psutil.Process) -> bool:

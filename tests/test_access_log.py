@@ -21,8 +21,8 @@ def home(tmp_path, monkeypatch):
 
 def access(**changes):
     fields = {"is_granted": True, "split": "test_private", "role": "candidate", "suite": "s-v1.0"}
-    rest = {"suite_digest": "d", "checkpoint": "new", "baseline": "old", "out": "somewhere"}
-    return Access(**{**fields, **rest, **changes})
+    defaults = {"suite_digest": "d", "checkpoint": "new", "baseline": "old", "out": "somewhere"}
+    return Access(**{**fields, **defaults, **changes})
 
 
 def entries():
@@ -91,8 +91,8 @@ def test_the_command_lists_entries_and_says_when_the_chain_is_broken():
     load_benchmark("mini_math").items(Split.TEST_PRIVATE, 1, installation.secret())
     log_access(access(is_granted=False, role="dev"))
     runner = CliRunner()
-    shown = runner.invoke(app, ["access"])
-    assert shown.exit_code == 0 and "2 entries, the chain is intact" in shown.stdout
+    listing = runner.invoke(app, ["access"])
+    assert listing.exit_code == 0 and "2 entries, the chain is intact" in listing.stdout
     listed = json.loads(runner.invoke(app, ["access", "--json"]).stdout)
     assert [entry["role"] for entry in listed["entries"]] == ["library", "dev"]
     lines = access_log().read_bytes().splitlines(keepends=True)

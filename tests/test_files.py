@@ -39,7 +39,7 @@ def test_a_file_is_replaced_whole_and_leaves_no_draft(tmp_path):
     path = tmp_path / "result.json"
     write_json(path, {"score": 0.5})
     atomic_write(path, [b"[1,\n", b"2]\n"], durable=True)
-    assert path.read_bytes() == b"[1,\n2]\n" and [one.name for one in tmp_path.iterdir()] == ["result.json"]
+    assert path.read_bytes() == b"[1,\n2]\n" and [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path):
@@ -80,9 +80,9 @@ def test_only_one_function_of_the_package_writes_a_draft_beside_a_file():
     """Elsewhere folders, or files that grow line by line, are renamed into place."""
     streams = {"cards/writer.py", "cards/export.py"}
     folders = {"arena/grader/evaluator.py", "arena/recorder.py"}
-    found = {
+    writers = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")
         if re.search(r"with_name\([^\n]*(\.tmp|\.draft)", path.read_text())
     }
-    assert found == {"files.py", *streams, *folders}
+    assert writers == {"files.py", *streams, *folders}

@@ -25,7 +25,7 @@ EXCEPTIONS = {
 
 def named(source: str) -> set[str]:
     """Benchmarks, tasks and base models that code names: identifiers, parts of modules, and strings that are a name."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         parts: list[str] = []
         if isinstance(node, ast.Import):
@@ -41,9 +41,9 @@ def named(source: str) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
             parts = node.value.replace(":", ".").split(".") if " " not in node.value else []
         if isinstance(node, ast.ImportFrom | ast.Import):
-            found |= {name for name in ORDINARY if f"agent2.benchmarks.{name}" in ast.unparse(node)}
-        found |= {name for part in parts if (name := part.replace("-", "_")) in NAMES}
-    return found
+            names |= {name for name in ORDINARY if f"agent2.benchmarks.{name}" in ast.unparse(node)}
+        names |= {name for part in parts if (name := part.replace("-", "_")) in NAMES}
+    return names
 
 
 def homes() -> set[str]:
@@ -58,8 +58,8 @@ def test_no_module_outside_the_homes_names_a_benchmark_but_the_table_and_three_m
         is_home = HOMES in path.parents and path.relative_to(HOMES).parts[0] in homes()
         if is_home or place == TABLE or place.startswith(SHARED):
             continue
-        if told := named(path.read_text(encoding="utf-8")):
-            strangers[place] = told
+        if names := named(path.read_text(encoding="utf-8")):
+            strangers[place] = names
     assert strangers == EXCEPTIONS
 
 

@@ -25,8 +25,8 @@ def test_the_words_for_an_extra_name_one_that_the_package_has():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     for extra in ("household", "inspect", "tensorboard"):
         assert extra in project["optional-dependencies"]
-        said = installation.extra_words(extra)
-        assert f"-e '.[{extra}]' in the checkout" in said and f"'WHEEL[{extra}]'" in said
+        command = installation.extra_words(extra)
+        assert f"-e '.[{extra}]' in the checkout" in command and f"'WHEEL[{extra}]'" in command
 
 
 def test_the_secret_is_private():

@@ -45,9 +45,9 @@ def imported_rooms(source: str) -> set[str]:
 
 def violations(room: str, source: str) -> list[str]:
     return [
-        other
-        for other in sorted(imported_rooms(source))
-        if other != room and (other not in LEVEL or LEVEL[other] >= LEVEL[room])
+        imported
+        for imported in sorted(imported_rooms(source))
+        if imported != room and (imported not in LEVEL or LEVEL[imported] >= LEVEL[room])
     ]
 
 
@@ -87,4 +87,4 @@ def test_a_class_name_exists_once_in_the_package():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}

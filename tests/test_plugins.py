@@ -60,7 +60,7 @@ def test_packaged_things_have_their_plain_version():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "sentence"),
     [
         ("import nothing_like_this\n", "cannot be imported: ModuleNotFoundError: No module named 'nothing_like_this'"),
         ("raise RuntimeError('at import')\n", "cannot be imported: RuntimeError: at import"),
@@ -93,16 +93,16 @@ def test_packaged_things_have_their_plain_version():
         ),
     ],
 )
-def test_a_file_that_is_no_usable_benchmark_is_refused_in_one_line_that_says_why(tmp_path, text, words):
+def test_a_file_that_is_no_usable_benchmark_is_refused_in_one_line_that_says_why(tmp_path, text, sentence):
     file = write_quiz(tmp_path / "p")
     file.write_text(text)
     with pytest.raises(ConfigError) as refused:
         load_benchmark(f"{file}:Quiz")
-    assert words in str(refused.value) and "\n" not in str(refused.value) and "quiz.py:Quiz" in str(refused.value)
+    assert sentence in str(refused.value) and "\n" not in str(refused.value) and "quiz.py:Quiz" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "sentence"),
     [
         ("./gone.py:Quiz", "file gone.py does not exist; check the path"),
         ("./gone.py:", "name what the file defines after the colon"),
@@ -111,9 +111,9 @@ def test_a_file_that_is_no_usable_benchmark_is_refused_in_one_line_that_says_why
         ("quizz", "unknown benchmark 'quizz'"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_refused(tmp_path, monkeypatch, name, words):
+def test_a_name_that_leads_nowhere_is_refused(tmp_path, monkeypatch, name, sentence):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+    with pytest.raises(ConfigError, match=sentence.replace("(", r"\(")):
         load_benchmark(name)
 
 

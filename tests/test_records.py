@@ -21,13 +21,13 @@ def protocol(**changes):
 
 def test_protocol_digest_changes_with_every_field():
     texts = ("benchmark", "items_digest", "environment", "scorer", "dtype", "chat_template_digest")
-    other = dict.fromkeys(texts, "x") | {"attempts": 2, "max_turns": 2}
-    other |= {"split": Split.TRAIN, "sampling": SamplingSettings(temperature=1.0), "tools": {"internet": True}}
-    other |= {"context_length": 64, "max_wall_time_s": 1.0, "retries": 0, "prompt_digest": "p", "judge_digest": "j"}
-    other |= {"context": "drop_admissible"}
-    assert set(other) == {field.name for field in dataclasses.fields(EvaluationProtocol)}
-    digests = {protocol(**{name: value}).digest for name, value in other.items()}
-    assert len(digests | {protocol().digest}) == len(other) + 1
+    changes = dict.fromkeys(texts, "x") | {"attempts": 2, "max_turns": 2}
+    changes |= {"split": Split.TRAIN, "sampling": SamplingSettings(temperature=1.0), "tools": {"internet": True}}
+    changes |= {"context_length": 64, "max_wall_time_s": 1.0, "retries": 0, "prompt_digest": "p", "judge_digest": "j"}
+    changes |= {"context": "drop_admissible"}
+    assert set(changes) == {field.name for field in dataclasses.fields(EvaluationProtocol)}
+    digests = {protocol(**{name: value}).digest for name, value in changes.items()}
+    assert len(digests | {protocol().digest}) == len(changes) + 1
 
 
 def test_equal_protocols_have_equal_digests():

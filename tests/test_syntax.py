@@ -38,14 +38,16 @@ def busy_collector():
 
 
 def test_threads_build_trees_side_by_side(busy_collector):
-    found, failed = [], []
+    unparsed, failed = [], []
 
     def work():
         for depth in range(300):
             Waits()
             n = depth % 20
             try:
-                found.append(ast.unparse(parse_python(f"assert {'(' * n}f(1, 2){')' * n} == [1, (2, 3), {{'a': -4}}]")))
+                unparsed.append(
+                    ast.unparse(parse_python(f"assert {'(' * n}f(1, 2){')' * n} == [1, (2, 3), {{'a': -4}}]"))
+                )
             except SystemError as error:  # plain ast.parse does, on Python 3.11
                 failed.append(error)
 
@@ -55,7 +57,7 @@ def test_threads_build_trees_side_by_side(busy_collector):
     for thread in threads:
         thread.join()
     assert not failed
-    assert found == ["assert f(1, 2) == [1, (2, 3), {'a': -4}]"] * 1200
+    assert unparsed == ["assert f(1, 2) == [1, (2, 3), {'a': -4}]"] * 1200
 
 
 def test_an_expression_is_read_alone_and_a_statement_is_none():

@@ -118,12 +118,12 @@ def _read(text: str, where: str, *, is_override: bool = False) -> tuple[yaml.Nod
 
 def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
     """YAML's own reader would silently take the last one."""
-    pending, seen = [root], set()
+    pending, visited = [root], set()
     while pending:
         node = pending.pop()
-        if id(node) in seen:
+        if id(node) in visited:
             continue  # an alias
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
             names = set()
             for key, value in node.value:
@@ -137,22 +137,22 @@ def _refuse_double_keys(root: yaml.Node | None, where: str) -> None:
             pending.extend(node.value)
 
 
-def _count_values(node: yaml.Node, where: str, known: dict[int, int]) -> int:
+def _count_values(node: yaml.Node, where: str, counts: dict[int, int]) -> int:
     """Values below a node, as often as aliases repeat them. Raises ConfigError for more than `MAX_VALUES`."""
-    if id(node) not in known:
-        known[id(node)] = MAX_VALUES + 1  # until it is counted: a node that holds itself has no end
+    if id(node) not in counts:
+        counts[id(node)] = MAX_VALUES + 1  # until it is counted: a node that holds itself has no end
         inner: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
             inner = node.value
         elif isinstance(node, yaml.MappingNode):
             inner = [value for pair in node.value for value in pair]
-        known[id(node)] = 1 + sum(_count_values(value, where, known) for value in inner)
-    if known[id(node)] > MAX_VALUES:
+        counts[id(node)] = 1 + sum(_count_values(value, where, counts) for value in inner)
+    if counts[id(node)] > MAX_VALUES:
         raise ConfigError(
             f"{where}:{node.start_mark.line + 1}: expands to more than {MAX_VALUES} values when its aliases (*name) "
             "are written out; write the values themselves"
         )
-    return known[id(node)]
+    return counts[id(node)]
 
 
 def _apply_override(data: dict[str, Any], override: str, flag: str) -> None:
@@ -171,13 +171,13 @@ def first_problem(error: ValidationError, model: type[BaseModel]) -> tuple[tuple
     """The problem of a rejected record that a user should fix first: where it is, and a sentence about it."""
     problems = error.errors()
     # A misspelt key is also a missing one; the first is what the user can see.
-    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    problem = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
     location = problem["loc"]
     name = ".".join(str(part) for part in location)
     if problem["type"] == "extra_forbidden":
-        known = sorted(_known_keys(model, location[:-1]))
-        near = nearest_name(str(location[-1]), known)
-        hint = f"did you mean {near!r}?" if near is not None else f"known keys: {', '.join(known)}"
+        known_keys = sorted(_known_keys(model, location[:-1]))
+        near = nearest_name(str(location[-1]), known_keys)
+        hint = f"did you mean {near!r}?" if near is not None else f"known keys: {', '.join(known_keys)}"
         return location, f"unknown key {name!r}; {hint}"
     if problem["type"] == "missing":
         return location, f"key {name!r} is missing; add it"
@@ -217,12 +217,12 @@ def _known_keys(model: type[BaseModel], location: Location) -> set[str]:
     """Keys that the record at `location` below `model` knows; falls back to those of the records above it."""
     current: list[type[BaseModel]] = [model]
     for part in location:
-        field = next((one.model_fields[str(part)] for one in current if str(part) in one.model_fields), None)
+        field = next((record.model_fields[str(part)] for record in current if str(part) in record.model_fields), None)
         if field is None:  # an index into a list, a key of a mapping, or the kind of a union
-            current = [one for one in current if str(part) in _kinds(one)] or current
+            current = [record for record in current if str(part) in _kinds(record)] or current
         else:
             current = _models_inside(field.annotation) or current
-    return {key for one in current for key in one.model_fields}
+    return {key for record in current for key in record.model_fields}
 
 
 def _kinds(model: type[BaseModel]) -> set[str]:

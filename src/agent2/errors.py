@@ -155,20 +155,20 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, candidates: Iterable[str]) -> str | None:
     """The known name that was probably meant: the most similar one, or one that begins so; None if none is near."""
-    names = sorted(known)
+    names = sorted(candidates)
     near = difflib.get_close_matches(name, names, n=1, cutoff=SIMILARITY)
-    begins_so = [one for one in names if len(name) >= MIN_PREFIX and one.startswith(name)]
+    begins_so = [candidate for candidate in names if len(name) >= MIN_PREFIX and candidate.startswith(name)]
     return next(iter([*near, *begins_so]), None)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
+def unknown_name(kind: str, name: str, candidates: Iterable[str], where: str = "") -> ConfigError:
     """The error for a name that is in no table: names the nearest known one, or lists all of them.
 
     kind: what the name should have been ("task"). where: file and line, or flag, it came from.
     """
-    names = sorted(known)
+    names = sorted(candidates)
     near = nearest_name(name, names)
     hint = f"did you mean {str(near)!r}?" if near is not None else f"known: {', '.join(names) or 'none'}"
     return ConfigError(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")

@@ -70,8 +70,8 @@ def baselines_dir() -> Path:
 
 def worlds_dir() -> Path:
     """Where catalogues and the like that worlds read are kept; in a sandbox, where a trial shows those of its task."""
-    shown = os.environ.get("AGENT2_WORLDS")
-    return Path(shown) if shown else _subfolder("worlds")
+    override = os.environ.get("AGENT2_WORLDS")
+    return Path(override) if override else _subfolder("worlds")
 
 
 def facts_dir() -> Path:

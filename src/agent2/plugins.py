@@ -72,11 +72,11 @@ def group(kind: str) -> str:
 
 def installed(kind: str) -> dict[str, list[EntryPoint]]:
     """Entry points of a kind by name; several under one name come from several packages."""
-    found: dict[str, list[EntryPoint]] = {}
+    points: dict[str, list[EntryPoint]] = {}
     for point in _entry_points(group(kind), tuple(sys.path)):
-        if point not in found.setdefault(point.name, []):  # a folder that is on the path twice
-            found[point.name].append(point)
-    return found
+        if point not in points.setdefault(point.name, []):  # a folder that is on the path twice
+            points[point.name].append(point)
+    return points
 
 
 @cache
@@ -105,8 +105,8 @@ def relative_to(name: str, folder: Path) -> str:
     if not is_located(name):
         return name
     match = _FILE.fullmatch(name)
-    path, rest = (match["file"], f":{match['attribute']}") if match else (name, "")
-    return f"{(folder / Path(path).expanduser()).resolve()}{rest}"
+    path, suffix = (match["file"], f":{match['attribute']}") if match else (name, "")
+    return f"{(folder / Path(path).expanduser()).resolve()}{suffix}"
 
 
 def find(kind: str, name: str, packaged: Mapping[str, str], where: str = "") -> PluginPlace:
@@ -149,16 +149,16 @@ def _package(point: EntryPoint) -> str:
 def load(place: PluginPlace) -> Any:
     """Import what a place names. Raises ConfigError in one line if it cannot be imported or has no such name."""
     try:
-        found: Any = importlib.import_module(place.module) if place.file is None else _file_module(place.file)
+        target: Any = importlib.import_module(place.module) if place.file is None else _file_module(place.file)
         for part in place.attribute.split(".") if place.attribute else ():
-            found = getattr(found, part)
+            target = getattr(target, part)
     except Agent2Error:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(
             f"{place}: cannot be imported: {_words(error)}; try python -c 'import {_importable(place)}'"
         ) from error
-    return found
+    return target
 
 
 def build(place: PluginPlace, settings: Mapping[str, Any] | None = None) -> Any:
@@ -166,34 +166,36 @@ def build(place: PluginPlace, settings: Mapping[str, Any] | None = None) -> Any:
 
     Raises ConfigError if it cannot be imported or built, or takes no such setting.
     """
-    found = load(place)
-    if not (inspect.isclass(found) or inspect.isroutine(found)):
+    target = load(place)
+    if not (inspect.isclass(target) or inspect.isroutine(target)):
         if settings:
             raise ConfigError(f"{place}: is a finished object and takes no settings ({', '.join(settings)})")
-        return found
-    _check_settings(place, found, settings or {})
+        return target
+    _check_settings(place, target, settings or {})
     try:
-        return found(**(settings or {}))
+        return target(**(settings or {}))
     except Agent2Error:
         raise
     except (Exception, SystemExit) as error:  # boundary: foreign code can raise anything
         raise ConfigError(f"{place}: could not be made: {_words(error)}; fix its {place.attribute}") from error
 
 
-def _check_settings(place: PluginPlace, found: Any, settings: Mapping[str, Any]) -> None:
+def _check_settings(place: PluginPlace, target: Any, settings: Mapping[str, Any]) -> None:
     try:
-        parameters = inspect.signature(found).parameters
+        parameters = inspect.signature(target).parameters
     except (TypeError, ValueError):
         return  # a built-in without a signature; the call itself will
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for name in settings:
         if name not in parameters:
             raise unknown_name("setting", name, parameters, str(place))
     lacks = [
-        one.name
-        for one in parameters.values()
-        if one.default is one.empty and one.kind is not one.VAR_POSITIONAL and one.name not in settings
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind is not parameter.VAR_POSITIONAL
+        and parameter.name not in settings
     ]
     if lacks:
         raise ConfigError(f"{place}: {place.attribute} needs {', '.join(lacks)}, and is not given it")
@@ -201,38 +203,38 @@ def _check_settings(place: PluginPlace, found: Any, settings: Mapping[str, Any])
 
 def path_of(place: PluginPlace) -> Path:
     """The file or folder that an entry point names by a path (agents, suites). Raises ConfigError if it names none."""
-    found = load(place)
-    if not isinstance(found, str | Path) or not Path(found).exists():
-        raise ConfigError(f"{place}: is {found!r}; an entry point {group(place.kind)} has to name an existing path")
-    return Path(found)
+    target = load(place)
+    if not isinstance(target, str | Path) or not Path(target).exists():
+        raise ConfigError(f"{place}: is {target!r}; an entry point {group(place.kind)} has to name an existing path")
+    return Path(target)
 
 
-def require_members(place: PluginPlace, found: object, attributes: Collection[str], methods: Collection[str]) -> None:
+def require_members(place: PluginPlace, plugin: object, attributes: Collection[str], methods: Collection[str]) -> None:
     """See that an object has what its Protocol asks for. Raises ConfigError naming what is missing or no function."""
-    missing = [name for name in (*attributes, *methods) if not hasattr(found, name)]
+    missing = [name for name in (*attributes, *methods) if not hasattr(plugin, name)]
     if missing:
         raise ConfigError(
-            f"{place}: {type(found).__name__} is not usable as a {place.kind}: it has no {', '.join(missing)}; see "
+            f"{place}: {type(plugin).__name__} is not usable as a {place.kind}: it has no {', '.join(missing)}; see "
             f"agent2.records.{place.kind.capitalize()}"
         )
     for name in methods:
-        if not callable(getattr(found, name)):
-            raise ConfigError(f"{place}: {type(found).__name__}.{name} is not a method; define it as one")
+        if not callable(getattr(plugin, name)):
+            raise ConfigError(f"{place}: {type(plugin).__name__}.{name} is not a method; define it as one")
     for name in ("name", "version"):
-        value = getattr(found, name, "")
+        value = getattr(plugin, name, "")
         if name in attributes and not (isinstance(value, str) and NAME.fullmatch(value.partition("+")[0])):
             raise ConfigError(f"{place}: {name} is {value!r}; use letters, digits, '.', '_' and '-'")
 
 
-def with_source_version(found: T, digest: str) -> T:
+def with_source_version(plugin: T, digest: str) -> T:
     """The same object, its `version` extended by the digest of its source. Raises ConfigError if it cannot be."""
-    kind: Any = type(found)
-    version = f"{getattr(found, 'version')}+{digest[:8]}"  # noqa: B009 - any Protocol with a version
+    kind: Any = type(plugin)
+    version = f"{getattr(plugin, 'version')}+{digest[:8]}"  # noqa: B009 - any Protocol with a version
     try:
-        object.__setattr__(found, "__class__", _versioned_class(kind, version, digest))
+        object.__setattr__(plugin, "__class__", _versioned_class(kind, version, digest))
     except TypeError as error:
-        raise ConfigError(f"{type(found).__name__}: {error}; make it an ordinary Python class") from error
-    return found
+        raise ConfigError(f"{type(plugin).__name__}: {error}; make it an ordinary Python class") from error
+    return plugin
 
 
 @cache
@@ -248,9 +250,9 @@ def _versioned_class(kind: type[Any], version: str, digest: str) -> type[Any]:
     return type(kind.__name__, (kind,), members)
 
 
-def source_digest_of(found: object) -> str:
+def source_digest_of(plugin: object) -> str:
     """The digest of the source of an object that came from a plug-in; empty for what is packaged."""
-    return str(getattr(found, "source_digest", ""))
+    return str(getattr(plugin, "source_digest", ""))
 
 
 def source_digest(place: PluginPlace) -> str:
@@ -263,16 +265,16 @@ def source_digest(place: PluginPlace) -> str:
         root = import_root(place)
         top = root / place.module.partition(".")[0]
         files = sorted(top.rglob("*.py"))[:MAX_SOURCE_FILES] if top.is_dir() else [top.with_suffix(".py")]
-    read = [file for file in files if file.is_file()]
-    return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in read])
+    sources = [file for file in files if file.is_file()]
+    return digest_of([[str(file.relative_to(root)), hashlib.sha256(file.read_bytes()).hexdigest()] for file in sources])
 
 
 def copy_source(file: Path, folder: Path) -> None:
     """Copy a file into a folder; with a Python file, the modules beside it that it imports, and no data."""
-    for one in _with_imports(file) if file.suffix == ".py" else [file]:
-        target = folder / one.relative_to(file.parent)
+    for source in _with_imports(file) if file.suffix == ".py" else [file]:
+        target = folder / source.relative_to(file.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(one, target)
+        shutil.copyfile(source, target)
 
 
 def import_root(place: PluginPlace) -> Path:
@@ -293,8 +295,8 @@ def import_root(place: PluginPlace) -> Path:
 
 def shown_by_toolkit(root: Path) -> bool:
     """Whether a sandboxed Python finds what is imported from that folder without help."""
-    own = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
-    return root.resolve() in own
+    import_folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")}
+    return root.resolve() in import_folders
 
 
 def _file_module(file: Path) -> Any:
@@ -320,16 +322,16 @@ def _file_module(file: Path) -> Any:
 
 def _with_imports(file: Path) -> list[Path]:
     """A Python file and, transitively, the modules and packages in its folder that it imports."""
-    found, pending = dict.fromkeys([file]), [file]
-    while pending and len(found) < MAX_SOURCE_FILES:
+    modules, pending = dict.fromkeys([file]), [file]
+    while pending and len(modules) < MAX_SOURCE_FILES:
         for name in _imported(pending.pop()):
             top = file.parent / name.partition(".")[0]
             fresh = [top.with_suffix(".py"), *(sorted(top.rglob("*.py")) if top.is_dir() else ())]
-            for one in fresh:
-                if one.is_file() and one not in found:
-                    found[one] = None
-                    pending.append(one)
-    return sorted(found)
+            for candidate in fresh:
+                if candidate.is_file() and candidate not in modules:
+                    modules[candidate] = None
+                    pending.append(candidate)
+    return sorted(modules)
 
 
 def _imported(file: Path) -> list[str]:

@@ -377,20 +377,20 @@ class PairScorer(Protocol):
 
 def work_of(scorer: object) -> ScoringWork:
     """How a scorer declares to work; one that declares nothing works inline."""
-    found = getattr(scorer, "work", None)
-    return found if isinstance(found, ScoringWork) else ScoringWork()
+    declared = getattr(scorer, "work", None)
+    return declared if isinstance(declared, ScoringWork) else ScoringWork()
 
 
 def judge_of(scorer: object) -> JudgeIdentity | None:
     """The model that gives a scorer's verdicts; None: no model does, or the scorer does not say so."""
-    found = getattr(scorer, "identity", None)
-    return found if isinstance(found, JudgeIdentity) else None
+    declared = getattr(scorer, "identity", None)
+    return declared if isinstance(declared, JudgeIdentity) else None
 
 
 def emits_of(scorer: object) -> Emits | None:
     """What a scorer (or its class) declares; None: it declares nothing, so nothing is known."""
-    found = getattr(scorer, "emits", None)
-    return found if isinstance(found, Emits) else None
+    declared = getattr(scorer, "emits", None)
+    return declared if isinstance(declared, Emits) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,9 @@ def test_a_healthy_run_raises_nothing(seed):
     ],
 )
 def test_a_broken_run_is_told_within_fifteen_points(broken, danger):
-    found = raised(grpo(15, **broken))
-    assert danger in found
-    assert found[danger].step <= 75
+    signals = raised(grpo(15, **broken))
+    assert danger in signals
+    assert signals[danger].step <= 75
 
 
 def test_a_broken_run_asks_training_to_stop_also_live():
@@ -93,11 +93,11 @@ def test_a_reward_of_losses_is_no_fall():
     assert raised([{"step": i, "reward": -10 + 0.1 * i + rng.normal(0, 0.5)} for i in range(30)]) == {}
 
 
-@pytest.mark.parametrize(("growth", "is_told"), [(0.0, False), (0.3, True)])
-def test_a_supervised_loss_that_rises_is_told(growth, is_told):
+@pytest.mark.parametrize(("growth", "is_raised"), [(0.0, False), (0.3, True)])
+def test_a_supervised_loss_that_rises_is_told(growth, is_raised):
     rng = np.random.default_rng(2)
     rows = [{"step": i, "loss": 1.0 + growth * i + rng.normal(0, 0.05)} for i in range(12)]
-    assert (Danger.LOSS_RISE in raised(rows)) is is_told
+    assert (Danger.LOSS_RISE in raised(rows)) is is_raised
 
 
 @pytest.mark.parametrize("name", ["refusal_rate", "repetition_rate"])
@@ -111,13 +111,13 @@ def lower(name="cost_of_errors"):
     return Rules([MetricSpec(name=name, role=Role.PRIMARY, direction=Direction.LOWER)], [])
 
 
-@pytest.mark.parametrize(("direction", "is_told"), [(+0.05, True), (-0.05, False)])
-def test_a_primary_metric_that_is_better_when_smaller_is_not_inverted(direction, is_told):
+@pytest.mark.parametrize(("direction", "is_raised"), [(+0.05, True), (-0.05, False)])
+def test_a_primary_metric_that_is_better_when_smaller_is_not_inverted(direction, is_raised):
     rows = grpo(40)
     for place, row in enumerate(rows):
         if place % 4 == 3:
             row["cost_of_errors"] = 0.8 + direction * place / 4
-    assert (Danger.REWARD_BENCHMARK_DIVERGENCE in raised(rows, lower())) is is_told
+    assert (Danger.REWARD_BENCHMARK_DIVERGENCE in raised(rows, lower())) is is_raised
 
 
 def test_a_suites_own_name_is_kept_beside_ours():
@@ -248,9 +248,9 @@ def test_rewards_that_are_rare_fall_to_nothing_now_and_then():
         assert Danger.REWARD_FALL not in raised(rows)
 
 
-@pytest.mark.parametrize(("values", "is_told"), [([0.0] * 10, True), ([0.5, 0.4] + [0.0] * 9, False)])
-def test_a_supervised_loss_that_never_moves_is_told(values, is_told):
+@pytest.mark.parametrize(("values", "is_raised"), [([0.0] * 10, True), ([0.5, 0.4] + [0.0] * 9, False)])
+def test_a_supervised_loss_that_never_moves_is_told(values, is_raised):
     """A Trainer puts 0 in the place of a NaN."""
     rows = [{"step": i, "loss": value} for i, value in enumerate(values)]
-    assert (Danger.LOSS_CONSTANT in raised(rows)) is is_told
+    assert (Danger.LOSS_CONSTANT in raised(rows)) is is_raised
     assert Danger.LOSS_CONSTANT not in raised([{**row, "reward": 0.1 * row["step"]} for row in rows])

@@ -38,12 +38,12 @@ def test_a_healthy_run_raises_nothing(seed):
 @pytest.mark.parametrize("seed", range(2))
 def test_a_danger_is_raised_soon_after_it_begins(run, danger, from_step, to_step, seed):
     signals = watched(getattr(monitor_builders, run)(seed)).signals
-    found = {signal.danger: signal for signal in signals}
-    assert danger in found
-    assert from_step <= found[danger].step <= to_step
+    by_danger = {signal.danger: signal for signal in signals}
+    assert danger in by_danger
+    assert from_step <= by_danger[danger].step <= to_step
     # a spike of 1.5 nats a token that stays leaves the reference policy behind as well
     also = {Danger.POLICY_DRIFT} if danger is Danger.KL_SPIKE else set()
-    assert set(found) <= {danger, Danger.LOOPHOLE} | also
+    assert set(by_danger) <= {danger, Danger.LOOPHOLE} | also
 
 
 def test_the_loophole_is_raised_when_all_four_come_together():
@@ -96,10 +96,10 @@ def test_a_win_rate_bought_with_safety_is_told():
 
 def test_what_was_not_logged_is_listed_as_not_watched():
     rows = [{"step": s, "reward": 0.1 * s} for s in range(30)]
-    seen = watched(rows)
-    assert seen.signals == []
-    assert seen.not_watched[Danger.KL_SPIKE] == ["kl or kl_sequence"]
-    assert seen.not_watched[Danger.LOOPHOLE] == ["kl", "entropy", "a benchmark"]
+    result = watched(rows)
+    assert result.signals == []
+    assert result.not_watched[Danger.KL_SPIKE] == ["kl or kl_sequence"]
+    assert result.not_watched[Danger.LOOPHOLE] == ["kl", "entropy", "a benchmark"]
 
 
 def test_replaying_a_prefix_raises_the_same_signals_as_the_whole_did_until_then():
@@ -132,5 +132,5 @@ def test_a_length_is_watched_under_the_names_that_people_give_it_and_in_its_unit
     rows = monitor_builders.length_inflation(0)
     name = canonical_name(logged_as)
     renamed = [{name if key == "length" else key: value for key, value in row.items()} for row in rows]
-    found = {signal.danger: signal for signal in watched(renamed).signals}
-    assert f" {unit} (" in found[Danger.LENGTH_INFLATION].evidence
+    by_danger = {signal.danger: signal for signal in watched(renamed).signals}
+    assert f" {unit} (" in by_danger[Danger.LENGTH_INFLATION].evidence

@@ -57,7 +57,7 @@ def test_a_healthy_run_over_episodes_raises_nothing(seed):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "phrase"),
     [
         ("unterminated_share", "never end"),
         ("invalid_share", "not understand"),
@@ -65,11 +65,11 @@ def test_a_healthy_run_over_episodes_raises_nothing(seed):
         ("stutter_share", "stutter"),
     ],
 )
-def test_messages_that_go_bad_are_a_collapse_named_by_its_kind(name, words):
-    found = signals(with_change(name, lambda value, n: min(1.0, value + 0.05 * n)))
-    assert set(found) == {Danger.FORMAT_COLLAPSE}
-    assert found[Danger.FORMAT_COLLAPSE].series == (name,) and words in found[Danger.FORMAT_COLLAPSE].evidence
-    assert 30 < found[Danger.FORMAT_COLLAPSE].step <= 50
+def test_messages_that_go_bad_are_a_collapse_named_by_its_kind(name, phrase):
+    by_danger = signals(with_change(name, lambda value, n: min(1.0, value + 0.05 * n)))
+    assert set(by_danger) == {Danger.FORMAT_COLLAPSE}
+    assert by_danger[Danger.FORMAT_COLLAPSE].series == (name,) and phrase in by_danger[Danger.FORMAT_COLLAPSE].evidence
+    assert 30 < by_danger[Danger.FORMAT_COLLAPSE].step <= 50
 
 
 def test_one_bad_batch_is_no_collapse():
@@ -95,13 +95,13 @@ def test_groups_without_differences_are_no_wonder_once_the_task_is_solved():
 
 def test_tokens_that_the_policy_did_not_draw_are_told_at_once():
     rows = [{**row, "foreign_share": 0.6} for row in healthy()]
-    found = signals(rows)[Danger.FOREIGN_TOKENS]
-    assert found.step == 2 and "60% of the tokens in the loss" in found.evidence
+    signal = signals(rows)[Danger.FOREIGN_TOKENS]
+    assert signal.step == 2 and "60% of the tokens in the loss" in signal.evidence
 
 
 def test_a_policy_far_from_its_start_is_told():
-    found = signals(with_change("kl_initial", lambda value, n: 0.1 * n))
-    assert set(found) == {Danger.POLICY_DRIFT} and "limit is 0.25" in found[Danger.POLICY_DRIFT].evidence
+    by_danger = signals(with_change("kl_initial", lambda value, n: 0.1 * n))
+    assert set(by_danger) == {Danger.POLICY_DRIFT} and "limit is 0.25" in by_danger[Danger.POLICY_DRIFT].evidence
     assert signals(with_change("kl_initial", lambda value, n: 0.1 * n), drift_limit=5.0) == {}
 
 

@@ -17,18 +17,18 @@ def rollouts(n_honest: int = 80, n_gaming: int = 12) -> list[RewardedRollout]:
 
 
 def test_high_reward_low_benchmark_rollouts_are_pulled():
-    found = pull(rollouts(), n=5)
-    assert len(found.pulled) == 5
-    assert {rollout.text for rollout in found.pulled} == {"as an AI I am certain"}
-    assert found.n_top == 10 and found.n_suspicious == 10
-    assert found.agreement is not None and found.agreement < 0.1
+    selection = pull(rollouts(), n=5)
+    assert len(selection.pulled) == 5
+    assert {rollout.text for rollout in selection.pulled} == {"as an AI I am certain"}
+    assert selection.n_top == 10 and selection.n_suspicious == 10
+    assert selection.agreement is not None and selection.agreement < 0.1
 
 
 def test_a_reward_that_agrees_with_the_benchmark_pulls_nothing():
     agreeing = [RewardedRollout(f"a{i}", 0, i / 100, float(i >= 50), "") for i in range(100)]
-    found = pull(agreeing)
-    assert found.pulled == [] and found.n_suspicious == 0
-    assert found.agreement is not None and found.agreement > 0.8
+    selection = pull(agreeing)
+    assert selection.pulled == [] and selection.n_suspicious == 0
+    assert selection.agreement is not None and selection.agreement > 0.8
 
 
 def test_the_same_seed_pulls_the_same_rollouts():
@@ -70,5 +70,5 @@ def test_what_was_written_on_hidden_items_is_withheld(tmp_path):
         record = make_record("i0", value=0.0, text="the question again")
         writer.append(replace(record, score=replace(record.score, views={"reward": 1.0})))
         writer.close()
-    (found,) = read_rewarded(tmp_path / "card")
-    assert (found.id, found.reward) == ("i0", 1.0) and found.text == WITHHELD
+    (rollout,) = read_rewarded(tmp_path / "card")
+    assert (rollout.id, rollout.reward) == ("i0", 1.0) and rollout.text == WITHHELD

@@ -99,7 +99,7 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("log.jsonl", '{"step": 1, "reward": 1}\nnonsense\n{"step": 2}\n', "log.jsonl:2"),
         ("log.jsonl", '{"reward": 1}\n', "no usable step"),
@@ -113,10 +113,10 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path):
         ("log.txt", "x", "known shape"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused_with_the_place(tmp_path, name, text, said):
+def test_a_file_that_is_no_log_is_refused_with_the_place(tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
+    with pytest.raises(ConfigError, match=message.replace(".", r"\.")):
         read_log(path)
 
 
@@ -215,14 +215,14 @@ def write_wandb(path, records):
     """W&B's container: blocks of 32 KiB, in which a record that does not fit continues in the next one."""
     data = bytearray(b":W&B\xe1\xbe\x00")
     for record in records:
-        rest, is_first = record, True
-        while is_first or rest:
+        remainder, is_first = record, True
+        while is_first or remainder:
             room = 32768 - len(data) % 32768
             if room < 7:
                 data += bytes(room)
                 continue
-            chunk, rest = rest[: room - 7], rest[room - 7 :]
-            kind = (1 if not rest else 2) if is_first else (4 if not rest else 3)
+            chunk, remainder = remainder[: room - 7], remainder[room - 7 :]
+            kind = (1 if not remainder else 2) if is_first else (4 if not remainder else 3)
             data += struct.pack("<IHB", zlib.crc32(bytes([kind]) + chunk), len(chunk), kind) + chunk
             is_first = False
     path.write_bytes(bytes(data))
@@ -255,13 +255,15 @@ def test_an_offline_file_of_wandb_that_is_still_being_written_is_read_so_far(tmp
         assert log.series["loss"].values.tolist() == [0.5] and "still being written" in log.notes[0]
 
 
-@pytest.mark.parametrize(("at", "said"), [(1, "does not begin as a W&B file"), (60, "is damaged"), (13, "is damaged")])
-def test_a_damaged_offline_file_of_wandb_is_refused_with_the_place(tmp_path, at, said):
+@pytest.mark.parametrize(
+    ("at", "message"), [(1, "does not begin as a W&B file"), (60, "is damaged"), (13, "is damaged")]
+)
+def test_a_damaged_offline_file_of_wandb_is_refused_with_the_place(tmp_path, at, message):
     path = write_wandb(tmp_path / "run-a.wandb", [bytes.fromhex(text) for text in RECORDS])
     data = bytearray(path.read_bytes())
     data[at] ^= 0x55
     path.write_bytes(bytes(data))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         read_log(path)
 
 

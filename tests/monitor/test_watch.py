@@ -72,9 +72,9 @@ def test_a_real_drop_pauses_whatever_the_noise():
 
 
 def test_a_safety_metric_that_gets_worse_pauses_for_review():
-    found = verdict(log_of(**{SCORE: [0.5, 0.6], "safety_violation_rate": [0.003, 0.009]}), [], RULES)
-    assert found.action is TrainingAction.PAUSE_HUMAN_REVIEW
-    assert "gate safety" in found.reasons[0] and "0.3% -> 0.9%" in found.reasons[0]
+    review = verdict(log_of(**{SCORE: [0.5, 0.6], "safety_violation_rate": [0.003, 0.009]}), [], RULES)
+    assert review.action is TrainingAction.PAUSE_HUMAN_REVIEW
+    assert "gate safety" in review.reasons[0] and "0.3% -> 0.9%" in review.reasons[0]
 
 
 def test_reward_up_and_private_down_rolls_back():
@@ -94,37 +94,44 @@ def test_a_change_is_told_in_values_that_were_seen_and_not_by_the_end_of_a_line_
     log = log_of(
         **{SCORE: [0.60, 0.55, 0.50, 0.45], "reward": [0.01 * i for i in range(30)], "kl": kl, "entropy": entropy}
     )
-    told = next(one for one in verdict(log, [], RULES).findings if one.gate == "loophole")
-    assert told.fired
-    old, new = re.search(r"entropy ([-.\d]+) -> ([-.\d]+)", " ".join(told.inputs)).groups()
+    finding = next(finding for finding in verdict(log, [], RULES).findings if finding.gate == "loophole")
+    assert finding.fired
+    old, new = re.search(r"entropy ([-.\d]+) -> ([-.\d]+)", " ".join(finding.inputs)).groups()
     assert min(entropy) <= float(new) < float(old) <= max(entropy)
 
 
 def test_a_healthy_run_goes_on_and_the_gates_say_what_they_saw():
     monitor = LiveMonitor(RULES)
     for row in monitor_builders.healthy(3):
-        found = monitor.add(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
-        assert found.action is TrainingAction.CONTINUE, found.reasons
+        training_verdict = monitor.add(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
+        assert training_verdict.action is TrainingAction.CONTINUE, training_verdict.reasons
     assert monitor.raised == {}
-    assert {finding.gate for finding in found.findings} >= {"historical_best", "safety", "reward_private", "loophole"}
+    assert {finding.gate for finding in training_verdict.findings} >= {
+        "historical_best",
+        "safety",
+        "reward_private",
+        "loophole",
+    }
 
 
 def test_a_live_monitor_pauses_at_the_step_of_the_spike_and_settings_can_say_otherwise():
     for actions, expected in (({}, TrainingAction.PAUSE), ({Danger.KL_SPIKE: "continue"}, TrainingAction.CONTINUE)):
         rules = Rules(RULES.metrics, RULES.gates, MonitorSettings(actions=actions))
         monitor = LiveMonitor(rules)
-        seen = {}
+        action_at_step = {}
         for row in monitor_builders.kl_spike(0):
-            found = monitor.add(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
-            seen[int(row["step"])] = found.action
-        assert seen[250] is TrainingAction.CONTINUE
-        assert seen[255] is expected
+            training_verdict = monitor.add(
+                int(row["step"]), {name: value for name, value in row.items() if name != "step"}
+            )
+            action_at_step[int(row["step"])] = training_verdict.action
+        assert action_at_step[250] is TrainingAction.CONTINUE
+        assert action_at_step[255] is expected
         assert Danger.KL_SPIKE in monitor.raised
 
 
 def test_only_gates_about_training_are_asked():
-    found = verdict(log_of(**{SCORE: [0.6, 0.3]}), [], RULES)
-    assert all(finding.kind != "regression" for finding in found.findings)
+    training_verdict = verdict(log_of(**{SCORE: [0.6, 0.3]}), [], RULES)
+    assert all(finding.kind != "regression" for finding in training_verdict.findings)
 
 
 def test_settings_refuse_an_unknown_danger():

@@ -81,10 +81,10 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         if self._evaluate is None or state.global_step % self._every or self.stopped_by is not None:
             return
         scores = self._evaluate(kwargs["model"])
-        found = self._monitor.add(state.global_step, scores)
-        if found.action is TrainingAction.CONTINUE and not self._has_fallen():
+        verdict = self._monitor.add(state.global_step, scores)
+        if verdict.action is TrainingAction.CONTINUE and not self._has_fallen():
             self._keep(kwargs["model"], state.global_step)
-        self._obey(found, control, kwargs)
+        self._obey(verdict, control, kwargs)
 
     def _has_fallen(self) -> bool:
         """Whether a benchmark or the private score is below its best: not a model to go back to, gate or no gate."""
@@ -96,30 +96,32 @@ class MonitorCallback(TrainerCallback):  # type: ignore[misc]
         self._good_step = step
         self._good = {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}
 
-    def _obey(self, found: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:
+    def _obey(self, verdict: TrainingVerdict, control: TrainerControl, parts: Mapping[str, Any]) -> None:
         if self._on_verdict is not None:
-            self._on_verdict(found)
-        if found.action is TrainingAction.CONTINUE:
+            self._on_verdict(verdict)
+        if verdict.action is TrainingAction.CONTINUE:
             return
-        self.stopped_by = found
-        folder = self._out / f"paused-step-{found.step}"
+        self.stopped_by = verdict
+        folder = self._out / f"paused-step-{verdict.step}"
         _save(parts, folder)
-        if found.action is TrainingAction.ROLLBACK:
+        if verdict.action is TrainingAction.ROLLBACK:
             parts["model"].load_state_dict(self._good)
             folder = self._out / "last-good"
             _save(parts, folder)
         control.should_training_stop = True
-        self._write(found, folder)
-        _log.warning("training stopped at step %d: %s: %s", found.step, found.action.value, "; ".join(found.reasons))
+        self._write(verdict, folder)
+        _log.warning(
+            "training stopped at step %d: %s: %s", verdict.step, verdict.action.value, "; ".join(verdict.reasons)
+        )
 
-    def _write(self, found: TrainingVerdict, folder: Path) -> None:
+    def _write(self, verdict: TrainingVerdict, folder: Path) -> None:
         record = {
-            "action": found.action.value,
-            "step": found.step,
-            "reasons": list(found.reasons),
+            "action": verdict.action.value,
+            "step": verdict.step,
+            "reasons": list(verdict.reasons),
             "go_on_from": str(folder),
             "last_good_step": self._good_step,
-            "needs_human_review": found.action is TrainingAction.PAUSE_HUMAN_REVIEW,
+            "needs_human_review": verdict.action is TrainingAction.PAUSE_HUMAN_REVIEW,
         }
         write_json(self._out / PAUSE_NAME, record)
 

@@ -52,7 +52,7 @@ _MASKS = ("masked_capped", "masked_truncated", "masked_too_long", "masked_failed
 def format_collapse(watched: Watched) -> Signal | None:
     """One kind of bad message has risen far above its share at the start."""
     settings = watched.settings
-    for name, words in MESSAGES.items():
+    for name, description in MESSAGES.items():
         series = watched.log.get(name)
         start = reference(series, settings.reference) if series is not None else None
         if series is None or start is None or len(series) < settings.reference + 3:
@@ -64,7 +64,7 @@ def format_collapse(watched: Watched) -> Signal | None:
                 Danger.FORMAT_COLLAPSE,
                 int(series.steps[-1]),
                 (name,),
-                f"{now:.0%} of messages are {words}, {start:.0%} were at the start (limit {limit:+.0%})",
+                f"{now:.0%} of messages are {description}, {start:.0%} were at the start (limit {limit:+.0%})",
                 "stop; go back to a checkpoint before the rise, lower the learning rate, weigh episodes equally",
             )
     return None
@@ -466,7 +466,7 @@ def loss_rise(watched: Watched) -> Signal | None:
 def degenerate_answers(watched: Watched) -> Signal | None:
     """Most answers are refusals or repetitions, and more than at the start."""
     limit = watched.settings.degenerate_share
-    for name, words in (("refusal_rate", "refusals"), ("repetition_rate", "repetitive")):
+    for name, label in (("refusal_rate", "refusals"), ("repetition_rate", "repetitive")):
         series = watched.log.get(name)
         if series is None or len(series) < 2:
             continue
@@ -476,7 +476,7 @@ def degenerate_answers(watched: Watched) -> Signal | None:
                 Danger.DEGENERATE_ANSWERS,
                 int(series.steps[-1]),
                 (name,),
-                f"{now:.0%} of answers are {words}, {start:.0%} were at first (limit {limit:.0%})",
+                f"{now:.0%} of answers are {label}, {start:.0%} were at first (limit {limit:.0%})",
                 "read samples; check whether the reward pays for them, and go back to a checkpoint before the rise",
             )
     return None

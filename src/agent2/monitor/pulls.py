@@ -63,13 +63,15 @@ def pull(
     """
     if not 0 < top < 1:
         raise ValueError(f"top={top} must be between 0 and 1")
-    known = list(rollouts)
-    if len(known) < MIN_ROLLOUTS:
-        raise NotEnoughData(f"{len(known)} rollouts have a reward and a score, {MIN_ROLLOUTS} are needed to pull from")
-    rewards = np.array([rollout.reward for rollout in known])
-    scores = np.array([rollout.score for rollout in known])
+    population = list(rollouts)
+    if len(population) < MIN_ROLLOUTS:
+        raise NotEnoughData(
+            f"{len(population)} rollouts have a reward and a score, {MIN_ROLLOUTS} are needed to pull from"
+        )
+    rewards = np.array([rollout.reward for rollout in population])
+    scores = np.array([rollout.score for rollout in population])
     threshold = float(np.quantile(rewards, 1 - top, method="higher"))
-    best = [rollout for rollout in known if rollout.reward >= threshold]
+    best = [rollout for rollout in population if rollout.reward >= threshold]
     suspicious = [rollout for rollout in best if rollout.score <= max_score]
     rng = np.random.default_rng(derive_seed("pull", seed))
     chosen = [suspicious[i] for i in rng.permutation(len(suspicious))[:n]]
@@ -78,7 +80,7 @@ def pull(
         pulled=sorted(chosen, key=lambda rollout: (-rollout.reward, rollout.id, rollout.attempt)),
         n_suspicious=len(suspicious),
         n_top=len(best),
-        n_rollouts=len(known),
+        n_rollouts=len(population),
         threshold=threshold,
         agreement=float(stats.spearmanr(rewards, scores).statistic) if varies else None,
     )
@@ -90,11 +92,11 @@ def read_rewarded(path: Path, view: str = "reward") -> list[RewardedRollout]:
     Raises ConfigError if nothing in it has both a reward and a score.
     """
     is_card = (path / CARD_FILE).is_file()
-    found = list(_from_card(path, view) if is_card else _from_lines(path))
-    if not found:
+    rollouts = list(_from_card(path, view) if is_card else _from_lines(path))
+    if not rollouts:
         need = f"scores with the view {view!r}" if is_card else "lines with `id`, `reward` and `score`"
         raise ConfigError(f"{path}: no rollout has both a reward and a score; {need} are needed")
-    return found
+    return rollouts
 
 
 def _from_card(path: Path, view: str) -> Iterator[RewardedRollout]:
@@ -118,7 +120,7 @@ def _from_lines(path: Path) -> Iterator[RewardedRollout]:
             if any(value is None for value in numbers):
                 continue
             reward, score = map(float, numbers)
-            made = RewardedRollout(
+            rollout = RewardedRollout(
                 str(row["id"]), int(row.get("attempt", 0)), reward, score, str(row.get("completion", ""))
             )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -126,4 +128,4 @@ def _from_lines(path: Path) -> Iterator[RewardedRollout]:
                 f"{path}:{number}: is not a rollout ({error!r}); lines need `id`, `reward`, `score`, best `completion`"
             ) from error
         if math.isfinite(reward) and math.isfinite(score):
-            yield made
+            yield rollout

@@ -234,8 +234,8 @@ def _folder(path: Path) -> list[_TrackedRun]:
     logs = sorted(path.glob("*/train_log.jsonl"))
     if logs:
         return [
-            _TrackedRun(log.parent.name, _json_lines(log, own), own)
-            for log, own in ((log, list[str]()) for log in logs)
+            _TrackedRun(log.parent.name, _json_lines(log, log_notes), log_notes)
+            for log, log_notes in ((log, list[str]()) for log in logs)
         ]
     raise ConfigError(
         f"{path}: no {_EVENTS}*, *.wandb, train_log.jsonl, wandb-history.jsonl or trainer_state.json in it; "
@@ -357,17 +357,17 @@ def _last_launch(
     launches: list[list[tuple[int, str, float, str]]], notes: list[str]
 ) -> list[tuple[int, str, float, str]]:
     """The points of a run in launch order; one that begins before the end of the one before replaces it from there."""
-    kept: list[tuple[int, str, float, str]] = []
+    points: list[tuple[int, str, float, str]] = []
     for launch in launches:
-        if kept and min(point[0] for point in launch) <= max(point[0] for point in kept):
+        if points and min(point[0] for point in launch) <= max(point[0] for point in points):
             begin = min(point[0] for point in launch)
             notes.append(
                 f"holds another launch that begins at step {begin}, where the one before had reached "
-                f"{max(point[0] for point in kept)}: from there on only the later one is read"
+                f"{max(point[0] for point in points)}: from there on only the later one is read"
             )
-            kept = [point for point in kept if point[0] < begin]
-        kept += launch
-    return kept
+            points = [point for point in points if point[0] < begin]
+        points += launch
+    return points
 
 
 def _wandb(path: Path) -> _TrackedRun:

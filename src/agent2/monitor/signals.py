@@ -233,7 +233,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     "latency": "latency_s",
 }
 """Our name -> those that trainers give the same quantity."""
-_ALIASES = {other: name for name, others in _OTHER_NAMES.items() for other in others.split()}
+_ALIASES = {alias: name for name, others in _OTHER_NAMES.items() for alias in others.split()}
 _TRAINING_PREFIXES = ("train/", "train_")
 _EVALUATION_PREFIXES = ("eval/", "eval_", "val/", "val_")
 _ZERO_SPREAD = "frac_reward_zero_std"
@@ -265,10 +265,10 @@ def canonical_name(name: str) -> str:
         is_evaluated |= bare.startswith(prefix) and prefix in _EVALUATION_PREFIXES
         bare = bare.removeprefix(prefix)
     lowered = bare.lower()
-    known = lowered if lowered in MEANING else _ALIASES.get(lowered)
-    if known is None:
+    canonical = lowered if lowered in MEANING else _ALIASES.get(lowered)
+    if canonical is None:
         return bare
-    return f"eval_{known}" if is_evaluated and known not in EVALUATED else known
+    return f"eval_{canonical}" if is_evaluated and canonical not in EVALUATED else canonical
 
 
 def measurements(name: str, value: float, keep: Collection[str] = ()) -> Iterator[tuple[str, float]]:
@@ -353,20 +353,20 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
     finite are left out. All three are said in the notes, with the first place.
     """
     points: dict[str, dict[int, float]] = {}
-    told: dict[str, tuple[int, str]] = {}
+    occurrences: dict[str, tuple[int, str]] = {}
     latest: dict[str, int] = {}
     not_finite: dict[str, Reading] = {}
     for reading in readings:
         column = points.setdefault(reading.name, {})
         if not np.isfinite(reading.value):
-            _count(told, f"{reading.name}: value is {reading.value}, left out", reading.where)
+            _count(occurrences, f"{reading.name}: value is {reading.value}, left out", reading.where)
             first = not_finite.setdefault(reading.name, reading)
             not_finite[reading.name] = min(first, reading, key=lambda r: r.step)
             continue
         if reading.step < latest.get(reading.name, reading.step):
-            _count(told, f"{reading.name}: steps out of order, sorted", reading.where)
+            _count(occurrences, f"{reading.name}: steps out of order, sorted", reading.where)
         if reading.step in column:
-            _count(told, f"{reading.name}: a step appears twice, the later line counts", reading.where)
+            _count(occurrences, f"{reading.name}: a step appears twice, the later line counts", reading.where)
         latest[reading.name] = max(reading.step, latest.get(reading.name, reading.step))
         column[reading.step] = reading.value
     series = {}
@@ -376,13 +376,13 @@ def assemble(name: str, readings: Iterable[Reading], notes: Sequence[str] = ()) 
             series[column_name] = Series(
                 column_name, np.array(steps, dtype=np.int64), np.array([column[s] for s in steps], dtype=np.float64)
             )
-    found = [f"{text} ({n} times, first at {where})" for text, (n, where) in told.items()]
-    return TrainingLog(name, series, (*notes, *found), tuple(sorted(not_finite.values(), key=lambda r: r.step)))
+    remarks = [f"{text} ({n} times, first at {where})" for text, (n, where) in occurrences.items()]
+    return TrainingLog(name, series, (*notes, *remarks), tuple(sorted(not_finite.values(), key=lambda r: r.step)))
 
 
-def _count(told: dict[str, tuple[int, str]], text: str, where: str) -> None:
-    n, first = told.get(text, (0, where))
-    told[text] = (n + 1, first)
+def _count(occurrences: dict[str, tuple[int, str]], text: str, where: str) -> None:
+    n, first = occurrences.get(text, (0, where))
+    occurrences[text] = (n + 1, first)
 
 
 MAD_TO_SIGMA = 1.4826
@@ -418,8 +418,8 @@ def trend(series: Series, window: int) -> Trend | None:
     if len(values) < 6 or np.ptp(values) == 0:
         return None
     if len(values) > MAX_POINTS:
-        kept = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
-        steps, values = steps[kept], values[kept]
+        indices = np.linspace(0, len(values) - 1, MAX_POINTS).round().astype(np.int64)
+        steps, values = steps[indices], values[indices]
     slope = stats.theilslopes(values, steps)[0]
     p_value = float(stats.kendalltau(steps, values).pvalue)
     n_ends = max(3, len(values) // 10)

@@ -71,8 +71,10 @@ class Rules:
     def benchmarks(self) -> list[str]:
         """Names under which the log may hold scores; the primary metric's first."""
         primary = primary_of(self.metrics)
-        rest = [m for m in self.metrics if m.role is Role.REGRESSION_GATE and m.direction is Direction.HIGHER]
-        return [name for metric in (primary, *rest) for name in (metric.name, *metric.alias)]
+        regression_metrics = [
+            m for m in self.metrics if m.role is Role.REGRESSION_GATE and m.direction is Direction.HIGHER
+        ]
+        return [name for metric in (primary, *regression_metrics) for name in (metric.name, *metric.alias)]
 
     def names(self) -> frozenset[str]:
         """Every name that the suite has for a metric; a series of that name is kept under it."""
@@ -104,12 +106,12 @@ def verdict(log: TrainingLog, signals: Sequence[Signal], rules: Rules) -> Traini
     """
     gates = [_beyond_noise(gate, log, rules) for gate in rules.gates]
     findings = [f for f in evaluate_gates(rules.metrics, gates, evidence_of(log, rules)) if f.kind in KINDS]
-    asked = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
-    asked += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
-    asked = [pair for pair in asked if pair[0] is not TrainingAction.CONTINUE]
-    asked.sort(key=lambda pair: -TRAINING_SEVERITY[pair[0]])
-    action = asked[0][0] if asked else TrainingAction.CONTINUE
-    return TrainingVerdict(action, log.last_step, [reason for _, reason in asked], findings)
+    demands = [(rules.settings.action(s.danger), f"signal {s.danger.value}: {s.evidence}") for s in signals]
+    demands += [(f.effects.training, f"gate {f.gate}: {', '.join(f.inputs)}; {f.rule}") for f in findings if f.fired]
+    demands = [pair for pair in demands if pair[0] is not TrainingAction.CONTINUE]
+    demands.sort(key=lambda pair: -TRAINING_SEVERITY[pair[0]])
+    action = demands[0][0] if demands else TrainingAction.CONTINUE
+    return TrainingVerdict(action, log.last_step, [reason for _, reason in demands], findings)
 
 
 def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:
@@ -131,19 +133,19 @@ def _beyond_noise(gate: GateSpec, log: TrainingLog, rules: Rules) -> GateSpec:
 
 def evidence_of(log: TrainingLog, rules: Rules) -> Evidence:
     """The log as evidence: "old" is its start, "new" its end."""
-    found: dict[str, MetricEvidence] = {}
+    metrics: dict[str, MetricEvidence] = {}
     history: dict[str, tuple[float, ...]] = {}
     for metric in rules.metrics:
         series = _series_of(log, metric)
         if series is None or len(series) < 2:
             continue
         old, new = _ends(series)
-        found[metric.name] = MetricEvidence(metric.name, old, new, source="training log")
+        metrics[metric.name] = MetricEvidence(metric.name, old, new, source="training log")
         history[metric.name] = tuple(float(value) for value in series.values[:-1])
     return Evidence(
         checkpoint=f"{log.name} at step {log.last_step}",
         baseline=f"{log.name} at its start",
-        metrics=found,
+        metrics=metrics,
         private_metrics=_private(log, rules),
         history=history,
         training=TrainingSignals(*(_change(log.get(name), rules.settings) for name in ("reward", "kl", "entropy"))),
@@ -173,15 +175,15 @@ def _private(log: TrainingLog, rules: Rules) -> Mapping[str, MetricEvidence]:
 
 def _change(series: Series | None, settings: MonitorSettings) -> Change | None:
     """The change since the start of the run that the noise does not explain; an unclear one counts as none."""
-    found = None if series is None else trend(series, len(series))
-    if found is None:
+    run_trend = None if series is None else trend(series, len(series))
+    if run_trend is None:
         return None
-    is_seen = (found.end > found.start and found.rises(settings.trend_p)) or (
-        found.end < found.start and found.falls(settings.trend_p)
+    is_seen = (run_trend.end > run_trend.start and run_trend.rises(settings.trend_p)) or (
+        run_trend.end < run_trend.start and run_trend.falls(settings.trend_p)
     )
     if is_seen:
-        return Change(found.start, found.end)
-    return Change(found.end, found.end)
+        return Change(run_trend.start, run_trend.end)
+    return Change(run_trend.end, run_trend.end)
 
 
 class LiveMonitor:
@@ -259,7 +261,7 @@ def stop_at(*dangers: Danger, settings: MonitorSettings | None = None) -> Stop:
             if isinstance(number, int | float) and logged != "step":
                 for name, value in measurements(logged, float(number)):
                     readings.append(Reading(step, name, value, f"step {step}"))
-        found = detect(Watched(assemble("run", readings), settings, ()), dangers)
-        return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in found) or None
+        signals = detect(Watched(assemble("run", readings), settings, ()), dangers)
+        return "; ".join(f"{signal.danger.value}: {signal.evidence}" for signal in signals) or None
 
     return stop
