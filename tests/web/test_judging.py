@@ -278,7 +278,7 @@ def test_a_panel_breaks_its_line_at_a_missing_value_and_bins_hold_every_value():
     assert drawn.points[0].x < drawn.marks[0][0] < drawn.points[1].x
     assert panel("none", []).points == () and len(panel("one", [PlotValue(5, 0.0)]).y_ticks) >= 2
     many = panel("many", [PlotValue(place, place) for place in range(5_001)])
-    assert len(many.points) <= 402 and many.points[-1].words.startswith("5000")
+    assert len(many.points) <= 402 and many.points[-1].tooltip.startswith("5000")
     tenths = histogram([place / 10 for place in range(25)])
     assert [one.n for one in tenths] == [2] * 11 + [3], "a value on an edge is in the range that it begins"
     bins = histogram([place / 7 for place in range(100)])

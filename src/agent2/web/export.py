@@ -1,4 +1,4 @@
-"""The whole site as files for a web host or an artifact store, and one page as one file; no server behind either.
+"""The whole site as files for a web host or an artifact store, which need no server.
 
 Promises: every link of an exported page leads to an exported page, or is plain text; texts of hidden items are never
 exported with a site; the folder of results is only read. Bounded: of a large card the first rollouts and those that an
@@ -31,26 +31,26 @@ class FileLinks:
     is_single = False
 
     def __init__(self, needed: Callable[[PageAddress], None], prefix: str) -> None:
-        """needed: told each page that is linked. prefix: from the linking file to the top."""
+        """needed: called with each page that is linked. prefix: from the linking file to the top."""
         self._needed, self._prefix = needed, prefix
 
     def save(self) -> str:
-        """There is no server that makes it."""
+        """Empty: there is no server that would make it."""
         return ""
 
     def to(self, kind: str, entry: str = "", part: str | int = "", /, **query: str | int | None) -> str:
         """Relative to the linking page; empty for what is not exported."""
         if kind == "static":
             return f"{self._prefix}static/{entry}"
-        asked = {name: str(value) for name, value in query.items() if value not in (None, "")}
-        address = _exported(PageAddress(kind, entry, str(part), asked))
+        parameters = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        address = _exported_address(PageAddress(kind, entry, str(part), parameters))
         if address is None:
             return ""
         self._needed(address)
         return self._prefix + file_of(address)
 
 
-def _exported(address: PageAddress) -> PageAddress | None:
+def _exported_address(address: PageAddress) -> PageAddress | None:
     """The page that is exported for an address; None if there is none."""
     query = dict(address.query)
     if address.kind not in KINDS:
@@ -58,62 +58,65 @@ def _exported(address: PageAddress) -> PageAddress | None:
     if address.kind == "home":
         return PageAddress("home", query={"page": query["page"]} if query.get("page", "1") != "1" else {})
     if address.kind == "card":
-        kept = {name: value for name, value in query.items() if name in CARD_QUERY and (name, value) != ("page", "1")}
-        if int(kept.get("page", "1")) > -(-MOST_ROLLOUTS // PAGE_ROWS):
+        kept_query = {
+            name: value for name, value in query.items() if name in CARD_QUERY and (name, value) != ("page", "1")
+        }
+        if int(kept_query.get("page", "1")) > -(-MOST_ROLLOUTS // PAGE_ROWS):
             return None
-        return PageAddress("card", address.id, query=kept)
+        return PageAddress("card", address.id, query=kept_query)
     if address.kind == "rollout":
         if address.part != "item" and int(address.part) >= MOST_ROLLOUTS:
             return None
-        kept = {name: value for name, value in query.items() if name in ("id", "attempt", "beside")}
-        return PageAddress("rollout", address.id, address.part, kept)
+        kept_query = {name: value for name, value in query.items() if name in ("id", "attempt", "beside")}
+        return PageAddress("rollout", address.id, address.part, kept_query)
     return PageAddress(address.kind, address.id, address.part)
 
 
 def file_of(address: PageAddress) -> str:
     """Path of a page below the exported folder."""
     query = "&".join(f"{name}={value}" for name, value in sorted(address.query.items()) if value)
-    told = f"-{hashlib.sha256(query.encode()).hexdigest()[:10]}" if query else ""
+    # a digest, since item ids may contain anything and be longer than a file name
+    suffix = f"-{hashlib.sha256(query.encode()).hexdigest()[:10]}" if query else ""
     if address.kind in ("home", "leaderboard"):
-        return f"{'index' if address.kind == 'home' else address.kind}{told}.html"
-    return f"{address.kind}/{address.id}{f'-{address.part}' if address.part else ''}{told}.html"
+        return f"{'index' if address.kind == 'home' else address.kind}{suffix}.html"
+    return f"{address.kind}/{address.id}{f'-{address.part}' if address.part else ''}{suffix}.html"
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written."""
+class ExportReport:
+    """The files that were written."""
 
     index: Path
     n_pages: int
     n_bytes: int
     problems: tuple[str, ...]
-    """Results that cannot be shown; their pages say so too."""
+    """Results that cannot be shown, a message each; their pages say so too."""
 
 
-def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lambda done, known: None) -> Exported:
-    """Write every page that can be reached from the home page into a new folder; begin at its `index.html`.
+def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lambda done, total: None) -> ExportReport:
+    """Write every page that can be reached from the home page into a new folder, whose `index.html` is the home page.
 
-    on_page: told how many pages are written and how many are known of. Raises ConfigError if the folder exists and is
-    not empty, or cannot be written to.
+    on_page: called with the number of pages written and of those linked so far. Raises ConfigError if the folder exists
+    and is not empty, or cannot be written to.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out}: exists already and is not an empty folder; choose another one")
     first = PageAddress("home")
-    waiting, known = deque([first]), {file_of(first)}
+    queue, files = deque([first]), {file_of(first)}
     problems: list[str] = []
     n_bytes = n_pages = 0
 
     def needed(address: PageAddress) -> None:
-        if (file := file_of(address)) not in known:
-            known.add(file)
-            waiting.append(address)
+        if (file := file_of(address)) not in files:
+            files.add(file)
+            queue.append(address)
 
     try:
         (out / "static").mkdir(parents=True, exist_ok=True)
         for name in ASSETS:
             write_text(out / "static" / name, read_asset(name))
-        while waiting:
-            address = waiting.popleft()
+        while queue:
+            address = queue.popleft()
             file = file_of(address)
             links: Links = FileLinks(needed, "../" * file.count("/"))
             try:
@@ -125,7 +128,7 @@ def export_site(site: Site, out: Path, on_page: Callable[[int, int], None] = lam
             (out / file).parent.mkdir(exist_ok=True)
             write_text(out / file, page)
             n_pages, n_bytes = n_pages + 1, n_bytes + len(page.encode("utf-8", errors="replace"))
-            on_page(n_pages, len(known))
+            on_page(n_pages, len(files))
     except OSError as error:
         raise ConfigError(f"{out}: cannot be written to ({error.strerror}); choose another folder") from error
-    return Exported(out / "index.html", n_pages, n_bytes, tuple(problems))
+    return ExportReport(out / "index.html", n_pages, n_bytes, tuple(problems))

@@ -1,4 +1,4 @@
-"""Labels and comments of people on a rollout or one of its turns: the only thing that the app writes.
+"""Labels and comments of people on a rollout or one of its turns: besides spot checks all that the app writes.
 
 One file in the folder that is viewed, a JSON record a line, only ever appended to: `NOTES_FILE`. Each record names its
 rollout by item and attempt and its card by the digest of `card.json`, so a note is never shown on another card, and
@@ -27,11 +27,12 @@ FORMAT: Literal["agent2-note-1"] = "agent2-note-1"
 MAX_LABEL, MAX_COMMENT, MAX_AUTHOR = 80, 4_000, 80
 MAX_FILE = 50_000_000
 """Bytes of the file that are read, and beyond which nothing is added."""
+_LIMITS = {"label": MAX_LABEL, "comment": MAX_COMMENT, "author": MAX_AUTHOR}
 _ANCHOR = re.compile(r"(?:p([1-9]\d{0,6})|t([1-9]\d{0,6})(-reply)?)?")
 
 
 class RolloutNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody said about a rollout."""
+    """A person's label and comment on a rollout."""
 
     format: Literal["agent2-note-1"]
     card: str
@@ -48,7 +49,7 @@ class RolloutNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNotes:
+class NoteListing:
     """The notes on one rollout."""
 
     notes: tuple[RolloutNote, ...]
@@ -64,24 +65,26 @@ class NoteBook:
         self._lock = threading.Lock()
         self._known: tuple[tuple[int, int], dict[tuple[str, str, int], tuple[RolloutNote, ...]], int] | None = None
 
-    def of(self, card: Path, record: ScoredRollout) -> FoundNotes:
+    def of(self, card: Path, record: ScoredRollout) -> NoteListing:
         """The notes on a rollout, oldest first."""
         with self._lock:
             by_rollout, n_unread = self._read()
             key = (card_digest(card), record.rollout.item_id, record.rollout.attempt)
-            return FoundNotes(by_rollout.get(key, ()), n_unread)
+            return NoteListing(by_rollout.get(key, ()), n_unread)
 
     def on_card(self, card: Path) -> dict[tuple[str, int], tuple[RolloutNote, ...]]:
         """(item, attempt) -> the notes on it, of one card."""
         with self._lock:
             by_rollout, _ = self._read()
             digest = card_digest(card) if by_rollout else ""
-            return {(item, attempt): notes for (of, item, attempt), notes in by_rollout.items() if of == digest}
+            return {
+                (item, attempt): notes for (card_of, item, attempt), notes in by_rollout.items() if card_of == digest
+            }
 
     def _read(self) -> tuple[Mapping[tuple[str, str, int], tuple[RolloutNote, ...]], int]:
         try:
-            found = self.path.stat()
-            stamp = (found.st_size, found.st_mtime_ns)
+            status = self.path.stat()
+            stamp = (status.st_size, status.st_mtime_ns)
             if self._known is not None and self._known[0] == stamp:
                 return self._known[1:]
             with self.path.open("rb") as file:
@@ -101,24 +104,24 @@ class NoteBook:
         self._known = (stamp, by_rollout, n_unread)
         return by_rollout, n_unread
 
-    def add(self, path: Path, card: CardFile, record: ScoredRollout, given: Mapping[str, str]) -> RolloutNote:
-        """Append a note. given: `turn`, `label`, `comment` and `author`, as a form sends them.
+    def add(self, path: Path, card: CardFile, record: ScoredRollout, form: Mapping[str, str]) -> RolloutNote:
+        """Append a note. form: `turn`, `label`, `comment` and `author`, as the page sends them.
 
-        Raises ConfigError for an unfinished card, a turn that the rollout does not have, a note without words, one that
-        is too long, and a folder that cannot be written to.
+        Raises ConfigError for an unfinished card, a turn that the rollout does not have, an empty note, one that is too
+        long, and a folder that cannot be written to.
         """
         if card.state == "open":
             raise ConfigError("the card is not finished, so it has no digest that a note could name; wait for its end")
-        turn = given.get("turn", "")
+        turn = form.get("turn", "")
         _require_turn(turn, record)
-        words = {name: clean_lines(given.get(name, ""), UNCUT * len(given.get(name, ""))).strip() for name in _LIMITS}
+        texts = {name: clean_lines(form.get(name, ""), UNCUT * len(form.get(name, ""))).strip() for name in _LIMITS}
         for name, limit in _LIMITS.items():
-            if (n := len(words[name])) > limit:
+            if (n := len(texts[name])) > limit:
                 raise ConfigError(f"the {name} has {n:,} characters, at most {limit:,} are kept; shorten it")
-        if not words["label"] and not words["comment"]:
+        if not texts["label"] and not texts["comment"]:
             raise ConfigError("the note is empty; give a label or a comment")
         rollout = record.rollout
-        label, author = clean(words["label"], MAX_LABEL), clean(words["author"], MAX_AUTHOR)
+        label, author = clean(texts["label"], MAX_LABEL), clean(texts["author"], MAX_AUTHOR)
         note = RolloutNote(
             FORMAT,
             card_digest(path),
@@ -126,7 +129,7 @@ class NoteBook:
             rollout.attempt,
             turn,
             label,
-            words["comment"],
+            texts["comment"],
             author,
             time.time(),
         )
@@ -140,6 +143,7 @@ class NoteBook:
                     size = os.fstat(descriptor).st_size
                     if size > MAX_FILE:
                         raise ConfigError(f"{NOTES_FILE} has more than {MAX_FILE:,} bytes; move it elsewhere")
+                    # a write that was cut off leaves a line without its end: it must not swallow the new note
                     is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
                     os.write(descriptor, line if is_whole else b"\n" + line)
                     os.fsync(descriptor)
@@ -151,33 +155,30 @@ class NoteBook:
 
 
 def noted_verdicts(
-    notes: Path, cards: Mapping[str, Path], words: Collection[str]
+    notes: Path, cards: Mapping[str, Path], labels: Collection[str]
 ) -> dict[str, dict[tuple[str, str, int], str]]:
-    """Who -> (card, item, attempt) -> the last label on the whole rollout that is one of these words.
+    """Author -> (card, item, attempt) -> the author's last label on the whole rollout that is one of `labels`.
 
     notes: the file. cards: by name.
     """
     book = NoteBook(notes.parent)
-    found: dict[str, dict[tuple[str, str, int], str]] = {}
+    verdicts: dict[str, dict[tuple[str, str, int], str]] = {}
     for name, card in cards.items():
-        for (item, attempt), said in book.on_card(card).items():
-            for note in said:
+        for (item, attempt), rollout_notes in book.on_card(card).items():
+            for note in rollout_notes:
                 label = note.label.strip().casefold()
-                if not note.turn and label in words:
-                    found.setdefault(clean(note.author, MAX_AUTHOR) or "somebody", {})[name, item, attempt] = label
-    return found
+                if not note.turn and label in labels:
+                    verdicts.setdefault(clean(note.author, MAX_AUTHOR) or "somebody", {})[name, item, attempt] = label
+    return verdicts
 
 
 def find_notes(folder: Path) -> Path:
     """The notes' file in a folder or the nearest one above it. Raises ConfigError if there is none."""
     top = folder.resolve()
-    for place in (top, *top.parents):
-        if (place / NOTES_FILE).is_file():
-            return place / NOTES_FILE
+    for directory in (top, *top.parents):
+        if (directory / NOTES_FILE).is_file():
+            return directory / NOTES_FILE
     raise ConfigError(f"{folder}: no {NOTES_FILE} there or above; notes are written in `agent2 view`")
-
-
-_LIMITS = {"label": MAX_LABEL, "comment": MAX_COMMENT, "author": MAX_AUTHOR}
 
 
 def card_digest(path: Path) -> str:
@@ -186,10 +187,10 @@ def card_digest(path: Path) -> str:
 
 
 def _require_turn(turn: str, record: ScoredRollout) -> None:
-    found = _ANCHOR.fullmatch(turn)
+    anchor = _ANCHOR.fullmatch(turn)
     turns = record.rollout.turns
-    if found is not None:
-        prompt, number, reply = found.groups()
+    if anchor is not None:
+        prompt, number, reply = anchor.groups()
         is_there = not turn or (int(prompt) <= len(record.rollout.prompt) if prompt else int(number) <= len(turns))
         if is_there and not (reply and turns[int(number) - 1].observation is None):
             return

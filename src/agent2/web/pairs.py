@@ -1,4 +1,4 @@
-"""Two cards of the same questions, item by item: what one lost and won beside the other, whatever they are part of.
+"""Two cards of the same questions, item by item: what one lost and won against the other, in whatever results they are.
 
 Items are paired by id and attempt. The claim (better, worse, unclear) is that of `agent2 compare`; it is left out, with
 the reason, where the cards' protocols differ or there are too many rollouts to compute it for a page.
@@ -52,47 +52,51 @@ class PairedLine:
 
 def comparable(context: PageContext, entry: CatalogEntry, card: CardFile) -> list[tuple[str, str]]:
     """(id, name) of cards of the same benchmark and split, those of the same result first."""
-    found = []
-    for one in context.catalog.findings().entries.values():
-        if one.kind is not EntryKind.CARD or one.id == entry.id:
+    matches = []
+    for other in context.catalog.findings().entries.values():
+        if other.kind is not EntryKind.CARD or other.id == entry.id:
             continue
-        told = context.card_file(one)
-        if told is not None and _asked(told) == _asked(card):
-            name = f"{told.header.checkpoint_name} ({one.path.parent.name}/{one.path.name})"
-            found.append((one.parent != entry.parent, one.place, one.id, clean(name, 120)))
-    return [(found_id, name) for _, _, found_id, name in sorted(found)[:MOST_CHOICES]]
+        other_card = context.card_file(other)
+        if other_card is not None and _item_source(other_card) == _item_source(card):
+            name = f"{other_card.header.checkpoint_name} ({other.path.parent.name}/{other.path.name})"
+            matches.append((other.parent != entry.parent, other.place, other.id, clean(name, 120)))
+    return [(card_id, name) for _, _, card_id, name in sorted(matches)[:MOST_CHOICES]]
 
 
-def _asked(card: CardFile) -> tuple[str, str]:
+def _item_source(card: CardFile) -> tuple[str, str]:
+    """Benchmark and split."""
     return card.header.protocol.benchmark, card.header.protocol.split
 
 
 def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
     """Every item of one card with its verdict here and on another card; `with` in the address names that one."""
-    sides = [context.entry(route, EntryKind.CARD), _other(context, route)]
-    cards = [context.tables.pages(one.path).card for one in sides]
+    new = context.entry(route, EntryKind.CARD)
+    old = context.catalog.get(route.query.get("with", ""), EntryKind.CARD)
+    if old is None:
+        raise NoSuchPageError("there is no such card to compare with; it may have been moved")
+    sides = [new, old]
+    cards = [context.tables.pages(side.path).card for side in sides]
     if any(card.state == "open" for card in cards):
         raise NoSuchPageError("a card is not finished; it can be compared when it is")
-    if _asked(cards[0]) != _asked(cards[1]):
+    if _item_source(cards[0]) != _item_source(cards[1]):
         raise NoSuchPageError("the cards are of two benchmarks or splits, so they have no item in common")
-    new, old = sides
     names = [clean(card.header.checkpoint_name, 80) for card in cards]
-    wanted = CardFilter.of(route.query)
+    card_filter = CardFilter.of(route.query)
     kind = route.query.get("kind", "")
     kind = kind if kind in KINDS else ""
     hides = [is_hidden_card(card) and not context.shows_hidden for card in cards]
     counts = _counts(context, new, old)
     conditions, values = ([f"({KINDS[kind]})"] if kind else []), []
-    if wanted.search:
+    if card_filter.search:
         columns = ["item_id", *(() if hides[0] else ("new_answer",)), *(() if hides[1] else ("old_answer",))]
-        if wanted.search == wanted.search.lower():
+        if card_filter.search == card_filter.search.lower():
             columns = [f"lower({column})" for column in columns]
         conditions.append(f"({' or '.join(f'contains({column}, ?)' for column in columns)})")
-        values = [wanted.search] * len(columns)
+        values = [card_filter.search] * len(columns)
     where = f"where {' and '.join(conditions)}" if conditions else ""
     n_found = _rows(context, new, old, f"select count(*) from ({PAIRED}) {where}", values)[0][0]
     n_pages = max(1, -(-n_found // PAGE_ROWS))
-    page = min(wanted.page, n_pages)
+    page = min(card_filter.page, n_pages)
     columns_sql = "item_id, attempt, line, new, old, new_answer, old_answer"
     sql = f"select {columns_sql} from ({PAIRED}) {where} order by line nulls last, item_id, attempt"
     rows = _rows(context, new, old, sql, values, (page - 1) * PAGE_ROWS)
@@ -105,25 +109,19 @@ def compare_page(context: PageContext, route: PageAddress, links: Links) -> str:
             int(attempt),
             "" if number is None else links.to("rollout", new.id, int(number), beside=old.id),
             (verdict_of(scores[0]), verdict_of(scores[1])),
-            tuple("no score" if one is None else f"{one:g}" for one in scores),  # type: ignore[arg-type]
-            tuple("" if hidden else clean(one or "", 120) for one, hidden in zip(answers, hides, strict=True)),  # type: ignore[arg-type]
+            tuple("no score" if score is None else f"{score:g}" for score in scores),  # type: ignore[arg-type]
+            tuple("" if hidden else clean(answer or "", 120) for answer, hidden in zip(answers, hides, strict=True)),  # type: ignore[arg-type]
         )
 
-    query = {"with": old.id, "kind": kind, "q": wanted.search}
+    query = {"with": old.id, "kind": kind, "q": card_filter.search}
     return context.render(
-        "compare.html.j2", links, new=new, old=old, names=names, cards=cards, counts=counts, kind=kind, wanted=wanted,
-        lines=[line(row) for row in rows], n_found=n_found, page=page, n_pages=n_pages, hides=any(hides),
-        told=_told(context, new, old, cards), trail=context.trail(new, links),
+        "compare.html.j2", links, new=new, old=old, names=names, cards=cards, counts=counts, kind=kind,
+        card_filter=card_filter, lines=[line(row) for row in rows], n_found=n_found, page=page, n_pages=n_pages,
+        hides=any(hides),
+        claim=_claim(context, new, old, cards), trail=context.trail(new, links),
         at=lambda **changes: links.to("compare", new.id, **(query | changes)),
         swapped=links.to("compare", old.id, **(query | {"with": new.id, "kind": ""})),
     )  # fmt: skip
-
-
-def _other(context: PageContext, route: PageAddress) -> CatalogEntry:
-    found = context.catalog.get(route.query.get("with", ""), EntryKind.CARD)
-    if found is None:
-        raise NoSuchPageError("there is no such card to compare with; it may have been moved")
-    return found
 
 
 def _rows(
@@ -146,13 +144,13 @@ def _counts(context: PageContext, new: CatalogEntry, old: CatalogEntry) -> Mappi
     return dict(zip((*KINDS, ""), row, strict=True))
 
 
-def _told(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Sequence[CardFile]) -> tuple[str, str]:
-    """(better, worse or unclear; the difference in words), or an empty word and why there is none."""
+def _claim(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Sequence[CardFile]) -> tuple[str, str]:
+    """(better, worse or unclear; the difference as text), or an empty claim and the reason why there is none."""
     n = sum(card.summary.n_rollouts for card in cards if card.summary is not None)
     if n > MOST_PAIRED:
         return "", f"{n:,} rollouts are too many to compute the interval here; `agent2 compare` does"
 
-    def made() -> tuple[str, str]:
+    def compare_cards() -> tuple[str, str]:
         from agent2.cards.compare import find_cards
         from agent2.contract.compare import compare
 
@@ -161,8 +159,8 @@ def _told(context: PageContext, new: CatalogEntry, old: CatalogEntry, cards: Seq
         except Agent2Error as error:
             return "", f"no difference is computed: {clean(error, 400)}"
         pair = row.score.paired
-        words = f"{POINTS.estimate(pair.change)} points" if pair is not None else clean(row.why, 300)
-        return row.outcome.value, words
+        difference = f"{POINTS.estimate(pair.change)} points" if pair is not None else clean(row.why, 300)
+        return row.outcome.value, difference
 
-    found: tuple[str, str] = context.keep(("pair", new.id, new.changed, old.id, old.changed), made)
-    return found
+    claim: tuple[str, str] = context.keep(("pair", new.id, new.changed, old.id, old.changed), compare_cards)
+    return claim

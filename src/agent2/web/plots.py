@@ -1,4 +1,4 @@
-"""Small figures of the app's own pages: values over runs or steps, with intervals and marks, as places in a drawing.
+"""Small figures of the app's own pages: values over runs or steps, with intervals and marks, as drawing coordinates.
 
 The template draws them as inline SVG (`web.html.j2`), so that they follow the page's colours, fit a phone and cost no
 plotting library, which takes longer to load than the page. Figures of reports: `agent2.reports.charts`.
@@ -14,6 +14,8 @@ import numpy as np
 WIDTH, HEIGHT = 320.0, 150.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 310.0, 10.0, 124.0
 MOST_POINTS = 400
+MOST_DOTS = 60
+"""Points up to which each has a dot beside the line."""
 MOST_BINS = 12
 
 
@@ -24,8 +26,7 @@ class PlotValue:
     x: float
     value: float | None
     interval: tuple[float, float] | None = None
-    words: str = ""
-    """What a pointer that rests on it is told."""
+    tooltip: str = ""
     is_hollow: bool = False
     """Drawn as not comparable with the others."""
 
@@ -38,7 +39,7 @@ class PlotPoint:
     y: float
     arm: tuple[float, float] | None
     """Where its interval begins and ends, downwards."""
-    words: str
+    tooltip: str
     is_hollow: bool
 
 
@@ -53,10 +54,10 @@ class PlotPanel:
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     marks: tuple[tuple[float, str], ...]
-    """Places of vertical lines, and what each is."""
+    """Positions of vertical lines, and what each is."""
     has_dots: bool
-    words: str
-    """For who does not see it."""
+    description: str
+    """For screen readers."""
 
 
 def panel(
@@ -69,13 +70,17 @@ def panel(
 ) -> PlotPanel:
     """Values from left to right. x_range: of several panels on one axis. Thinned to `MOST_POINTS`."""
     step = -(-len(values) // MOST_POINTS) if values else 1
-    kept = [*values[::step], *(values[-1:] if step > 1 and (len(values) - 1) % step else ())]
-    known = [
-        end for one in kept for end in (one.value, *(one.interval or ())) if end is not None and math.isfinite(end)
+    # every `step`-th value, and always the last
+    drawn_values = [*values[::step], *(values[-1:] if step > 1 and (len(values) - 1) % step else ())]
+    ends = [
+        end
+        for point in drawn_values
+        for end in (point.value, *(point.interval or ()))
+        if end is not None and math.isfinite(end)
     ]
-    xs = [one.x for one in kept] + [place for place, _ in marks]
+    xs = [point.x for point in drawn_values] + [x for x, _ in marks]
     first, last = x_range or ((min(xs), max(xs)) if xs else (0.0, 1.0))
-    y_ticks = _ticks(min(known, default=0.0), max(known, default=1.0))
+    y_ticks = _ticks(min(ends, default=0.0), max(ends, default=1.0))
     low, high = y_ticks[0], y_ticks[-1]
 
     def across(x: float) -> float:
@@ -86,35 +91,37 @@ def panel(
     def up(y: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * (y - low) / (high - low), 1)
 
-    def told(value: float) -> str:
+    def formatted(value: float) -> str:
         return f"{100 * value:.4g}%" if is_percent else f"{value:.4g}"
 
     points, path, is_begun = [], [], False
-    for one in kept:
-        if one.value is None or not math.isfinite(one.value):
+    for point in drawn_values:
+        if point.value is None or not math.isfinite(point.value):
             is_begun = False
             continue
-        arm = None if one.interval is None else (up(one.interval[0]), up(one.interval[1]))
-        words = one.words or f"{one.x:g}: {told(one.value)}"
-        points.append(PlotPoint(across(one.x), up(one.value), arm, words, one.is_hollow))
-        path.append(f"{'L' if is_begun else 'M'}{across(one.x)} {up(one.value)}")
+        arm = None if point.interval is None else (up(point.interval[0]), up(point.interval[1]))
+        tooltip = point.tooltip or f"{point.x:g}: {formatted(point.value)}"
+        points.append(PlotPoint(across(point.x), up(point.value), arm, tooltip, point.is_hollow))
+        path.append(f"{'L' if is_begun else 'M'}{across(point.x)} {up(point.value)}")
         is_begun = True
-    places = [one for one in _ticks(first, last) if first <= one <= last] if last > first else [first]
+    x_ticks = [tick for tick in _ticks(first, last) if first <= tick <= last] if last > first else [first]
     if all(float(x).is_integer() for x in xs):
-        places = [one for one in places if float(one).is_integer()]
-    said = [one for one in kept if one.value is not None]
-    words = f"{title}: {len(said)} values" + (
-        f", {told(said[0].value or 0.0)} first, {told(said[-1].value or 0.0)} last" if said else ""
-    )
+        x_ticks = [tick for tick in x_ticks if float(tick).is_integer()]
+    present = [point for point in drawn_values if point.value is not None]
+    description = f"{title}: {len(present)} values"
+    if present:
+        description += f", {formatted(present[0].value or 0.0)} first, {formatted(present[-1].value or 0.0)} last"
+    if marks:
+        description += f"; marked: {', '.join(name for _, name in marks)}"
     return PlotPanel(
         title=title,
         points=tuple(points),
         path=" ".join(path),
-        x_ticks=tuple((across(one), f"{one:g}") for one in places),
-        y_ticks=tuple((up(one), told(one)) for one in y_ticks),
-        marks=tuple((across(place), name) for place, name in marks),
-        has_dots=len(points) <= 60,
-        words=words + (f"; marked: {', '.join(name for _, name in marks)}" if marks else ""),
+        x_ticks=tuple((across(tick), f"{tick:g}") for tick in x_ticks),
+        y_ticks=tuple((up(tick), formatted(tick)) for tick in y_ticks),
+        marks=tuple((across(x), name) for x, name in marks),
+        has_dots=len(points) <= MOST_DOTS,
+        description=description,
     )
 
 
@@ -123,7 +130,7 @@ def _ticks(low: float, high: float) -> list[float]:
     span = high - low if high > low else max(abs(high), 1.0) * 0.2
     rough = span / 4
     size = 10.0 ** math.floor(math.log10(rough))
-    step = next(size * one for one in (1, 2, 5, 10) if size * one >= rough)
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
     last += first == last
     return [round(number * step, 12) for number in range(first, last + 1)]
@@ -133,20 +140,21 @@ def _ticks(low: float, high: float) -> list[float]:
 class HistogramBin:
     """Values from low to high."""
 
-    words: str
+    label: str
     n: int
     share: float
     """Of the fullest bin, in percent."""
 
 
 def histogram(values: Sequence[float]) -> tuple[HistogramBin, ...]:
-    """How often each value comes; from more than `MOST_BINS` different ones on, in as many equal ranges."""
+    """How often each value occurs; more than `MOST_BINS` different values are counted in as many equal ranges."""
+    # scores that differ only by rounding error are one value
     rounded = np.round(np.asarray(values, dtype=np.float64), 9)
     different, counts = np.unique(rounded, return_counts=True)
-    names = [f"{one:.4g}" for one in different]
+    names = [f"{value:.4g}" for value in different]
     if different.size > MOST_BINS:
         edges = np.round(np.linspace(different[0], different[-1], MOST_BINS + 1), 9)
         counts, _ = np.histogram(rounded, edges)
         names = [f"{low:.3g}–{high:.3g}" for low, high in itertools.pairwise(edges.tolist())]
-    most = int(counts.max(initial=1))
-    return tuple(HistogramBin(name, int(n), round(100 * n / most, 1)) for name, n in zip(names, counts, strict=True))
+    fullest = int(counts.max(initial=1))
+    return tuple(HistogramBin(name, int(n), round(100 * n / fullest, 1)) for name, n in zip(names, counts, strict=True))

@@ -6,7 +6,7 @@ hides no other.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent2.errors import Agent2Error
 from agent2.records import HIDDEN_SPLITS
@@ -20,121 +20,135 @@ MOST_CARDS = 2_000
 CARDS_SHOWN, LINES_SHOWN = 20, 5
 """Cards on a page, and rollouts of each."""
 AROUND = 60
-"""Characters before what was found in a turn."""
+"""Characters before a match in a turn."""
 
 
 @dataclass(frozen=True, slots=True)
-class FoundOnCard:
-    """What one card has of it."""
+class CardMatches:
+    """One card's section of the page."""
 
     entry: CatalogEntry
     title: str
     n: int
+    """Of its rollouts that match."""
     lines: tuple[RolloutLine, ...]
-    """The first ones."""
+    """The first of them."""
 
 
-FoundLines = tuple[CatalogEntry, int, Sequence[int], Any]
-"""A card, how many of its rollouts were found, the first lines of them, and the tables that they are in."""
+class CardHits(NamedTuple):
+    """The matching rollouts of one card, before their texts are read."""
+
+    entry: CatalogEntry
+    n: int
+    lines: Sequence[int]
+    """Numbers of the first of them."""
+    tables: Any
+    """The `CardQueries` that answered; several cards share one."""
 
 
 def search_page(context: PageContext, route: PageAddress, links: Links) -> str:
-    """Cards with rollouts that contain what was asked for, the one with most first."""
+    """Cards with rollouts that contain the text searched for, the one with most first."""
     if route.id:
         raise NoSuchPageError("the search is one page")
-    asked = CardFilter.of(route.query)
-    wanted = CardFilter(asked.search, everywhere=asked.everywhere, show=asked.show, page=asked.page)
-    entries = sorted(
-        (one for one in context.catalog.findings().entries.values() if one.kind is EntryKind.CARD),
-        key=lambda one: (-one.changed, one.place),
+    requested = CardFilter.of(route.query)
+    card_filter = CardFilter(
+        requested.search, everywhere=requested.everywhere, show=requested.show, page=requested.page
     )
-    cards = {one.id: card for one in entries if (card := context.card_file(one)) and card.state == "closed"}
-    closed = [one for one in entries if one.id in cards]
+    entries = sorted(
+        (entry for entry in context.catalog.findings().entries.values() if entry.kind is EntryKind.CARD),
+        key=lambda entry: (-entry.changed, entry.place),
+    )
+    cards = {entry.id: card for entry in entries if (card := context.card_file(entry)) and card.state == "closed"}
+    closed = [entry for entry in entries if entry.id in cards]
     searched = closed[:MOST_CARDS]
     problems: list[str] = []
-    counts: list[FoundLines] = []
-    found: list[FoundOnCard] = []
-    if wanted.search:
-        counts = sorted(_everywhere(context, searched, wanted, problems), key=lambda one: (-one[1], one[0].place))
+    counts: list[CardHits] = []
+    sections: list[CardMatches] = []
+    if card_filter.search:
+        found_hits = _everywhere(context, searched, card_filter, problems)
+        counts = sorted(found_hits, key=lambda hits: (-hits.n, hits.entry.place))
     n_pages = max(1, -(-len(counts) // CARDS_SHOWN))
-    page = min(wanted.page, n_pages)
-    shown = counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]
-    hidden = {entry.id for entry, *_ in shown if is_hidden_card(cards[entry.id]) and not context.shows_hidden}
-    lines = _lines(context, shown, wanted, hidden)
-    for entry, n, *_ in shown:
-        title = clean(f"{cards[entry.id].header.checkpoint_name} on {cards[entry.id].header.protocol.benchmark}", 200)
-        found.append(FoundOnCard(entry, title, n, tuple(lines.get(entry.id, ()))))
-    query = wanted.query()
+    page = min(card_filter.page, n_pages)
+    hits_on_page = counts[(page - 1) * CARDS_SHOWN : page * CARDS_SHOWN]
+    on_page = [hits.entry for hits in hits_on_page]
+    hidden = {entry.id for entry in on_page if is_hidden_card(cards[entry.id]) and not context.shows_hidden}
+    lines = _lines(context, hits_on_page, card_filter, hidden)
+    for hits in hits_on_page:
+        entry, header = hits.entry, cards[hits.entry.id].header
+        title = clean(f"{header.checkpoint_name} on {header.protocol.benchmark}", 200)
+        sections.append(CardMatches(entry, title, hits.n, tuple(lines.get(entry.id, ()))))
+    query = card_filter.query()
 
     def on_card(entry: CatalogEntry) -> str:
         """The address of a card's own list, filtered alike."""
         return links.to("card", entry.id, **{name: value for name, value in query.items() if name != "page"})
 
     return context.render(
-        "search.html.j2", links, wanted=wanted, found=found, page=page, n_pages=n_pages, on_card=on_card, query=query,
-        n_cards=len(counts), n_found=sum(one[1] for one in counts), n_searched=len(searched),
-        n_left_out=len(closed) - len(searched), problems=problems,
+        "search.html.j2", links, card_filter=card_filter, sections=sections, page=page, n_pages=n_pages,
+        on_card=on_card, query=query, n_cards=len(counts), n_found=sum(hits.n for hits in counts),
+        n_searched=len(searched), n_left_out=len(closed) - len(searched), problems=problems,
     )  # fmt: skip
 
 
 def _everywhere(
-    context: PageContext, entries: Sequence[CatalogEntry], wanted: CardFilter, problems: list[str]
-) -> list[FoundLines]:
+    context: PageContext, entries: Sequence[CatalogEntry], card_filter: CardFilter, problems: list[str]
+) -> list[CardHits]:
     """Every card at once, or one by one where one of them cannot be read."""
     try:
-        return _counts(context, entries, wanted) if entries else []
+        return _counts(context, entries, card_filter) if entries else []
     except Agent2Error:
-        found: list[FoundLines] = []
-        for one in entries:
+        hits: list[CardHits] = []
+        for entry in entries:
             try:
-                found += _counts(context, [one], wanted)
+                hits += _counts(context, [entry], card_filter)
             except Agent2Error as error:
-                problems.append(f"{one.place}: {clean(error, 300)}")
-        return found
+                problems.append(f"{entry.place}: {clean(error, 300)}")
+        return hits
 
 
 def _queries(context: PageContext, entries: Sequence[CatalogEntry]) -> Any:
     """Tables of the cards, kept until one of them changes."""
     from agent2.cards.query import CardQueries  # loads duckdb
 
-    key = ("tables", *((one.id, one.changed) for one in entries))
-    return context.keep(key, lambda: CardQueries([one.path for one in entries]))
+    key = ("tables", *((entry.id, entry.changed) for entry in entries))
+    return context.keep(key, lambda: CardQueries([entry.path for entry in entries]))
 
 
-def _counts(context: PageContext, entries: Sequence[CatalogEntry], wanted: CardFilter) -> list[FoundLines]:
-    where, values = wanted.condition(is_hidden=False)
+def _counts(context: PageContext, entries: Sequence[CatalogEntry], card_filter: CardFilter) -> list[CardHits]:
+    where, values = card_filter.condition(is_hidden=False)
     if not context.shows_hidden:
-        ids, id_values = wanted.condition(is_hidden=True)
+        # a match in a hidden text, even if only counted, would tell what the text contains
+        ids, id_values = card_filter.condition(is_hidden=True)
         splits = ", ".join(repr(split.value) for split in sorted(HIDDEN_SPLITS))
-        seen, by_id = where.removeprefix("where "), ids.removeprefix("where ")
-        where = f"where (split in ({splits}) and {by_id}) or (split not in ({splits}) and {seen})"
+        by_text, by_id = where.removeprefix("where "), ids.removeprefix("where ")
+        where = f"where (split in ({splits}) and {by_id}) or (split not in ({splits}) and {by_text})"
         values = [*id_values, *values]
     sql = f"select card, count(*), min(line, {LINES_SHOWN}) from rollouts {where} group by card"
-    key = ("search", sql, *values, *((one.id, one.changed) for one in entries))
+    key = ("search", sql, *values, *((entry.id, entry.changed) for entry in entries))
     tables = _queries(context, entries)
     rows = context.keep(key, lambda: tables.page(sql, 0, len(entries), values).rows)
-    by_path = {str(one.path): one for one in entries}
-    return [(by_path[card], int(n), lines, tables) for card, n, lines in rows]
+    by_path = {str(entry.path): entry for entry in entries}
+    return [CardHits(by_path[card], int(n), lines, tables) for card, n, lines in rows]
 
 
 def _lines(
-    context: PageContext, shown: Sequence[FoundLines], wanted: CardFilter, hidden: Collection[str]
+    context: PageContext, hits: Sequence[CardHits], card_filter: CardFilter, hidden: Collection[str]
 ) -> dict[str, list[RolloutLine]]:
-    """Card's id -> its rollouts as its list shows them; found in a turn, with the words around. hidden: ids, too."""
-    text = TURNS_TEXT if wanted.search != wanted.search.lower() else f"lower({TURNS_TEXT})"
+    """Card's id -> its rollouts as its list shows them; a match in a turn with the text around it. hidden: card ids."""
+    text = TURNS_TEXT if card_filter.search != card_filter.search.lower() else f"lower({TURNS_TEXT})"
     around = f"substr({TURNS_TEXT}, greatest(1, strpos({text}, ?) - {AROUND}), {4 * AROUND})"
-    columns = [around if name == "answer" and wanted.everywhere else name for name in COLUMNS]
-    found: dict[str, list[RolloutLine]] = {}
-    groups: dict[int, list[FoundLines]] = {}
-    for one in shown:
-        groups.setdefault(id(one[3]), []).append(one)
+    columns = [around if name == "answer" and card_filter.everywhere else name for name in COLUMNS]
+    lines_by_card: dict[str, list[RolloutLine]] = {}
+    groups: dict[int, list[CardHits]] = {}
+    for card_hits in hits:
+        groups.setdefault(id(card_hits.tables), []).append(card_hits)
     for group in groups.values():
-        places = " or ".join(f"(card = ? and line in ({', '.join(map(str, lines))}))" for _, _, lines, _ in group)
-        values = [wanted.search] * wanted.everywhere + [str(entry.path) for entry, *_ in group]
-        sql = f"select card, {', '.join(columns)} from rollouts where {places} order by card, line"
-        by_path = {str(entry.path): entry.id for entry, *_ in group}
-        for card, *row in group[0][3].page(sql, 0, CARDS_SHOWN * LINES_SHOWN, values).rows:
+        chosen = " or ".join(f"(card = ? and line in ({', '.join(map(str, card_hits.lines))}))" for card_hits in group)
+        values = [card_filter.search] * card_filter.everywhere + [str(card_hits.entry.path) for card_hits in group]
+        sql = f"select card, {', '.join(columns)} from rollouts where {chosen} order by card, line"
+        by_path = {str(card_hits.entry.path): card_hits.entry.id for card_hits in group}
+        for card, *row in group[0].tables.page(sql, 0, CARDS_SHOWN * LINES_SHOWN, values).rows:
             key = by_path[card]
             line = rollout_line(dict(zip(COLUMNS, row, strict=True)), hides=key in hidden)
-            found.setdefault(key, []).append(line)
-    return found
+            lines_by_card.setdefault(key, []).append(line)
+    return lines_by_card

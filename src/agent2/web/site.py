@@ -39,7 +39,7 @@ from agent2.web.computed import (
 )
 from agent2.web.history import history_of, history_page, training_page
 from agent2.web.judging import judges_of, spot_check_page
-from agent2.web.notes import FoundNotes, RolloutNote
+from agent2.web.notes import NoteListing, RolloutNote
 from agent2.web.page import (
     Links,
     LiveLinks,
@@ -196,7 +196,7 @@ class Site(PageContext):
             return links.to("leaderboard", **(dict(route.query) | {"pin": ",".join(pins)}))
 
         return self.render(
-            "leaderboard_page.html.j2", links, query=dict(route.query), wanted=wanted, pinned=pinned,
+            "leaderboard_page.html.j2", links, query=dict(route.query), board_filter=wanted, pinned=pinned,
             is_filtered=wanted != BoardFilter(), board=board_page(made, wanted), progress=None,
             pairs=self._run_pairs(made, wanted, links),
         )  # fmt: skip
@@ -418,7 +418,7 @@ class Site(PageContext):
             words=self.catalog.summary(entry).words,
             listing=listing,
             problems=self.tables.problems(entry.path, card) if card.state == "closed" else (),
-            wanted=wanted,
+            card_filter=wanted,
             query=query,
             filtered=filtered,
             hides=hides,
@@ -475,7 +475,7 @@ class Site(PageContext):
             (number, one.rollout.attempt, verdict_of(one.score.value), one.score.value)
             for number, one in self.tables.pages(entry.path).find(record.rollout.item_id)
         ]
-        found = FoundNotes((), 0) if hides else self.notes.of(entry.path, record)
+        found = NoteListing((), 0) if hides else self.notes.of(entry.path, record)
         return self.render(
             "rollout.html.j2",
             links,
