@@ -58,7 +58,7 @@ from agent2.records import (
     digest_of,
 )
 from agent2.stats.estimates import Estimate
-from agent2.stats.ranking import Place, difference_of_samples, mean_difference, places
+from agent2.stats.ranking import RankInterval, difference_of_samples, mean_difference, rank_intervals
 
 RUN_SD = 0.04
 FIT_SD = 0.08
@@ -68,7 +68,7 @@ LEVELS = (0.35, 0.35, 0.40, 0.45, 0.45, 0.55, 0.60, 0.60)
 BASE = 0.3
 TASKS = ("static-1", "static-2", "static-3", "interactive-1", "interactive-2")
 KINDS = (TASKS[:3], TASKS[3:])
-Boards = dict[str, list[Place]]
+Boards = dict[str, list[RankInterval]]
 """Name of a task, or `static` or `interactive` for all of a kind -> the place of each stack."""
 
 
@@ -103,14 +103,16 @@ def ranked(verdicts_KTRI: NDArray[np.float64]) -> Boards:
         task: {(a, b): difference_of_samples(verdicts_KTRI[a, at], verdicts_KTRI[b, at]) for a, b in pairs}
         for at, task in enumerate(TASKS)
     }
-    boards = {task: places(n_stacks, {pair: mean_difference([parts[task][pair]]) for pair in pairs}) for task in TASKS}
+    boards = {
+        task: rank_intervals(n_stacks, {pair: mean_difference([parts[task][pair]]) for pair in pairs}) for task in TASKS
+    }
     for kind in KINDS:
         means = {pair: mean_difference([parts[task][pair] for task in kind]) for pair in pairs}
-        boards[kind[0].split("-")[0]] = places(n_stacks, means)
+        boards[kind[0].split("-")[0]] = rank_intervals(n_stacks, means)
     return boards
 
 
-def covers(found: Sequence[Place], truth_K: NDArray[np.float64]) -> tuple[bool, bool]:
+def covers(found: Sequence[RankInterval], truth_K: NDArray[np.float64]) -> tuple[bool, bool]:
     """Whether all rank intervals, and all tiers, are right."""
     truth = np.round(truth_K, 9)
     ranks = tiers = True
@@ -135,7 +137,7 @@ def stack_name(number: int) -> str:
 
 
 def boards_of(board: Leaderboard) -> Boards:
-    """The places of a leaderboard, in the order of the stacks' names."""
+    """The rank intervals of a leaderboard, in the order of the stacks' names."""
     found = {task.task: {one.stack: one.place for one in task.standings} for task in board.tasks}
     for kind in board.overall:
         found["interactive" if kind.is_interactive else "static"] = {one.stack: one.place for one in kind.standings}

@@ -101,7 +101,7 @@ def test_best_of_n_lies_between_one_attempt_and_the_oracle():
     found = best_of_n([[1, 0, 0, 1]], [[0.9, 0.1, 0.2, 0.8]], 2, "reward model 3")
     # the best of a pair is wrong only for the pair of both wrong ones: 1 of 6
     assert found.chosen.value == pytest.approx(5 / 6)
-    assert (found.one, found.oracle) == (pytest.approx(0.5), pytest.approx(5 / 6))
+    assert (found.pass_at_1, found.oracle) == (pytest.approx(0.5), pytest.approx(5 / 6))
     assert found.share_of_oracle == pytest.approx(1.0)
     assert "best-of-2 by reward model 3 0.8333" in str(found) and "100% of the oracle's gain" in str(found)
 
@@ -114,7 +114,7 @@ def test_an_inverted_selector_loses_and_a_constant_one_changes_nothing():
 
 def test_best_of_1_is_pass_at_1_and_nothing_to_gain_has_no_share():
     found = best_of_n([[1, 0], [1, 1]], [[0.1, 0.7], [1.0, 2.0]], 1, "any")
-    assert found.chosen.value == pytest.approx(found.one) == pytest.approx(0.75)
+    assert found.chosen.value == pytest.approx(found.pass_at_1) == pytest.approx(0.75)
     assert found.share_of_oracle is None
 
 

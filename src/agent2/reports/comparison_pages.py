@@ -313,7 +313,7 @@ def standing_table(board: TaskStandings) -> Table[Standing]:
 
     return Table(
         (
-            Column("rank", lambda one: one.place.words if one.place is not None else DASH),
+            Column("rank", lambda one: one.place.text if one.place is not None else DASH),
             Column("tier", lambda one: str(one.place.tier) if one.place is not None else DASH),
             Column("stack", lambda one: clean(one.stack)),
             Column("runs", lambda one: f"{one.n_counted} of {one.summary.n_trials}"),
@@ -340,7 +340,7 @@ def overall_table(board: OverallStandings) -> Table[OverallStanding]:
     """Every stack over all tasks of a kind."""
     return Table(
         (
-            Column("rank", lambda one: one.place.words),
+            Column("rank", lambda one: one.place.text),
             Column("tier", lambda one: str(one.place.tier)),
             Column("stack", lambda one: clean(one.stack)),
             Column("IQM of the way to 100% [95%]", lambda one: PERCENT.estimate(one.iqm.estimate)),
@@ -406,7 +406,7 @@ def published_table(board: PublishedBoard) -> Table[PublishedRow]:
             Column("95% interval", lambda one: SCORE.interval(one.score, DASH)),
             Column("runs", lambda one: one.runs),
             Column("base, %", lambda one: DASH if one.base is None else SCORE.number(one.base)),
-            Column("rank among several runs", lambda one: one.place.words if one.place is not None else DASH),
+            Column("rank among several runs", lambda one: one.place.text if one.place is not None else DASH),
             Column("tier", lambda one: str(one.place.tier) if one.place is not None else DASH),
             Column("note", lambda one: clean(one.note) or DASH),
         ),

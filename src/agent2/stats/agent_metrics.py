@@ -2,24 +2,26 @@
 
 Not yet reached by a command, except the records that the tool-call scorer fills.
 
+The score of a trajectory weighs correctness, completeness, efficiency, process and, for research, citations.
+
 Promises: averages are over items, with all runs of an item as one unit; rates of events (tool calls, failures) are
 sums over sums; what was not recorded (None) is left out and counted, never zero. Steps and cost to success look only
 at runs that succeeded, so they mean something only next to `task_success`. `trajectory_quality` and the metrics of
-texts explain a change and decide nothing: no total here contains them. Whether an answer refuses or fails to parse is
-found by scorers.
+texts explain a change and decide nothing: no total here contains them. Weights of a trajectory's score in which
+another dimension weighs more than correctness, or efficiency and process together do, are refused (the source's own
+default, 0.4 against 0.15 + 0.25, is the limit); they are returned with every score. A dimension that the task does not
+define or the trajectory does not have is left out and its weight distributed over the rest in proportion; one that
+should have been judged and was not makes the total None.
 
-The score of a trajectory weighs correctness, completeness, efficiency, process and, for research, citations. Weights
-are refused in which another dimension weighs more than correctness, or efficiency and process together do (the
-source's own default, 0.4 against 0.15 + 0.25, is the limit), and returned with every score. A dimension that the task
-does not define or the trajectory does not have is left out and its weight shared out over the others in proportion;
-one that should have been judged and was not makes the total None. It does NOT replace task success: a wrong answer
-with perfect manners gets points.
+Does NOT replace task success (a wrong answer with perfect manners gets points), and does NOT detect answers that
+refuse or cannot be parsed: scorers do.
 """
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -38,6 +40,7 @@ from agent2.stats.estimates import (
 )
 
 T = TypeVar("T")
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,13 @@ class AgentRun:
     n_failures: int | None = None
     """Tool failures and wrong observations that the agent met."""
     n_recovered: int | None = None
-    """Those of them that it got over."""
+    """The failures from which it recovered."""
     n_steps: int | None = None
     tokens: float | None = None
     seconds: float | None = None
     usd: float | None = None
     n_violations: int | None = None
-    """Oversteps, leaks, destructive actions."""
+    """Exceeded permissions, leaks, destructive actions."""
     trajectory_quality: float | None = None
     """0-1: planning, absence of blind trial and error."""
 
@@ -88,7 +91,7 @@ class ToSuccess:
 
 @dataclass(frozen=True, slots=True)
 class AgentMetrics:
-    """All of them together; None where no run has what a metric needs (see `agent_metrics`)."""
+    """All metrics of `agent_metrics`; None where no run has the data that one needs."""
 
     n_runs: int
     n_items: int
@@ -105,8 +108,8 @@ class AgentMetrics:
     """Diagnostic only."""
 
     def __str__(self) -> str:
-        shown = [f"{f.name} {getattr(self, f.name)}" for f in fields(self)[2:] if getattr(self, f.name) is not None]
-        return f"{self.n_runs} runs of {self.n_items} items: {'; '.join(shown) or 'nothing measured'}"
+        measured = [f"{f.name} {getattr(self, f.name)}" for f in fields(self)[2:] if getattr(self, f.name) is not None]
+        return f"{self.n_runs} runs of {self.n_items} items: {'; '.join(measured) or 'nothing measured'}"
 
 
 def task_success(runs: Sequence[AgentRun]) -> Estimate:
@@ -126,16 +129,16 @@ def tool_success(runs: Sequence[AgentRun]) -> Estimate:
 
 
 def recovery_rate(runs: Sequence[AgentRun]) -> Estimate:
-    """Failures that agents got over, over all failures they met. Range 0-1.
+    """Failures from which agents recovered, over all failures they met. Range 0-1.
 
-    Raises NotEnoughData when no run met a failure: an agent that was never tried has no recovery rate.
+    Raises NotEnoughData when no run met a failure: nothing to recover from is not a recovery rate of 0 or 1.
     """
     recovered, failures = [run.n_recovered for run in runs], [run.n_failures for run in runs]
     return ratio_of_sums(recovered, failures, "recovery_rate", _items(runs))
 
 
 def steps_to_success(runs: Sequence[AgentRun]) -> ToSuccess:
-    """Mean number of steps of the runs that succeeded fully; see the module on reading it."""
+    """Mean number of steps of the runs that succeeded fully; meaningful only next to `task_success`."""
     return _to_success(runs, [run.n_steps for run in runs], "steps_to_success")
 
 
@@ -152,12 +155,12 @@ def spend_per_success(runs: Sequence[AgentRun], resource: Resource) -> Estimate:
     """
     used = with_gaps([getattr(run, resource) for run in runs], str(resource), COUNTS)
     solved = _solved(runs)
-    there = ~(np.isnan(used) | np.isnan(solved))
-    n_solved = int(np.count_nonzero(solved[there] == 1.0))
+    is_known = ~(np.isnan(used) | np.isnan(solved))
+    n_solved = int(np.count_nonzero(solved[is_known] == 1.0))
     if n_solved == 0:
         raise NotEnoughData(f"no run with a known use of {resource} succeeded, so one success has no price")
-    n = int(np.count_nonzero(there))
-    return Estimate(float(used[there].sum()) / n_solved, None, None, n, len(runs) - n, "no interval")
+    n = int(np.count_nonzero(is_known))
+    return Estimate(float(used[is_known].sum()) / n_solved, None, None, n, len(runs) - n, "no interval")
 
 
 def safety_violation(runs: Sequence[AgentRun]) -> Estimate:
@@ -188,9 +191,9 @@ def agent_metrics(runs: Sequence[AgentRun]) -> AgentMetrics:
         tool_success=_or_none(tool_success, runs),
         recovery_rate=_or_none(recovery_rate, runs),
         steps_to_success=_or_none(steps_to_success, runs),
-        tokens_to_success=_or_none(lambda some: cost_to_success(some, Resource.TOKENS), runs),
-        seconds_to_success=_or_none(lambda some: cost_to_success(some, Resource.SECONDS), runs),
-        usd_to_success=_or_none(lambda some: cost_to_success(some, Resource.USD), runs),
+        tokens_to_success=_or_none(partial(cost_to_success, resource=Resource.TOKENS), runs),
+        seconds_to_success=_or_none(partial(cost_to_success, resource=Resource.SECONDS), runs),
+        usd_to_success=_or_none(partial(cost_to_success, resource=Resource.USD), runs),
         safety_violation=_or_none(safety_violation, runs),
         trajectory_quality=_or_none(trajectory_quality, runs),
     )
@@ -211,19 +214,16 @@ def _solved(runs: Sequence[AgentRun]) -> NDArray[np.float64]:
     return with_gaps([run.task_success for run in runs], "task_success", UNIT)
 
 
-def _to_success(runs: Sequence[AgentRun], amounts: Sequence[float | None], what: str) -> ToSuccess:
-    solved, used = _solved(runs), with_gaps(amounts, what, COUNTS)
+def _to_success(runs: Sequence[AgentRun], amounts: Sequence[float | None], name: str) -> ToSuccess:
+    solved, used = _solved(runs), with_gaps(amounts, name, COUNTS)
     chosen = solved == 1.0
     if not chosen.any():
-        raise NotEnoughData(f"{what}: no run succeeded, so nothing is known of the way to success")
+        raise NotEnoughData(f"{name}: no run succeeded, so nothing is known of the way to success")
     items = [run.item for run, take in zip(runs, chosen, strict=True) if take]
-    spent = measure_by_item(used[chosen], items, what, COUNTS)
+    spent = measure_by_item(used[chosen], items, name, COUNTS)
     n_unjudged = int(np.count_nonzero(np.isnan(solved)))
     spent = replace(spent, n_missing=spent.n_missing + n_unjudged)
     return ToSuccess(spent, int(np.count_nonzero(solved < 1.0)))
-
-
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ class TrajectoryStep:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What an agent did, as far as its score needs it."""
+    """The parts of an agent's run that its score needs."""
 
     steps: Sequence[TrajectoryStep]
     final_answer: str | None
@@ -294,7 +294,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryTask:
-    """What a trajectory is held against."""
+    """The task against which a trajectory is scored."""
 
     expected: str
     key_points: Sequence[str] = ()
@@ -396,11 +396,11 @@ def evaluate_trajectory(
         scores["citations"] = _citations(trajectory.citations_supported)
     used = {name: weights.by_name()[name] for name in scores}
     whole = sum(used.values())
-    found = TrajectoryScores(scores, {name: weight / whole for name, weight in used.items()})
-    if found.missing:
-        return TrajectoryResult(None, found)
-    total = sum(found.weights[name] * score for name, score in scores.items() if score is not None)
-    return TrajectoryResult(min(1.0, total), found)
+    weighted = TrajectoryScores(scores, {name: weight / whole for name, weight in used.items()})
+    if weighted.missing:
+        return TrajectoryResult(None, weighted)
+    total = sum(weighted.weights[name] * score for name, score in scores.items() if score is not None)
+    return TrajectoryResult(min(1.0, total), weighted)
 
 
 def _citations(supported: Sequence[float | None] | None) -> float | None:
@@ -409,16 +409,16 @@ def _citations(supported: Sequence[float | None] | None) -> float | None:
     return _mean(supported, "citations") if len(supported) else 0.0
 
 
-def _mean(judgements: Sequence[float | None], what: str) -> float | None:
-    known = [value for value in (_judged(judgement, what) for judgement in judgements) if value is not None]
-    return sum(known) / len(known) if len(known) == len(judgements) else None
+def _mean(judgements: Sequence[float | None], name: str) -> float | None:
+    judged = [value for value in (_judged(judgement, name) for judgement in judgements) if value is not None]
+    return sum(judged) / len(judged) if len(judged) == len(judgements) else None
 
 
-def _judged(judgement: float | None, what: str) -> float | None:
+def _judged(judgement: float | None, name: str) -> float | None:
     if judgement is None or math.isnan(judgement):
         return None
     if not 0.0 <= judgement <= 1.0:
-        raise ValueError(f"{what} was judged {judgement:g}; a judgement must be between 0 and 1")
+        raise ValueError(f"{name} was judged {judgement:g}; a judgement must be between 0 and 1")
     return float(judgement)
 
 

@@ -32,6 +32,11 @@ COMPARED_RUNS = 48
 """Up to this many runs a task, comparing every draw with every run beats counting in a histogram."""
 BLOCK_ROWS = 64
 """Rows of running counts turned into floats at once."""
+FEW_RUNS = 10
+"""Fewer runs than this are warned about: in simulations (10 tasks, Gaussian) a 95% interval of the IQM covers 78% with
+2 runs, 86% with 3, 91% with 5 and 93% with 10."""
+INTERQUARTILE = 0.25
+"""Share of the pooled scores that the IQM leaves out at each end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class RunTable:
         return self.score_J[self.start_T[index] : self.start_T[index + 1]]
 
 
-def run_table(scores_RT: ArrayLike, what: str = "scores_RT") -> RunTable:
+def run_table(scores_RT: ArrayLike, name: str = "scores_RT") -> RunTable:
     """Check a runs x tasks table; NaN (or None) marks a missing score, which is counted and left out.
 
     Raises NotEnoughData if there is no run or task, or a task without any score; ValueError for infinities or
@@ -68,24 +73,24 @@ def run_table(scores_RT: ArrayLike, what: str = "scores_RT") -> RunTable:
     """
     scores = np.asarray(scores_RT, dtype=np.float64)
     if scores.ndim != 2:
-        raise ValueError(f"{what} must be runs x tasks, got an array of shape {scores.shape}")
+        raise ValueError(f"{name} must be runs x tasks, got an array of shape {scores.shape}")
     if scores.size == 0:
-        raise NotEnoughData(f"{what} has {scores.shape[0]} runs x {scores.shape[1]} tasks; at least 1 x 1 is needed")
+        raise NotEnoughData(f"{name} has {scores.shape[0]} runs x {scores.shape[1]} tasks; at least 1 x 1 is needed")
     if np.isinf(scores).any():
-        raise ValueError(f"{what} holds {int(np.isinf(scores).sum())} infinite scores; give NaN for a missing one")
+        raise ValueError(f"{name} holds {int(np.isinf(scores).sum())} infinite scores; give NaN for a missing one")
     present_TR = ~np.isnan(scores).T
     runs_T = present_TR.sum(axis=1)
     if not runs_T.all():
         empty = np.flatnonzero(runs_T == 0)
-        raise NotEnoughData(f"{what} has no score for {empty.size} tasks (columns {empty[:5].tolist()}); drop them")
+        raise NotEnoughData(f"{name} has no score for {empty.size} tasks (columns {empty[:5].tolist()}); drop them")
     start = np.concatenate([[0], np.cumsum(runs_T)]).astype(np.int64)
     return RunTable(scores.T[present_TR], start, scores.shape[0], int(scores.size - runs_T.sum()))
 
 
-def need_repeats(table: RunTable, what: str = "scores_RT") -> None:
+def need_repeats(table: RunTable, name: str = "scores_RT") -> None:
     """Raise NotEnoughData unless some task has two runs: one run says nothing about the spread between runs."""
     if int(np.diff(table.start_T).max()) < 2:
-        raise NotEnoughData(f"{what} has one run a task; an interval over runs needs at least 2 (10 or more is better)")
+        raise NotEnoughData(f"{name} has one run a task; an interval over runs needs at least 2 (10 or more is better)")
 
 
 def drawn_counts(
@@ -106,8 +111,8 @@ def drawn_counts(
     rows = np.arange(table.score_J.size) if row_J is None else row_J
     size = min(n_replicates, chunk_size(table) if chunk is None else chunk)
     buffer = np.empty((rows.size, size), dtype=_count_type(table))
-    for begun in range(0, n_replicates, size):
-        counts = buffer[:, : min(size, n_replicates - begun)]
+    for n_done in range(0, n_replicates, size):
+        counts = buffer[:, : min(size, n_replicates - n_done)]
         for start, stop in zip(table.start_T[:-1], table.start_T[1:], strict=True):
             _count_draws(counts, rows[start:stop], rng)
         yield counts
@@ -196,13 +201,6 @@ def resampled_task_means(
         for task, (start, stop) in enumerate(bounds):
             means[task] = np.einsum("j,jr->r", score_J[start:stop], counts[start:stop]) / (stop - start)
         yield means
-
-
-FEW_RUNS = 10
-"""Fewer runs than this are warned about: in simulations (10 tasks, Gaussian) a 95% interval of the IQM covers 78% with
-2 runs, 86% with 3, 91% with 5 and 93% with 10."""
-INTERQUARTILE = 0.25
-"""Share of the pooled scores that the IQM leaves out at each end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,14 +437,14 @@ def _resampled_below(
     row[order] = np.arange(order.size)
     drawn_below = np.zeros((n_below.size, n_replicates), dtype=np.int32)
     by_rank = np.argsort(n_below, kind="stable")
-    begun = 0
+    n_done = 0
     for counts in drawn_counts(table, rng, n_replicates, row):
         running = np.zeros(counts.shape[1], dtype=np.int32)
-        done = 0
+        n_counted = 0
         for threshold in by_rank:
-            for rank in range(done, int(n_below[threshold])):
+            for rank in range(n_counted, int(n_below[threshold])):
                 running += counts[rank]
-            done = int(n_below[threshold])
-            drawn_below[threshold, begun : begun + running.size] = running
-        begun += running.size
+            n_counted = int(n_below[threshold])
+            drawn_below[threshold, n_done : n_done + running.size] = running
+        n_done += running.size
     return drawn_below

@@ -1,4 +1,4 @@
-"""Several attempts at each item: pass@k, pass^k, majority vote, best-of-n and what the search costs.
+"""Metrics of several attempts at each item: pass@k, pass^k, majority vote, best-of-n and what the search costs.
 
 Promises: every value is the exact average over all ways to draw k of an item's n attempts without replacement, so none
 depends on the order of attempts and none needs a generator; averages are over items, never over pooled attempts. An
@@ -18,6 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import COUNTS, UNIT, Estimate, Values, finite_vector, measure, same_length, with_gaps
+
+NO_ROOM = 1e-12
+"""Gains below this are float noise."""
 
 
 def pass_at_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) -> NDArray[np.float64]:
@@ -40,8 +43,8 @@ def pass_at_k_by_item(n_correct_I: ArrayLike, n_samples_I: ArrayLike, k: int) ->
     if short:
         raise NotEnoughData(f"pass@{k} needs {k} attempts at each item; {short} of {samples.size} items have fewer")
     none_correct = np.ones_like(samples)
-    for drawn in range(k):  # C(n-c, k) / C(n, k) as a product of ratios: no large factorials
-        none_correct *= np.maximum(samples - correct - drawn, 0.0) / (samples - drawn)
+    for n_drawn in range(k):  # C(n-c, k) / C(n, k) as a product of ratios: no large factorials
+        none_correct *= np.maximum(samples - correct - n_drawn, 0.0) / (samples - n_drawn)
     return 1.0 - none_correct
 
 
@@ -91,8 +94,8 @@ def tally(solved_IA: ArrayLike | Sequence[Sequence[float | None]]) -> AttemptTal
         n_samples, n_missing = np.full(array.shape[0], array.shape[1], dtype=np.int64), 0
     else:
         solved = verdicts(array.ravel()).reshape(array.shape)
-        there = ~np.isnan(solved)
-        n_samples = np.count_nonzero(there, axis=1).astype(np.int64)
+        is_judged = ~np.isnan(solved)
+        n_samples = np.count_nonzero(is_judged, axis=1).astype(np.int64)
         n_correct = np.nansum(solved, axis=1).astype(np.int64)
         n_missing = int(array.size - n_samples.sum())
     if n_samples.size == 0:
@@ -152,10 +155,6 @@ def _by_item(
     return values
 
 
-NO_ROOM = 1e-12
-"""Gains below this are float noise."""
-
-
 @dataclass(frozen=True, slots=True)
 class BestOfN:
     """What a selector makes of n attempts, between one attempt and a perfect selector."""
@@ -164,20 +163,20 @@ class BestOfN:
     n_attempts: int
     chosen: Estimate
     """Success of the attempt that the selector puts first."""
-    one: float
-    """pass@1 on the same items."""
+    pass_at_1: float
+    """On the same items."""
     oracle: float
     """pass@n on the same items."""
 
     @property
     def gain(self) -> float:
         """What selecting adds to one attempt; below 0 the selector prefers bad answers."""
-        return self.chosen.value - self.one
+        return self.chosen.value - self.pass_at_1
 
     @property
     def share_of_oracle(self) -> float | None:
         """Gain over the gain of a perfect selector; None when nothing can be gained."""
-        room = self.oracle - self.one
+        room = self.oracle - self.pass_at_1
         return self.gain / room if room > NO_ROOM else None
 
     def __str__(self) -> str:
@@ -202,10 +201,10 @@ class CostPerPoint:
     def __str__(self) -> str:
         if self.points <= NO_ROOM:
             return f"{self.points:+.1f} points: nothing gained for the extra cost"
-        words = ", ".join(self._words(name) for name in self.n_missing)
-        return f"{self.points:+.1f} points; for each point and item: {words} (n={self.n} items)"
+        costs = ", ".join(self._cost_text(name) for name in self.n_missing)
+        return f"{self.points:+.1f} points; for each point and item: {costs} (n={self.n} items)"
 
-    def _words(self, name: str) -> str:
+    def _cost_text(self, name: str) -> str:
         cost, unit = getattr(self, name), {"latency_s": "s latency"}.get(name, name.replace("_", " "))
         missing = f" ({self.n_missing[name]} missing)" if self.n_missing[name] else ""
         return f"{unit} not recorded" if cost is None else f"{cost:.4g} {unit}{missing}"
@@ -259,16 +258,16 @@ def best_of_n(
         solved, scores = verdicts(solved_A), with_gaps(scores_A, "selector scores")
         if solved.size != scores.size:
             raise ValueError(f"item {row} has {solved.size} verdicts and {scores.size} selector scores; match them")
-        there = ~(np.isnan(solved) | np.isnan(scores))
-        if np.count_nonzero(there) < n:
+        is_complete = ~(np.isnan(solved) | np.isnan(scores))
+        if np.count_nonzero(is_complete) < n:
             chosen.append(None)
             continue
-        chosen.append(_best_of(solved[there], scores[there], n))
-        n_correct.append(int(solved[there].sum()))
-        n_samples.append(int(there.sum()))
+        chosen.append(_best_of(solved[is_complete], scores[is_complete], n))
+        n_correct.append(int(solved[is_complete].sum()))
+        n_samples.append(int(is_complete.sum()))
     value = measure(chosen, f"best-of-{n}", UNIT)
-    one, oracle = (float(pass_at_k_by_item(n_correct, n_samples, k).mean()) for k in (1, n))
-    return BestOfN(selector, n, value, one, oracle)
+    pass_at_1, oracle = (float(pass_at_k_by_item(n_correct, n_samples, k).mean()) for k in (1, n))
+    return BestOfN(selector, n, value, pass_at_1, oracle)
 
 
 def cost_per_point(
@@ -321,8 +320,8 @@ def circular_accuracy(correct_IS: Sequence[Sequence[float | None]]) -> Estimate:
 
 
 def _cost(vector: NDArray[np.float64], points: float) -> float | None:
-    there = vector[~np.isnan(vector)]
-    return float(there.mean()) / points if there.size and points > NO_ROOM else None
+    recorded = vector[~np.isnan(vector)]
+    return float(recorded.mean()) / points if recorded.size and points > NO_ROOM else None
 
 
 def _rows(values_IA: Sequence[Sequence[float | None]] | ArrayLike) -> list[Sequence[float | None]]:
@@ -352,52 +351,55 @@ def _majority_of(votes: Counter[Hashable | None], correct: set[Hashable], k: int
     silent = votes[None]
     total = 0.0
     for answer in correct:
-        others = tuple(sorted(n for other, n in votes.items() if other is not None and other != answer and n))
-        total += _chance_to_win(votes[answer], others, silent, k)
+        rival_votes = tuple(sorted(n for rival, n in votes.items() if rival is not None and rival != answer and n))
+        total += _chance_to_win(votes[answer], rival_votes, silent, k)
     return min(total, 1.0)
 
 
 @lru_cache(maxsize=1 << 13)
-def _chance_to_win(own: int, others: tuple[int, ...], silent: int, k: int) -> float:
-    """Chance that an answer given `own` times has the most votes of k drawn; a tie with j others counts 1/(1+j).
+def _chance_to_win(own_votes: int, rivals: tuple[int, ...], silent: int, k: int) -> float:
+    """Chance that an answer given `own_votes` times has the most votes of k drawn; a tie with j others counts 1/(1+j).
 
-    For each number t of own votes, `chance_JV` (ties so far x votes placed so far) takes in one other answer
-    at a time, none of which may have more than t votes.
+    rivals: how often each other answer was given. silent: attempts without an answer. For each number t of its own
+    votes, `chance_JV` (ties so far x votes placed so far) takes in one rival at a time, none of which may have more
+    than t votes.
     """
-    n = own + sum(others) + silent
-    won, own_chance, silent_chance = 0.0, _binomial(own, k, n), _binomial(silent, k, n)
-    for t in range(1, min(own, k) + 1):
-        rest = k - t
-        if silent + sum(min(other, t) for other in others) < rest:
+    n = own_votes + sum(rivals) + silent
+    won, own_chance, silent_chance = 0.0, _binomial(own_votes, k, n), _binomial(silent, k, n)
+    for t in range(1, min(own_votes, k) + 1):
+        n_left = k - t
+        if silent + sum(min(rival, t) for rival in rivals) < n_left:
             continue
-        chance_JV = np.zeros((rest // t + 1, rest + 1))
-        quiet = min(silent, rest) + 1
+        chance_JV = np.zeros((n_left // t + 1, n_left + 1))
+        quiet = min(silent, n_left) + 1
         chance_JV[0, :quiet] = silent_chance[:quiet]
-        for other in others:
-            weights = _binomial(other, k, n)
+        for rival in rivals:
+            weights = _binomial(rival, k, n)
             taken = np.zeros_like(chance_JV)
-            for s in range(min(other, t - 1, rest) + 1):
-                taken[:, s:] += weights[s] * chance_JV[:, : rest + 1 - s]
-            if t <= min(other, rest):
-                taken[1:, t:] += weights[t] * chance_JV[:-1, : rest + 1 - t]
+            for s in range(min(rival, t - 1, n_left) + 1):
+                taken[:, s:] += weights[s] * chance_JV[:, : n_left + 1 - s]
+            if t <= min(rival, n_left):
+                taken[1:, t:] += weights[t] * chance_JV[:-1, : n_left + 1 - t]
             chance_JV = taken
-        won += own_chance[t] * float((chance_JV[:, rest] / np.arange(1, chance_JV.shape[0] + 1)).sum())
+        won += own_chance[t] * float((chance_JV[:, n_left] / np.arange(1, chance_JV.shape[0] + 1)).sum())
     return float(won / _binomial(n, k, n)[k])
 
 
 @lru_cache(maxsize=1 << 12)
 def _binomial(count: int, k: int, n: int) -> NDArray[np.float64]:
     """Chances of 0 ... min(count, k) successes in `count` draws of chance k/n."""
-    s = np.arange(min(count, k) + 1, dtype=np.float64)
     from scipy.special import gammaln, xlog1py, xlogy  # half a second to load, and every reader of a suite loads this
 
+    s = np.arange(min(count, k) + 1, dtype=np.float64)
     ways = gammaln(count + 1) - gammaln(s + 1) - gammaln(count - s + 1)
     return np.asarray(np.exp(ways + xlogy(s, k / n) + xlog1py(count - s, -k / n)))
 
 
 def _best_of(solved: NDArray[np.float64], scores: NDArray[np.float64], n: int) -> float:
+    """Chance that the highest-scored of n attempts solves the item; attempts of equal score are chosen evenly."""
     levels, level_A, sizes = np.unique(scores, return_inverse=True, return_counts=True)
     rate_L = np.bincount(level_A, weights=solved, minlength=levels.size) / sizes
     up_to = np.concatenate([[0], np.cumsum(sizes)])
+    # all n drawn attempts have at most a level's score: its differences are the chances that the best has that level
     all_within = pass_hat_k_by_item(up_to, np.full(up_to.size, solved.size), n)
     return min(1.0, float(np.diff(all_within) @ rate_L))

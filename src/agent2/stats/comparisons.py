@@ -49,6 +49,17 @@ SIGNIFICANCE = 0.05
 """Level of a two-sided p-value that goes with a 95% interval."""
 MOST_DF_PER_SEED = 4.0
 """Of an interval over items and seeds; measured, without it two seeds covered 88% where the seeds' spread rules."""
+EDGE = 1e-12
+"""How near to -1 and 1 a difference of rates is looked for."""
+N_FLIPS = 10_000
+MOST_FLIPPED = 2_000
+"""Items beyond which a permutation test shows nothing that the t test does not."""
+SEED = 20_260
+"""Of the sign flips; fixed, so that a decision is the same when it is made again."""
+EXACT_PAIRS = 1_000_000
+"""Discordant pairs up to which power is summed exactly; there the approximation differs by less than 0.001."""
+NEGLIGIBLE = 1e-12
+"""Numbers of discordant pairs rarer than this are left out of a sum."""
 
 
 class Claim(StrEnum):
@@ -194,10 +205,10 @@ def over_items_and_seeds(difference_SI: ArrayLike, confidence: float = 0.95) -> 
     n_seeds, n_items = table.shape
     delta = float(table.mean())
     seed_S, item_I = table.mean(axis=1) - delta, table.mean(axis=0) - delta
-    rest = table - delta - seed_S[:, None] - item_I[None, :]
+    residual = table - delta - seed_S[:, None] - item_I[None, :]
     df_s, df_i = n_seeds - 1, n_items - 1
     ms_s, ms_i = n_items * float(seed_S @ seed_S) / df_s, n_seeds * float(item_I @ item_I) / df_i
-    ms_r = float((rest * rest).sum()) / (df_s * df_i)
+    ms_r = float((residual * residual).sum()) / (df_s * df_i)
     total = max(ms_s + ms_i - ms_r, ms_s, ms_i)
     error = float(np.sqrt(total / (n_seeds * n_items)))
     if error <= TIE:
@@ -255,10 +266,6 @@ def _item_band(scores_I: NDArray[np.float64], rng: np.random.Generator, n_replic
     return max(score.value - low, high - score.value)
 
 
-EDGE = 1e-12
-"""How near to -1 and 1 a difference of rates is looked for."""
-
-
 def tango_interval(n_only_a: int, n_only_b: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Score interval of the difference of two paired rates, a - b: the differences that are not rejected.
 
@@ -300,13 +307,6 @@ def _upper_end(n_only_a: int, n_only_b: int, n: int, z: float) -> float:
         return 1.0
     start = max(observed, EDGE - 1.0)
     return float(optimize.brentq(lambda delta: tango_z(n_only_a, n_only_b, n, delta) + z, start, 1.0 - EDGE))
-
-
-N_FLIPS = 10_000
-MOST_FLIPPED = 2_000
-"""Items beyond which a permutation test shows nothing that the t test does not."""
-SEED = 20_260
-"""Of the sign flips; fixed, so that a decision is the same when it is made again."""
 
 
 def paired_evidence(old: Mapping[str, float], new: Mapping[str, float]) -> PairedDifference | None:
@@ -372,12 +372,6 @@ def holm(p_values: ArrayLike) -> tuple[float, ...]:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)), 1.0)
     return tuple(adjusted.tolist())
-
-
-EXACT_PAIRS = 1_000_000
-"""Discordant pairs up to which power is summed exactly; there the approximation differs by less than 0.001."""
-NEGLIGIBLE = 1e-12
-"""Numbers of discordant pairs rarer than this are left out of a sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,6 +467,6 @@ def _critical(n_discordant: NDArray[np.int64], alpha: float) -> NDArray[np.int64
     return np.where(stats.binom.cdf(critical, n_discordant, 0.5) <= alpha / 2.0, critical, critical - 1)
 
 
-def _check_chance(value: float, what: str) -> None:
+def _check_chance(value: float, name: str) -> None:
     if not 0.0 < value < 1.0:
-        raise ValueError(f"{what}={value} must be between 0 and 1")
+        raise ValueError(f"{name}={value} must be between 0 and 1")

@@ -134,16 +134,16 @@ class PairedDifference:
         return f"{notation.estimate(self.change)} (n={self.change.n}, p={self.p_value:.2g}, {self.change.method})"
 
 
-def finite_vector(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def finite_vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """The values as a float vector. Raises NotEnoughData if it is empty or holds a NaN or an infinity."""
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1:
-        raise ValueError(f"{what} must be a vector, got an array of shape {vector.shape}")
+        raise ValueError(f"{name} must be a vector, got an array of shape {vector.shape}")
     if vector.size == 0:
-        raise NotEnoughData(f"{what} is empty; at least one observation is needed")
+        raise NotEnoughData(f"{name} is empty; at least one observation is needed")
     broken = int(np.count_nonzero(~np.isfinite(vector)))
     if broken:
-        raise NotEnoughData(f"{what} holds {broken} missing or infinite of {vector.size} values; leave them out first")
+        raise NotEnoughData(f"{name} holds {broken} missing or infinite of {vector.size} values; leave them out first")
     return vector
 
 
@@ -224,16 +224,16 @@ def check_counts(n_success: int, n: int) -> None:
         raise ValueError(f"{n_success} successes of {n} observations cannot be")
 
 
-def with_gaps(values: Values, what: str, bounds: Bounds | None = None) -> NDArray[np.float64]:
+def with_gaps(values: Values, name: str, bounds: Bounds | None = None) -> NDArray[np.float64]:
     """The values as a float vector with NaN where they are missing. Raises ValueError for what no value may be."""
     vector = np.asarray(cast(ArrayLike, values), dtype=np.float64)
     if vector.ndim != 1:
-        raise ValueError(f"{what} must be a vector, got an array of shape {vector.shape}")
+        raise ValueError(f"{name} must be a vector, got an array of shape {vector.shape}")
     if np.isinf(vector).any():
-        raise ValueError(f"{what} holds an infinity; a value that is not known is None or NaN")
+        raise ValueError(f"{name} holds an infinity; a value that is not known is None or NaN")
     if bounds is not None and bool(np.any((vector < bounds[0]) | (vector > bounds[1]))):
         worst = vector[(vector < bounds[0]) | (vector > bounds[1])][0]
-        raise ValueError(f"{what} holds {worst:g}; it must be between {bounds[0]:g} and {bounds[1]:g}")
+        raise ValueError(f"{name} holds {worst:g}; it must be between {bounds[0]:g} and {bounds[1]:g}")
     return vector
 
 
@@ -244,52 +244,55 @@ def same_length(what: str, **vectors: NDArray[np.float64]) -> None:
         raise ValueError(f"{what} needs as many values on each side, got {sizes}; pair them by id first")
 
 
-def measure(values: Values, what: str, bounds: Bounds | None = None, confidence: float = 0.95) -> Estimate:
+def measure(values: Values, name: str, bounds: Bounds | None = None, confidence: float = 0.95) -> Estimate:
     """The mean over what is there.
 
-    values: one number for each independent unit. what: names them in messages. bounds: where values may lie;
+    values: one number for each independent unit. name: names them in messages. bounds: where values may lie;
     with (0, 1), values that are all 0 or 1 get Wilson's interval. Raises NotEnoughData if nothing is there.
     """
-    vector = with_gaps(values, what, bounds)
-    there = vector[~np.isnan(vector)]
-    n_missing = vector.size - there.size
-    if there.size == 0:
-        raise NotEnoughData(f"{what}: nothing to average ({n_missing} missing); at least one observation is needed")
-    if bounds == UNIT and np.isin(there, UNIT).all():
-        rate = wilson(int(there.sum()), there.size, confidence)
+    vector = with_gaps(values, name, bounds)
+    present = vector[~np.isnan(vector)]
+    n_missing = vector.size - present.size
+    if present.size == 0:
+        raise NotEnoughData(f"{name}: nothing to average ({n_missing} missing); at least one observation is needed")
+    if bounds == UNIT and np.isin(present, UNIT).all():
+        rate = wilson(int(present.sum()), present.size, confidence)
         return replace(rate, n_missing=n_missing)
-    value = float(there.mean())
-    if there.size == 1:
+    value = float(present.mean())
+    if present.size == 1:
         return Estimate(value, None, None, 1, n_missing, "no interval")
-    error = float(there.std(ddof=1)) / math.sqrt(there.size)
-    return _student(value, error, there.size, n_missing, bounds, confidence)
+    error = float(present.std(ddof=1)) / math.sqrt(present.size)
+    return _student(value, error, present.size, n_missing, bounds, confidence)
 
 
 def measure_by_item(
-    values: Values, items: Sequence[Hashable], what: str, bounds: Bounds | None = None, confidence: float = 0.95
+    values: Values, items: Sequence[Hashable], name: str, bounds: Bounds | None = None, confidence: float = 0.95
 ) -> Estimate:
     """The mean over items of the means within each item, so that many attempts at one item are one unit.
 
     values: one number for each attempt; items: the id of its item. An item without any value is left out, and
     its attempts are among the missing. Raises as `measure`, ValueError if the lengths differ.
     """
-    vector = with_gaps(values, what, bounds)
+    vector = with_gaps(values, name, bounds)
     if len(items) != vector.size:
-        raise ValueError(f"{what} has {vector.size} values for {len(items)} item ids; give one id for each value")
-    there = ~np.isnan(vector)
-    sums, counts = _sums_by_item(np.where(there, vector, 0.0), items), _sums_by_item(there.astype(np.float64), items)
-    n_missing = int(vector.size - there.sum())
-    if not there.any():
-        raise NotEnoughData(f"{what}: nothing to average ({n_missing} missing); at least one observation is needed")
+        raise ValueError(f"{name} has {vector.size} values for {len(items)} item ids; give one id for each value")
+    is_present = ~np.isnan(vector)
+    sums, counts = (
+        _sums_by_item(np.where(is_present, vector, 0.0), items),
+        _sums_by_item(is_present.astype(np.float64), items),
+    )
+    n_missing = int(vector.size - is_present.sum())
+    if not is_present.any():
+        raise NotEnoughData(f"{name}: nothing to average ({n_missing} missing); at least one observation is needed")
     means = sums[counts > 0] / counts[counts > 0]
     if bounds is not None:
         means = np.clip(means, *bounds)  # a mean of values in bounds may leave them by the last bit
-    found = measure(means, what, bounds, confidence)
-    return replace(found, n_missing=n_missing)
+    estimate = measure(means, name, bounds, confidence)
+    return replace(estimate, n_missing=n_missing)
 
 
 def ratio_of_sums(
-    parts: Values, wholes: Values, what: str, items: Sequence[Hashable] | None = None, confidence: float = 0.95
+    parts: Values, wholes: Values, name: str, items: Sequence[Hashable] | None = None, confidence: float = 0.95
 ) -> Estimate:
     """Sum of parts over sum of wholes: a rate of events, when runs have unequal numbers of events.
 
@@ -300,24 +303,24 @@ def ratio_of_sums(
     same rate, except for rates of 0 and 1: they get Wilson's, each unit taken as one verdict. Raises
     NotEnoughData when there are no events at all, ValueError for counts that cannot be.
     """
-    part, whole = with_gaps(parts, f"{what}: parts", COUNTS), with_gaps(wholes, f"{what}: wholes", COUNTS)
-    same_length(what, parts=part, wholes=whole)
-    there = ~(np.isnan(part) | np.isnan(whole))
-    n_missing = int(part.size - there.sum())
-    part, whole = np.where(there, part, 0.0), np.where(there, whole, 0.0)
+    part, whole = with_gaps(parts, f"{name}: parts", COUNTS), with_gaps(wholes, f"{name}: wholes", COUNTS)
+    same_length(name, parts=part, wholes=whole)
+    is_known = ~(np.isnan(part) | np.isnan(whole))
+    n_missing = int(part.size - is_known.sum())
+    part, whole = np.where(is_known, part, 0.0), np.where(is_known, whole, 0.0)
     if bool(np.any(part > whole)):
-        raise ValueError(f"{what}: a part is larger than its whole; check the counts")
+        raise ValueError(f"{name}: a part is larger than its whole; check the counts")
     if items is not None:
         if len(items) != part.size:
-            raise ValueError(f"{what} has {part.size} runs for {len(items)} item ids; give one id for each run")
+            raise ValueError(f"{name} has {part.size} runs for {len(items)} item ids; give one id for each run")
         part, whole = _sums_by_item(part, items), _sums_by_item(whole, items)
     part, whole = part[whole > 0], whole[whole > 0]
     if whole.size == 0:
-        raise NotEnoughData(f"{what}: no events in any run ({n_missing} runs missing), so there is no rate")
+        raise NotEnoughData(f"{name}: no events in any run ({n_missing} runs missing), so there is no rate")
     value, n = float(part.sum() / whole.sum()), whole.size
     if value in UNIT:
-        sure = wilson(n if value else 0, n, confidence)
-        return replace(sure, n_missing=n_missing)
+        rate = wilson(n if value else 0, n, confidence)
+        return replace(rate, n_missing=n_missing)
     if n == 1:
         return Estimate(value, None, None, 1, n_missing, "no interval")
     error = math.sqrt(n / (n - 1) * float(np.square(part - value * whole).sum())) / float(whole.sum())

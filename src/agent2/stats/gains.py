@@ -1,4 +1,4 @@
-"""Gains: over seeds and held-out tasks, gap closed, what a search found by when, how soon a target was reached.
+"""Gains: over seeds and held-out tasks, gap closed, curves of a search's best attempt, time to a target.
 
 Promises: scores are compared as they are (rates 0-1); sides are paired by name, never by position; a task or seed
 without a score is left out and counted. A target that was not reached takes infinite time, never a large
@@ -56,15 +56,15 @@ def seed_spread(gains_R: Values) -> SeedSpread:
     run says nothing of consistency.
     """
     vector = with_gaps(gains_R, "gains_R")
-    there = vector[~np.isnan(vector)]
-    if there.size < 2:
-        raise NotEnoughData(f"a spread over seeds needs at least 2 runs with a result, got {there.size}")
+    recorded = vector[~np.isnan(vector)]
+    if recorded.size < 2:
+        raise NotEnoughData(f"a spread over seeds needs at least 2 runs with a result, got {recorded.size}")
     return SeedSpread(
         measure(vector, "gain over seeds"),
-        float(there.std(ddof=1)),
-        float(there.min()),
-        float(there.max()),
-        float((there > 0.0).mean()),
+        float(recorded.std(ddof=1)),
+        float(recorded.min()),
+        float(recorded.max()),
+        float((recorded > 0.0).mean()),
     )
 
 
@@ -73,7 +73,8 @@ def gap_closed(baseline: float, agent: float, top: float) -> float:
 
     top: the best human or published result, the end of the scale; it may be the lower number where lower is
     better. Raises NotEnoughData when a value is not finite, ValueError when top equals baseline.
-    Source: PAPERS #104 (MLRC-Bench); times 100 it is the paper's figure.
+    Source: "MLRC-Bench: Can Language Agents Solve Machine Learning Research Challenges?"; times 100 it is the paper's
+    figure.
     """
     if not math.isfinite(agent):
         raise NotEnoughData(f"the agent's score is {agent}; a gap can only be closed by a score")
@@ -184,8 +185,8 @@ class TimeProfiles:
 
     def __str__(self) -> str:
         ranked = sorted(zip(self.names, self.scores, strict=True), key=lambda pair: (-pair[1].value, pair[0]))
-        shown = ", ".join(f"{name} {score}" for name, score in ranked)
-        return f"{shown} (n={self.ratios_SW.shape[1]} workloads, profile up to {self.max_ratio:g})"
+        listing = ", ".join(f"{name} {score}" for name, score in ranked)
+        return f"{listing} (n={self.ratios_SW.shape[1]} workloads, profile up to {self.max_ratio:g})"
 
 
 def time_to_target(times_P: ArrayLike, scores_P: ArrayLike, target: float) -> float:
@@ -213,12 +214,12 @@ def compare_times(
 
     times_SW: submissions x workloads, positive; infinity where the target was not reached, never NaN (a run
     that was lost must be repeated or its workload left out). held_out_SW: times on a held-out variant of each
-    workload; where infinite, the workload counts as not reached. A workload that no run reached counts, with
-    nothing, for everybody. Profile: share of workloads with ratio <= tau; its area is exact, not sampled. Intervals
+    workload; where infinite, the workload counts as not reached. A workload that no run reached counts as 0 for every
+    submission. Profile: share of workloads with ratio <= tau; its area is exact, not sampled. Intervals
     are over workloads, those of `measure`: a single workload has none.
     Raises NotEnoughData without submissions or workloads or with NaN, ValueError for times that are not positive.
-    Source: AlgoPerf (PAPERS #88), time to result, held-out variants [A]; profile score as generally known,
-    partly checked against public pages.
+    Source: "Benchmarking Neural Network Training Algorithms" (AlgoPerf) for time to result and held-out variants;
+    profile score as generally known, partly checked against public pages.
     """
     times = _times(times_SW, "times_SW")
     if len(names) != times.shape[0] or len(set(names)) != len(names):
@@ -239,15 +240,15 @@ def compare_times(
     return TimeProfiles(tuple(names), ratios, scores, max_ratio)
 
 
-def _times(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def _times(values: ArrayLike, name: str) -> NDArray[np.float64]:
     times = np.asarray(values, dtype=np.float64)
     if times.ndim != 2 or 0 in times.shape:
-        raise NotEnoughData(f"{what} must be submissions x workloads with one of each at least, got {times.shape}")
+        raise NotEnoughData(f"{name} must be submissions x workloads with one of each at least, got {times.shape}")
     missing = int(np.isnan(times).sum())
     if missing:
         raise NotEnoughData(
-            f"{what} holds {missing} missing times; a target not reached is infinity, a lost run is not"
+            f"{name} holds {missing} missing times; a target not reached is infinity, a lost run is not"
         )
     if np.any(times <= 0):
-        raise ValueError(f"{what} must be positive")
+        raise ValueError(f"{name} must be positive")
     return times

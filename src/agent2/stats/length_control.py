@@ -88,52 +88,54 @@ def length_controlled(
     n_resamples: of the items, each fitted again, for the interval; 0: no interval.
     Raises NotEnoughData below `FEWEST` preferences, ConfigError without scikit-learn and for lengths of another number.
     """
-    wanted = np.asarray(preferences, dtype=float)
+    preference = np.asarray(preferences, dtype=float)
     slope = standardised(lengths, baseline_lengths)
     columns = [slope, *([] if difficulty is None else [np.asarray(difficulty, dtype=float)]), np.ones_like(slope)]
-    if any(len(column) != len(wanted) for column in columns):
-        raise ConfigError(f"{len(wanted)} preferences, {[len(column) for column in columns]} lengths and difficulties")
-    features, target, weight = np.column_stack(columns), wanted, np.ones_like(wanted)
+    if any(len(column) != len(preference) for column in columns):
+        raise ConfigError(
+            f"{len(preference)} preferences, {[len(column) for column in columns]} lengths and difficulties"
+        )
+    features, target, weight = np.column_stack(columns), preference, np.ones_like(preference)
     if baseline_pairs is not None:
         if difficulty is None:
             raise ConfigError("preferences between answers of the baseline need the difficulty of the items, too")
         n = len(baseline_pairs.preference)
-        own = np.column_stack([baseline_pairs.length, baseline_pairs.difficulty, np.zeros(n)])
-        features = np.vstack([own, features])
+        baseline_rows = np.column_stack([baseline_pairs.length, baseline_pairs.difficulty, np.zeros(n)])
+        features = np.vstack([baseline_rows, features])
         target = np.concatenate([baseline_pairs.preference, target])
         weight = np.concatenate([np.full(n, BASELINE_WEIGHT / 2), weight])
     is_known = np.isfinite(target)
-    n_known = int(np.isfinite(wanted).sum())
+    n_known = int(np.isfinite(preference).sum())
     if n_known < FEWEST:
         raise NotEnoughData(f"{n_known} preferences; at least {FEWEST} are needed to separate length from quality")
     fitted, penalty = _fit(features[is_known], target[is_known], weight[is_known])
     columns[0] = np.zeros_like(slope)
     without_length = np.column_stack(columns)
     predicted: NDArray[np.float64] = np.asarray(expit(without_length @ fitted), dtype=np.float64)
-    n_own = len(target) - len(wanted)
-    known = n_own + np.flatnonzero(np.isfinite(wanted))
+    n_baseline = len(target) - len(preference)
+    known_rows = n_baseline + np.flatnonzero(np.isfinite(preference))
     rng, rates = np.random.default_rng(SEED), []
     for _ in range(n_resamples):
-        drawn = np.concatenate([np.flatnonzero(is_known[:n_own]), rng.choice(known, len(known))])
-        again, _ = _fit(features[drawn], target[drawn], weight[drawn], penalty)
-        rates.append(float(expit(without_length @ again).mean()))
+        resample = np.concatenate([np.flatnonzero(is_known[:n_baseline]), rng.choice(known_rows, len(known_rows))])
+        refitted, _ = _fit(features[resample], target[resample], weight[resample], penalty)
+        rates.append(float(expit(without_length @ refitted).mean()))
     low, high = (float(value) for value in np.quantile(rates, [0.025, 0.975])) if rates else (None, None)
     rate = Estimate(
         float(predicted.mean()),
         low,
         high,
         n_known,
-        len(wanted) - n_known,
+        len(preference) - n_known,
         "length-controlled GLM" + (", bootstrap over items with a fit of each resample" if rates else ""),
     )
     return LengthControlled(
         rate=rate,
         standard_error=float(predicted.std(ddof=1) / np.sqrt(len(predicted))),
-        raw=float(np.nanmean(wanted)),
+        raw=float(np.nanmean(preference)),
         length=-float(fitted[0]),
         difficulty=None if difficulty is None else float(fitted[1]),
         constant=float(fitted[-1]),
-        n_missing=len(wanted) - n_known,
+        n_missing=len(preference) - n_known,
     )
 
 
@@ -174,10 +176,10 @@ def _fit(
     if penalty is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of `penalty`, whose successor older versions lack
-            again = LogisticRegression(
+            refitted = LogisticRegression(
                 C=penalty, random_state=SEED, penalty="l1", solver="liblinear", fit_intercept=False
             ).fit(rows, labels, sample_weight=doubled * weights)
-        return np.asarray(again.coef_[0], dtype=float), penalty
+        return np.asarray(refitted.coef_[0], dtype=float), penalty
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of `penalty`, whose successor older versions lack
         scorer = make_scorer(log_loss, response_method="predict_proba", greater_is_better=False)
@@ -204,23 +206,23 @@ def _fit(
 
 
 def estimate_difficulty(
-    preferences_MI: ArrayLike, slopes_MI: ArrayLike, known: Sequence[tuple[float, float, float]] | None = None
+    preferences_MI: ArrayLike, slopes_MI: ArrayLike, published: Sequence[tuple[float, float, float]] | None = None
 ) -> NDArray[np.float64]:
     """How hard each item is, from the preferences of several models on the same items against the same baseline.
 
     The maximum of the joint likelihood of all preferences under the published model, with a normal prior on
     difficulties: every model has a constant, a coefficient of length and one of difficulty, every item a difficulty.
-    slopes_MI: `standardised` of each model. known: of each model its published coefficients (length, difficulty,
+    slopes_MI: `standardised` of each model. published: of each model its published coefficients (length, difficulty,
     constant), where they are; None: all are fitted, difficulty with a coefficient of 1 (Dubois et al. 2024, section 4).
     Preferences that are NaN are left out. Raises NotEnoughData for fewer than two models.
     """
-    wanted_MI, slopes = np.asarray(preferences_MI, dtype=float), np.asarray(slopes_MI, dtype=float)
-    n_models, n_items = wanted_MI.shape
+    preferences, slopes = np.asarray(preferences_MI, dtype=float), np.asarray(slopes_MI, dtype=float)
+    n_models, n_items = preferences.shape
     if n_models < 2:
         raise NotEnoughData("the difficulty of items is estimated from at least two models; give more cards")
-    is_known = np.isfinite(wanted_MI)
-    target = np.where(is_known, wanted_MI, 0.5)
-    fixed = None if known is None else np.asarray(known, dtype=float)
+    is_known = np.isfinite(preferences)
+    target = np.where(is_known, preferences, 0.5)
+    fixed = None if published is None else np.asarray(published, dtype=float)
 
     def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         gamma = parameters[:n_items]
@@ -237,5 +239,5 @@ def estimate_difficulty(
         return value + 0.5 * float(np.sum(gamma**2)) / PRIOR_SD**2, np.concatenate(gradient)
 
     start = np.zeros(n_items + (0 if fixed is not None else 2 * n_models))
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000})
-    return np.asarray(found.x[:n_items], dtype=float)
+    optimum = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "maxfun": 4000})
+    return np.asarray(optimum.x[:n_items], dtype=float)

@@ -1,20 +1,17 @@
-"""How good a benchmark, its verifier and its raters are: separability, calibration, boundaries, audit, agreement.
+"""Quality of a benchmark, its verifier and its raters: separability, calibration, boundaries, audit, agreement.
 
-`agent2 tasks check` audits verifiers and `agent2 judge` reports agreement; the others are for use from Python
+`agent2 tasks check` audits verifiers and `agent2 judge` reports agreement; the rest is for use from Python
 (docs/statistics.md).
 
 Promises: models, checkpoints and subtasks keep their axes; too few of them raises NotEnoughData; scores must be finite
 and on one scale. A pilot needs at least three baselines (a supervised model, the previous production model, a strong
-model), and its verdict names how many scores were missing; it does NOT distinguish a benchmark that is too hard from a
-scorer that is broken (look at an oracle's score). pass@1 and pass@k are shown together, so that sharpening (only
-pass@1 rises) is not taken for new ability. The problem is the unit of a verifier audit; a solution that was not run is
-not counted as refused, and a verifier is only as audited as the known-wrong solutions are diverse.
+model), and its verdict says how many scores were missing. pass@1 and pass@k are shown together, so that sharpening
+(only pass@1 rises) is not mistaken for new ability. The problem is the unit of a verifier audit; a solution that was
+not run is not counted as refused. Agreement of raters comes with bootstraps over items; a missing rating is None, never
+a category of its own.
 
-Separability is the share of pairs of models whose intervals do not overlap. Source: Li et al. 2024 (Arena-Hard),
-arXiv:2406.11939.
-
-Agreement of raters is Cohen's kappa, Krippendorff's alpha, Kendall's tau-b of preferences, and errors that two raters
-have in common, with bootstraps over items; a missing rating is None, never a category of its own.
+Does NOT distinguish a benchmark that is too hard from a scorer that is broken (look at an oracle's score). A verifier
+audit covers no more than the variety of the known-wrong solutions.
 """
 
 import math
@@ -40,6 +37,17 @@ from agent2.stats.estimates import (
     ratio_of_sums,
     wilson,
 )
+
+MIN_BASELINES = 3
+NEAR = 0.05
+"""All rates within this of 0 or 1 count as "near 0" or "near 100%"."""
+HEALTHY = (0.40, 0.80)
+"""Where the main model's rate should lie."""
+LEVEL = 0.05
+"""p-values from here on show no change."""
+REPLICATES = 2000
+Ratings = Sequence[Hashable | None]
+"""One category for each item, None where the rater gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,9 @@ def signal_to_noise(final_scores_M: ArrayLike, last_scores_RC: ArrayLike) -> Sig
     (at least 2) of each run; a vector is one run. Noise is (unbiased) standard deviation / mean of each run,
     averaged over runs. Range 0 to infinity. Nothing moves and nothing differs: 0. Raises NotEnoughData for
     too few or missing values, ValueError if a mean is not positive.
-    Source: Signal and Noise (PAPERS #46); noise over the last checkpoints as in the authors' public code; the
-    dispersion (max - min) / mean as generally known, not checked against the paper.
+    Source: "Signal and Noise: A Framework for Reducing Uncertainty in Language Model Evaluation"; noise over the last
+    checkpoints as in the authors' public code; the dispersion (max - min) / mean as generally known, not checked
+    against the paper.
     """
     final = finite_vector(final_scores_M, "final_scores_M")
     last = _matrix(last_scores_RC, "last_scores_RC")
@@ -95,7 +104,8 @@ def decision_accuracy(
     at one of them it counts half. The interval is a percentile bootstrap over models (pairs of a model with
     itself left out): too narrow for few models, and of width 0 when all pairs agree. Raises NotEnoughData for
     fewer than 2 models or missing scores, ValueError for unequal lengths or n_replicates < 1.
-    Source: Signal and Noise (PAPERS #46); ties are our convention.
+    Source: "Signal and Noise: A Framework for Reducing Uncertainty in Language Model Evaluation"; ties are our
+    convention.
     """
     small, target = finite_vector(small_scores_M, "small_scores_M"), finite_vector(target_scores_M, "target_scores_M")
     if small.size != target.size:
@@ -115,18 +125,18 @@ def decision_accuracy(
         counts = rng.multinomial(n, np.full(n, 1.0 / n), size=min(rows, n_replicates - start)).astype(np.float64)
         different = n * n - (counts**2).sum(axis=1)
         agreeing = ((counts @ agrees_MM) * counts).sum(axis=1)
-        drawn = slice(start, start + len(counts))
-        np.divide(agreeing, different, out=replicates[drawn], where=different > 0)
+        block = slice(start, start + len(counts))
+        np.divide(agreeing, different, out=replicates[block], where=different > 0)
     low, high = interval(replicates[np.isfinite(replicates)], confidence)
     value = float(agrees_MM.sum() / (n * (n - 1)))
     return Estimate(value, low, high, n, method="decision accuracy, bootstrap over models")
 
 
-def _matrix(values: ArrayLike, what: str) -> NDArray[np.float64]:
+def _matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
     matrix = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if matrix.ndim != 2:
-        raise ValueError(f"{what} must have two axes, got an array of shape {matrix.shape}")
-    finite_vector(matrix.ravel(), what)
+        raise ValueError(f"{name} must have two axes, got an array of shape {matrix.shape}")
+    finite_vector(matrix.ravel(), name)
     return matrix
 
 
@@ -169,6 +179,7 @@ def separability(low_N: ArrayLike, high_N: ArrayLike) -> PairShare:
 
     low_N, high_N: ends of one interval a model. Raises NotEnoughData for fewer than two models or ends that are
     not finite, ValueError for unequal lengths or a low end above the high one.
+    Source: Li et al. 2024 (Arena-Hard), arXiv:2406.11939.
     """
     order = _separated(low_N, high_N)
     n_separated = int(np.count_nonzero(order))
@@ -200,13 +211,6 @@ def _models(pairs: NDArray[np.int64]) -> int:
     return (1 + int(np.sqrt(1 + 8 * pairs.size) + 0.5)) // 2
 
 
-MIN_BASELINES = 3
-NEAR = 0.05
-"""All rates within this of 0 or 1 count as "near 0" or "near 100%"."""
-HEALTHY = (0.40, 0.80)
-"""Where the main model's rate should lie."""
-
-
 class Health(StrEnum):
     """Verdict on a benchmark's difficulty."""
 
@@ -219,7 +223,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a pilot says."""
+    """The result of a pilot."""
 
     health: Health
     rates: Mapping[str, Estimate]
@@ -265,17 +269,13 @@ def _verdict(rates: list[float], main: float) -> Health:
     return Health.MAIN_TOO_HIGH if main > HEALTHY[1] else Health.HEALTHY
 
 
-LEVEL = 0.05
-"""p-values from here on show no change."""
-
-
 class BoundaryChange(StrEnum):
-    """What training did; a change is shown where its interval leaves out 0 and its p-value is below 0.05."""
+    """What training changed; a change is shown where its interval excludes 0 and its p-value is below 0.05."""
 
     EXPANSION = "expansion"
     """pass@k rose."""
     SHARPENING = "sharpening"
-    """pass@1 rose and pass@k is not shown to."""
+    """pass@1 rose, and pass@k is not shown to have risen."""
     NARROWING = "narrowing"
     """pass@k fell, whatever pass@1 did."""
     NONE_SHOWN = "no change shown"
@@ -315,8 +315,8 @@ def compare_boundaries(
     never solved an item if none of its attempts did, so expansion is only as strict as the base's attempts
     are many: with few, part of it is luck, and likewise for shrinkage. Intervals are over items. k > 1.
     Raises NotEnoughData for fewer than k attempts or no items, ValueError for counts that cannot be.
-    Source: pass@k of Chen et al. 2021, arXiv:2107.03374, eq. 1; expansion of MATH-Beyond (PAPERS #33);
-    shrinkage as generally known, not checked against the paper.
+    Source: pass@k of Chen et al. 2021, arXiv:2107.03374, eq. 1; expansion as in "MATH-Beyond: A Benchmark for RL to
+    Expand Beyond the Base Model"; shrinkage as generally known, not checked against the paper.
     """
     if k < 2:
         raise ValueError(f"k={k} must be at least 2; pass@1 is always reported beside it")
@@ -345,7 +345,7 @@ def _change(gain_1: PairedDifference, gain_k: PairedDifference) -> BoundaryChang
 
 @dataclass(frozen=True, slots=True)
 class AuditedProblem:
-    """What the tests of one problem said of solutions whose truth is known."""
+    """Verdicts of one problem's tests on solutions that are known to be wrong or correct."""
 
     wrong_fails_WT: ArrayLike
     """Wrong solutions x tests: true where the test fails the solution."""
@@ -384,8 +384,8 @@ def audit_verifier(problems: Sequence[AuditedProblem], rng: np.random.Generator,
     orders of each problem's tests for the curve. Raises NotEnoughData for no problem, no wrong solution or no
     test, ValueError for verdicts that are not 0/1 (drop solutions that were not run) or unequal numbers of
     tests.
-    Source: SAGA (PAPERS #30), names of detection rate and verifier accuracy; definitions as generally known,
-    not checked against the paper.
+    Source: "Rethinking Verification for LLM Code Generation: From Generation to Testing" (SAGA) for the names
+    detection rate and verifier accuracy; definitions as generally known, not checked against the paper.
     """
     if not problems:
         raise NotEnoughData("a verifier audit needs at least one problem with known-wrong solutions")
@@ -442,18 +442,13 @@ def _checked(problem: AuditedProblem, number: int) -> tuple[NDArray[np.bool_], N
     return wrong, correct
 
 
-def _verdicts(values: ArrayLike, what: str) -> NDArray[np.bool_]:
+def _verdicts(values: ArrayLike, name: str) -> NDArray[np.bool_]:
     matrix = np.asarray(values, dtype=np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise NotEnoughData(f"{what} must be solutions x tests with one of each at least, got shape {matrix.shape}")
+        raise NotEnoughData(f"{name} must be solutions x tests with one of each at least, got shape {matrix.shape}")
     if not np.isin(matrix, (0.0, 1.0)).all():
-        raise ValueError(f"{what} holds values other than 0 and 1; leave out solutions that were not run")
+        raise ValueError(f"{name} holds values other than 0 and 1; leave out solutions that were not run")
     return matrix.astype(np.bool_)
-
-
-REPLICATES = 2000
-Ratings = Sequence[Hashable | None]
-"""One category for each item, None where the rater gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,18 +462,20 @@ class SharedErrors:
     """Phi coefficient of the two errors; None: one rater made none, or only errors."""
 
 
-def cohens_kappa(one: Ratings, other: Ratings, seed: int = 0) -> Estimate:
+def cohens_kappa(ratings_a: Ratings, ratings_b: Ratings, seed: int = 0) -> Estimate:
     """Agreement of two raters beyond chance: 1 is perfect, 0 is chance. Items that either left out are missing.
 
     Raises ValueError for different lengths, NotEnoughData without an item rated by both, or where both gave one and the
     same category to all. Source: Cohen 1960, Educational and Psychological Measurement 20:37-46.
     """
-    if len(one) != len(other):
-        raise ValueError(f"kappa needs one rating of each rater for each item, got {len(one)} and {len(other)}")
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
+    if len(ratings_a) != len(ratings_b):
+        raise ValueError(
+            f"kappa needs one rating of each rater for each item, got {len(ratings_a)} and {len(ratings_b)}"
+        )
+    pairs = [(a, b) for a, b in zip(ratings_a, ratings_b, strict=True) if a is not None and b is not None]
     if not pairs:
         raise NotEnoughData("kappa: no item was rated by both")
-    categories = {value: place for place, value in enumerate(dict.fromkeys(value for pair in pairs for value in pair))}
+    categories = {value: code for code, value in enumerate(dict.fromkeys(value for pair in pairs for value in pair))}
     if len(categories) == 1:
         raise NotEnoughData("kappa: both raters gave the same category to all items; nothing can be said beyond chance")
     codes = np.array([[categories[a], categories[b]] for a, b in pairs])
@@ -490,7 +487,7 @@ def cohens_kappa(one: Ratings, other: Ratings, seed: int = 0) -> Estimate:
         expected = float(table.sum(axis=1) @ table.sum(axis=0))
         return float("nan") if expected == 1.0 else (float(np.trace(table)) - expected) / (1.0 - expected)
 
-    return _bootstrapped(kappa, codes, len(one) - len(pairs), seed)
+    return _bootstrapped(kappa, codes, len(ratings_a) - len(pairs), seed)
 
 
 def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Estimate:
@@ -503,7 +500,7 @@ def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Estimate
     if len({len(ratings) for ratings in ratings_RI}) != 1:
         raise ValueError("alpha needs as many ratings of each rater; put None where one is missing")
     values = dict.fromkeys(value for ratings in ratings_RI for value in ratings if value is not None)
-    categories = {value: place for place, value in enumerate(values)}
+    categories = {value: column for column, value in enumerate(values)}
     counts = np.zeros((len(ratings_RI[0]), len(categories)))
     for ratings in ratings_RI:
         for item, value in enumerate(ratings):
@@ -523,22 +520,25 @@ def krippendorff_alpha(ratings_RI: Sequence[Ratings], seed: int = 0) -> Estimate
     return _bootstrapped(alpha, pairable, len(counts) - len(pairable), seed)
 
 
-def preference_tau(one: Sequence[float | None], other: Sequence[float | None], seed: int = 0) -> Estimate:
+def preference_tau(points_a: Sequence[float | None], points_b: Sequence[float | None], seed: int = 0) -> Estimate:
     """Kendall's tau-b of two raters' points for the first of two answers: 1 the same order, 0 none, -1 reversed.
 
-    one, other: 0 to 1 for each pair of answers, None where there is no verdict. Each pair counts from both sides, so
-    it does not matter which answer is the first; for verdicts without ties this is twice the accuracy less 1. Raises
-    ValueError for different lengths, NotEnoughData without a pair rated by both, or if either rater gave only ties.
+    points_a, points_b: 0 to 1 for each pair of answers, None where there is no verdict. Each pair counts from both
+    sides, so it does not matter which answer is the first; for verdicts without ties this is twice the accuracy less 1.
+    Raises ValueError for different lengths, NotEnoughData without a pair rated by both, or if either rater gave only
+    ties.
     Source: Kendall 1945, Biometrika 33:239-251.
     """
-    if len(one) != len(other):
-        raise ValueError(f"tau needs one number of each rater for each pair, got {len(one)} and {len(other)}")
-    rated = np.array([(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None], dtype=float)
+    if len(points_a) != len(points_b):
+        raise ValueError(f"tau needs one number of each rater for each pair, got {len(points_a)} and {len(points_b)}")
+    rated = np.array(
+        [(a, b) for a, b in zip(points_a, points_b, strict=True) if a is not None and b is not None], dtype=float
+    )
     if not rated.size or (rated == 0.5).all(axis=0).any():
         raise NotEnoughData("tau: no pair was rated by both, or one rater gave nothing but ties")
     sides_PSR = np.stack([rated, 1.0 - rated], axis=1).round(12)
     values, codes = zip(*(np.unique(sides_PSR[:, :, rater], return_inverse=True) for rater in (0, 1)), strict=True)
-    n_values = [len(each) for each in values]
+    n_values = [len(distinct) for distinct in values]
     cells_PS = codes[0].reshape(-1, 2) * n_values[1] + codes[1].reshape(-1, 2)
 
     def tau(chosen: NDArray[np.int64]) -> float:
@@ -550,24 +550,29 @@ def preference_tau(one: Sequence[float | None], other: Sequence[float | None], s
         untied = (pairs[0] - pairs[1]) * (pairs[0] - pairs[2])
         return float((table * (same_order - other_order)).sum()) / math.sqrt(untied) if untied > 0 else math.nan
 
-    return _bootstrapped(tau, cells_PS, len(one) - len(rated), seed)
+    return _bootstrapped(tau, cells_PS, len(points_a) - len(rated), seed)
 
 
-def shared_errors(one: Sequence[bool | None], other: Sequence[bool | None], seed: int = 0) -> SharedErrors:
-    """Whether two raters are wrong together. one, other: whether each is wrong on an item, None where unknown.
+def shared_errors(wrong_a: Sequence[bool | None], wrong_b: Sequence[bool | None], seed: int = 0) -> SharedErrors:
+    """Whether two raters are wrong on the same items.
 
+    wrong_a, wrong_b: whether each is wrong on an item, None where that is not known.
     Raises ValueError for different lengths, NotEnoughData without an item that both rated.
     """
-    if len(one) != len(other):
-        raise ValueError(f"shared errors need one value of each rater for each item, got {len(one)} and {len(other)}")
-    pairs = np.array([(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None], dtype=float)
+    if len(wrong_a) != len(wrong_b):
+        raise ValueError(
+            f"shared errors need one value of each rater for each item, got {len(wrong_a)} and {len(wrong_b)}"
+        )
+    pairs = np.array(
+        [(a, b) for a, b in zip(wrong_a, wrong_b, strict=True) if a is not None and b is not None], dtype=float
+    )
     if not pairs.size:
         raise NotEnoughData("shared errors: no item was rated by both")
     rates, spread = pairs.mean(axis=0), pairs.std(axis=0)
     together = pairs.prod(axis=1)
-    both = _bootstrapped(lambda chosen: float(chosen.mean()), together, len(one) - len(pairs), seed)
+    both_wrong = _bootstrapped(lambda chosen: float(chosen.mean()), together, len(wrong_a) - len(pairs), seed)
     covariance = float(together.mean() - rates.prod())
-    return SharedErrors(both, float(rates.prod()), covariance / float(spread.prod()) if spread.all() else None)
+    return SharedErrors(both_wrong, float(rates.prod()), covariance / float(spread.prod()) if spread.all() else None)
 
 
 def _bootstrapped(

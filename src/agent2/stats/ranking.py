@@ -1,24 +1,24 @@
-"""Rankings: of models from pairwise judgements (Bradley-Terry, win rates), and places with their intervals and tiers.
+"""Rankings: strengths of models from pairwise judgements (Bradley-Terry), win rates, rank intervals and tiers.
 
-P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); strengths are log-odds with mean 0.
+Strengths: P(i beats j) = 1 / (1 + exp(strength_j - strength_i)); they are log-odds with mean 0.
+
+Rank intervals: two competitors are compared on the items that both were scored on. Items are crossed with runs, and
+the runs (training seeds) of one competitor are independent of those of another, so they need not be the same in number
+or name. Over several tasks the differences are averaged; tasks are fixed, items and runs are sampled. A rank interval
+is what the pairwise tests leave open: it lies below every competitor that was shown to be better and above every one
+that was shown to be worse. Tier 1 holds the competitors that no other was shown to beat.
 
 Promises: a draw is half a win for each, and how many there were is reported; a match that could not be judged (None or
 NaN) is counted in `n_missing` and left out, never a draw; matches of one group (the same prompt) are resampled
 together. A fit exists or is refused: the likelihood has a maximum only if no set of models won every match against the
-others, otherwise NotEnoughData names who is cut off, unless a prior is asked for, and the record says that it was.
+rest, otherwise NotEnoughData names the models that are cut off, unless a prior is requested, and the record says that
+it was. The tests behind rank intervals are corrected together (Holm), so that all intervals cover all true ranks at
+once with the requested confidence; a true tie counts as covered only by an interval that contains all its ranks. With
+one run a side, the spread between runs is not known: the test is over items alone and says so.
+`benchmarks/leaderboard.py` simulates the coverage.
 
-Does NOT model draws as an outcome of their own, correct for the order on the screen or the length of answers, or let
-strengths depend on the prompt.
-
-Places (`Place`): two competitors are compared on the items that both were scored on. Items are crossed with runs,
-and the runs (training seeds) of one competitor have nothing to do with those of another, so they need not be the same
-in number or name. Of several tasks the differences are averaged; tasks are fixed, items and runs are drawn. A rank
-interval is what the pairwise tests leave open: nobody who was shown to be better stands below, nobody who was shown to
-be worse stands above. The tests are corrected together (Holm), so that all intervals cover all true ranks at once with
-the confidence asked for; a true tie counts as covered only by an interval that contains all its ranks. A tier is how
-many levels were shown to be above: tier 1 is everybody whom nobody was shown to beat. Does NOT correct for several
-leaderboards of the same trials. With one run a side, the luck of a run is not known: the test is over items alone and
-says so. `benchmarks/leaderboard.py` simulates the coverage.
+Does NOT model draws as an outcome of their own, correct for the order on the screen or the length of answers, let
+strengths depend on the prompt, or correct for several leaderboards of the same trials.
 """
 
 import math
@@ -49,10 +49,17 @@ from agent2.stats.estimates import (
 if TYPE_CHECKING:
     from scipy import sparse  # slow to load, and every reader of a leaderboard loads this
 
+MAX_STEPS = 200
+"""Newton steps before a fit is given up (a handful is usual)."""
+LONGEST_STEP = 1.0
+"""Most that a strength moves in one step: full Newton steps may run away from lopsided tables."""
+PRECISION = 1e-8
+"""A fit is done when no strength moves by more; the step after it would move by the square."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Judged matches, one an index of the arrays."""
+    """Judged matches, one for each index of the arrays."""
 
     first_M: NDArray[np.int64]
     """Model number of one side, from 0."""
@@ -60,7 +67,7 @@ class Matches:
     score_M: NDArray[np.float64]
     """Share of the win that goes to the first: 1, 0, 0.5 for a draw, or a judge's probability between."""
     group_M: NDArray[np.int64]
-    """Which matches hang together (prompt number, from 0)."""
+    """Group of each match (prompt number, from 0); matches of one group are resampled together."""
     n_models: int
     n_missing: int
     """Matches without a score, left out."""
@@ -150,14 +157,6 @@ def _kinds(matches: Matches) -> tuple["sparse.csr_array", NDArray[np.float64], i
     return table.tocsr(), share_K, n_groups
 
 
-MAX_STEPS = 200
-"""Newton steps before a fit is given up (a handful is usual)."""
-LONGEST_STEP = 1.0
-"""Most that a strength moves in one step: full Newton steps may run away from lopsided tables."""
-PRECISION = 1e-8
-"""A fit is done when no strength moves by more; the step after it would move by the square."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Strengths of models with intervals."""
@@ -219,10 +218,10 @@ def _ranking(
     warning: str = "",
 ) -> Ranking:
     ends = zip(strength.tolist(), low.tolist(), high.tolist(), strict=True)
-    found = tuple(
+    strengths = tuple(
         Estimate(value, lowest, highest, matches.n, matches.n_missing, method) for value, lowest, highest in ends
     )
-    return Ranking(found, matches.n, matches.n_missing, method, warning)
+    return Ranking(strengths, matches.n, matches.n_missing, method, warning)
 
 
 def bradley_terry_bootstrap(
@@ -234,8 +233,8 @@ def bradley_terry_bootstrap(
 ) -> Ranking:
     """Maximum-likelihood strengths with percentile intervals from resampled groups of matches.
 
-    Right where the matches of a prompt hang together. Replicates that do not determine the strengths are left
-    out and counted in the warning; the intervals are then too narrow. Raises as `bradley_terry`, and
+    The right choice where the matches of one prompt are correlated. Replicates that do not determine the strengths
+    are left out and counted in the warning; the intervals are then too narrow. Raises as `bradley_terry`, and
     NotEnoughData for a single group or if no replicate can be fitted.
     """
     point = bradley_terry(matches, confidence, prior)
@@ -246,7 +245,7 @@ def bradley_terry_bootstrap(
     warning = f"{left_out} of {n_replicates} replicates did not determine the strengths" if left_out else ""
     method = f"Bradley-Terry, bootstrap over groups, {strengths.shape[0]} replicates"
     method += f", prior of {prior:g} draws a pair" if prior else ""
-    return _ranking(matches, np.array([one.value for one in point.strength]), low, high, method, warning)
+    return _ranking(matches, np.array([estimate.value for estimate in point.strength]), low, high, method, warning)
 
 
 def strength_replicates(
@@ -278,14 +277,14 @@ def fit_strengths(wins_RNN: NDArray[np.float64]) -> NDArray[np.float64]:
     from scipy import special
 
     n_models = wins_RNN.shape[1]
-    played = wins_RNN + wins_RNN.transpose(0, 2, 1)
+    n_played = wins_RNN + wins_RNN.transpose(0, 2, 1)
     won = wins_RNN.sum(axis=2)
     strength: NDArray[np.float64] = np.zeros(wins_RNN.shape[:2])
     diagonal = np.arange(n_models)
     for _ in range(MAX_STEPS):
         chance = special.expit(strength[:, :, None] - strength[:, None, :])
-        gradient = won - (played * chance).sum(axis=2)
-        weight = played * chance * (1.0 - chance)
+        gradient = won - (n_played * chance).sum(axis=2)
+        weight = n_played * chance * (1.0 - chance)
         curvature = -weight
         curvature[:, diagonal, diagonal] += weight.sum(axis=2)
         curvature += np.maximum(weight.sum(axis=(1, 2)), 1e-300)[:, None, None] / n_models**2  # fixes the mean
@@ -323,8 +322,8 @@ def _check_determined(wins: NDArray[np.float64]) -> None:
     from scipy.sparse import csgraph
 
     n_models = wins.shape[0]
-    played = wins + wins.T
-    n_parts, part = csgraph.connected_components(played > 0, directed=False)
+    n_played = wins + wins.T
+    n_parts, part = csgraph.connected_components(n_played > 0, directed=False)
     if n_parts > 1:
         smallest = np.flatnonzero(part == np.bincount(part).argmin())
         raise NotEnoughData(
@@ -371,7 +370,7 @@ def win_rate(outcomes: Values) -> WinRate:
     outcomes: one for each independent pair (average both orders of a pair first: 0.25 and 0.75 then say that
     one order won or lost and the other tied). Values above 0.5 are counted as wins, below as losses. Range
     0-1; swapping the sides gives one minus it. Without ties the interval is Wilson's. Raises ValueError
-    outside 0-1, NotEnoughData if nothing is there.
+    outside 0-1, NotEnoughData if every outcome is missing.
     """
     rate = measure(outcomes, "win rate", (0.0, 1.0))
     vector = with_gaps(outcomes, "win rate")
@@ -382,12 +381,12 @@ def pairwise_accuracy(chosen: Values, rejected: Values) -> WinRate:
     """How often a reward model scores the chosen answer of a pair above the rejected one; equal scores are half.
 
     chosen, rejected: one score of any size and sign for each pair. A scorer that says the same of everything
-    gets 0.5, as chance does; benchmarks that count a tie as wrong are `n_wins` over all pairs. Raises
+    gets 0.5, as chance does; where a benchmark counts a tie as wrong, its figure is `n_wins` over all pairs. Raises
     ValueError if the lengths differ, NotEnoughData if no pair has both scores.
     """
-    left, right = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
-    same_length("pairwise accuracy", chosen=left, rejected=right)
-    return win_rate((np.sign(left - right) + 1.0) / 2.0)
+    chosen_scores, rejected_scores = with_gaps(chosen, "chosen scores"), with_gaps(rejected, "rejected scores")
+    same_length("pairwise accuracy", chosen=chosen_scores, rejected=rejected_scores)
+    return win_rate((np.sign(chosen_scores - rejected_scores) + 1.0) / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,18 +404,18 @@ class RunDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a competitor stands."""
+class RankInterval:
+    """The ranks that a competitor may have, and its tier."""
 
     best_rank: int
     """1 + how many were shown to be better."""
     worst_rank: int
-    """As many as there are, less those shown to be worse."""
+    """The number of competitors, less those shown to be worse."""
     tier: int
     """1 + the longest chain of competitors above, each shown to beat the next."""
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """`1`, or `2-4` where the data leave it open."""
         return str(self.best_rank) if self.best_rank == self.worst_rank else f"{self.best_rank}-{self.worst_rank}"
 
@@ -447,23 +446,23 @@ def difference_of_samples(a_RI: ArrayLike, b_RI: ArrayLike) -> RunDifference:
         return RunDifference(delta, of_items, n_items - 1, n_items, counts, ITEMS)
     sides = [_run_part(side) for side in (a, b)]
     of_runs = sum(run for run, _ in sides)
-    of_rest = sum(rest for _, rest in sides)
-    variance = max(of_items + of_runs - of_rest, of_items, of_runs)
+    of_residual = sum(residual for _, residual in sides)
+    variance = max(of_items + of_runs - of_residual, of_items, of_runs)
     spread = of_items**2 / (n_items - 1)
-    for (run, rest), n_runs in zip(sides, counts, strict=True):
-        spread += run**2 / (n_runs - 1) + rest**2 / ((n_runs - 1) * (n_items - 1))
+    for (run, residual), n_runs in zip(sides, counts, strict=True):
+        spread += run**2 / (n_runs - 1) + residual**2 / ((n_runs - 1) * (n_items - 1))
     freedom = variance**2 / spread if spread > 0.0 else 1.0
     n_lucky = sum(n - 1 for (run, _), n in zip(sides, counts, strict=True) if run > 0.0) or sum(counts) - 2
-    most = MOST_DF_PER_SEED * n_lucky
-    return RunDifference(delta, variance, min(max(1.0, freedom), most), n_items, counts, ITEMS_AND_SEEDS)
+    largest = MOST_DF_PER_SEED * n_lucky
+    return RunDifference(delta, variance, min(max(1.0, freedom), largest), n_items, counts, ITEMS_AND_SEEDS)
 
 
 def _run_part(side_RI: NDArray[np.float64]) -> tuple[float, float]:
     """What the runs of one side add to the variance of the mean: by run means, and the residual in it."""
     n_runs, n_items = side_RI.shape
     run_R = side_RI.mean(axis=1)
-    rest = side_RI - run_R[:, None] - side_RI.mean(axis=0)[None, :] + side_RI.mean()
-    residual = float((rest * rest).sum()) / ((n_runs - 1) * (n_items - 1))
+    residuals = side_RI - run_R[:, None] - side_RI.mean(axis=0)[None, :] + side_RI.mean()
+    residual = float((residuals * residuals).sum()) / ((n_runs - 1) * (n_items - 1))
     return float(run_R.var(ddof=1)) / n_runs, residual / (n_runs * n_items)
 
 
@@ -493,15 +492,17 @@ def mean_difference(parts: Sequence[RunDifference], confidence: float = 0.95) ->
     return PairedDifference(Estimate(delta, delta - half, delta + half, n_items, method=method), p_value, over)
 
 
-def places(n: int, pairs: Mapping[tuple[int, int], PairedDifference], alpha: float = 0.05) -> list[Place]:
-    """The place of each of n competitors, all rank intervals together right with probability 1 - alpha.
+def rank_intervals(
+    n: int, pairs: Mapping[tuple[int, int], PairedDifference], alpha: float = 0.05
+) -> list[RankInterval]:
+    """The rank interval of each of n competitors, all of them together right with probability 1 - alpha.
 
     pairs: (a, b) -> a minus b, higher is better; each pair once, in either order. A pair that could not be compared is
     left out, and leaves both ranks open. Raises ValueError for a competitor out of range.
     Source: ranks from pairwise tests with family-wise error: Mogstad, Romano, Shaikh and Wilhelm 2024, Review of
     Economic Studies 91:476 (idea; the tests here are Holm's over all pairs); tiers are ours.
     """
-    if any(not 0 <= one < n for pair in pairs for one in pair):
+    if any(not 0 <= competitor < n for pair in pairs for competitor in pair):
         raise ValueError(f"pairs name competitors outside 0 to {n - 1}")
     beats: list[set[int]] = [set() for _ in range(n)]
     if pairs:
@@ -519,5 +520,8 @@ def places(n: int, pairs: Mapping[tuple[int, int], PairedDifference], alpha: flo
                 tiers[loser] = min(n, max(tiers[loser], tiers[winner] + 1))
         if tiers == before:
             break
-    worse_than = [sum(one in beaten for beaten in beats) for one in range(n)]
-    return [Place(1 + worse_than[one], n - len(beats[one]), tiers[one]) for one in range(n)]
+    worse_than = [sum(competitor in beaten for beaten in beats) for competitor in range(n)]
+    return [
+        RankInterval(1 + worse_than[competitor], n - len(beats[competitor]), tiers[competitor])
+        for competitor in range(n)
+    ]

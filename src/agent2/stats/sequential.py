@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import CHUNK_ELEMENTS, finite_vector
 
+TIE = 1e-9
+"""Statistics are a share of the largest possible one; closer than this they are equal (float noise)."""
+
 
 class SequentialVerdict(StrEnum):
     """What is known of a pair, seen from its first agent."""
@@ -90,10 +93,6 @@ class AdaStopState:
             f"AdaStop, interim {self.interim} of {self.settings.n_interims}, family-wise error "
             f"{self.settings.alpha:g}){need}"
         )
-
-
-TIE = 1e-9
-"""Statistics are a share of the largest possible one; closer than this they are equal (float noise)."""
 
 
 class SignSource(Protocol):
@@ -251,14 +250,14 @@ class AdaStop:
         n_before = self._sums_MP.shape[0]
         if self._is_listed and n_before * math.comb(2 * n_seeds, n_seeds) <= limit:
             block_sums = _listed_signs(n_seeds) @ scores_PS.T
-            kept = np.repeat(np.arange(n_before), len(block_sums))
-            self._sums_MP = self._sums_MP[kept] + np.tile(block_sums, (n_before, 1))
-            self._keep(kept)
+            rows = np.repeat(np.arange(n_before), len(block_sums))
+            self._sums_MP = self._sums_MP[rows] + np.tile(block_sums, (n_before, 1))
+            self._keep(rows)
         else:
             if self._is_listed:  # from here on a sample represents all
-                kept = np.append(0, self._rng.integers(n_before, size=limit))
-                self._sums_MP = self._sums_MP[kept]
-                self._keep(kept)
+                rows = np.append(0, self._rng.integers(n_before, size=limit))
+                self._sums_MP = self._sums_MP[rows]
+                self._keep(rows)
                 self._is_listed = False
             self._sums_MP[0] += scores_PS @ np.repeat([1.0, -1.0], n_seeds)
             start = 1
@@ -294,8 +293,8 @@ class AdaStop:
             statistic_MP = self._history[-1][:, open_pairs]
             tail = math.floor(settings.beta / settings.n_interims * len(statistic_MP) + TIE)
             floor = np.partition(statistic_MP.max(axis=1), tail)[tail]
-            for place, pair in enumerate(open_pairs):
-                if statistic_MP[0, place] < floor - TIE:
+            for column, pair in enumerate(open_pairs):
+                if statistic_MP[0, column] < floor - TIE:
                     self._verdicts[pair] = SequentialVerdict.EQUAL
         if self._interim == settings.n_interims:
             for pair in self._open():
@@ -359,7 +358,7 @@ def _possible_true_counts(n_agents: int) -> list[int]:
     """How many pairs can be equal at once: agents fall into groups, pairs inside a group are equal. Ascending."""
     counts: list[set[int]] = [{0}]
     for size in range(1, n_agents + 1):
-        counts.append({math.comb(group, 2) + rest for group in range(1, size + 1) for rest in counts[size - group]})
+        counts.append({math.comb(group, 2) + count for group in range(1, size + 1) for count in counts[size - group]})
     return sorted(counts[n_agents])
 
 

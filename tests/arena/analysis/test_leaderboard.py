@@ -12,7 +12,7 @@ from pool_builders import exam, pool, pooled
 
 def test_a_clear_difference_makes_ranks_and_equal_stacks_stay_tied():
     (board,) = make_leaderboard(pool(low=0.3, high=0.9, tall=0.9)).tasks
-    places = {one.stack: (one.place.words, one.place.tier) for one in board.standings}
+    places = {one.stack: (one.place.text, one.place.tier) for one in board.standings}
     assert places == {"high": ("1-2", 1), "tall": ("1-2", 1), "low": ("3", 2)}
     assert board.standings[-1].stack == "low"
 

@@ -39,7 +39,7 @@ def test_the_aggregate_is_the_weighted_mean_and_ranks_come_from_several_runs(tmp
     assert [row.name for row in board.rows] == ["strong", "lone", "weak", "base models, zero shot"]
     assert rows["strong"].score.value == pytest.approx(0.385)
     assert rows["strong"].score.low == pytest.approx(0.385 - 4.3027 * 0.01 / 3**0.5, abs=1e-5)
-    assert (rows["strong"].place.words, rows["weak"].place.words) == ("1", "2")
+    assert (rows["strong"].place.text, rows["weak"].place.text) == ("1", "2")
     assert rows["lone"].runs == "one run"
     assert rows["lone"].score.low is None and rows["lone"].place is None
     assert rows["lone"].note == "2 of 4 cells are the base model's score"
@@ -70,7 +70,7 @@ def test_figures_copied_from_a_paper_have_an_interval_only_with_several_runs(tmp
     a, c, b = read_published(tmp_path).rows
     assert (a.name, c.name, b.name) == ("a", "c", "b")
     assert a.score.interval == pytest.approx((0.5 - 3.18245 * 0.01, 0.5 + 3.18245 * 0.01), abs=1e-5)
-    assert (a.place.words, b.place.words, a.runs, c.place, c.runs) == ("1", "2", "4 runs", None, "one run")
+    assert (a.place.text, b.place.text, a.runs, c.place, c.runs) == ("1", "2", "4 runs", None, "one run")
     (tmp_path / "published.yaml").write_text("title: t\nsource: s\nrows: []\n")
     with pytest.raises(ConfigError, match="rows"):
         read_published(tmp_path)

@@ -44,7 +44,7 @@ from agent2.stats.aggregates import probability_of_improvement as improvement
 from agent2.stats.comparisons import Claim
 from agent2.stats.estimates import Estimate, PairedDifference
 from agent2.stats.gains import normalised_score
-from agent2.stats.ranking import Place, RunDifference, difference_of_samples, mean_difference, places
+from agent2.stats.ranking import RankInterval, RunDifference, difference_of_samples, mean_difference, rank_intervals
 
 FORMAT = "agent2-leaderboard-1"
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(-4, 21))
@@ -132,7 +132,7 @@ class Standing:
     """Mean score of the base model on the private items; None: no counted trial."""
     final: float | None
     """Mean over counted trials of the result's score on the private items."""
-    place: Place | None
+    place: RankInterval | None
     """Rank interval and tier; None: no counted trial."""
     seeds: Sequence[int]
     """Of its counted trials."""
@@ -169,7 +169,7 @@ class OverallStanding:
     """Interquartile mean over runs and tasks."""
     mean_gain: Estimate
     """Mean over tasks of the gain on private items, runs and items drawn."""
-    place: Place
+    place: RankInterval
     profile: PerformanceProfile | None
     """Share of its runs above each threshold; None with one run a task."""
     beats_next: RunEstimate | None
@@ -385,8 +385,8 @@ def _difference(one: BySeed, other: BySeed) -> RunDifference | None:
     return difference_of_samples(*sides)
 
 
-def _places(stacks: Sequence[str], pairs: Mapping[tuple[int, int], PairedDifference]) -> dict[str, Place]:
-    return dict(zip(stacks, places(len(stacks), pairs), strict=True))
+def _places(stacks: Sequence[str], pairs: Mapping[tuple[int, int], PairedDifference]) -> dict[str, RankInterval]:
+    return dict(zip(stacks, rank_intervals(len(stacks), pairs), strict=True))
 
 
 def _task_standings(pool: Sequence[PooledTrial]) -> TaskStandings:
@@ -424,7 +424,7 @@ def _by_gain(standing: Standing) -> tuple[bool, float, str]:
     return (gain is None, -gain.value if gain is not None else 0.0, standing.stack)
 
 
-def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: Place | None) -> Standing:
+def _standing(summary: AgentSummary, members: Sequence[PooledTrial], place: RankInterval | None) -> Standing:
     row = members[0].trial.row
     counted = [one for one in members if one.trial.is_counted]
     marks = Counter(mark for one in members for mark in one.trial.marks)

@@ -24,7 +24,7 @@ from agent2.benchmarks import task_files
 from agent2.config import StrictModel, load_yaml
 from agent2.errors import ConfigError
 from agent2.stats.estimates import Estimate, PairedDifference
-from agent2.stats.ranking import Place, places
+from agent2.stats.ranking import RankInterval, rank_intervals
 
 SCORES_FILE, FIGURES_FILE = "scores.json", "published.yaml"
 PUBLISHED_FILES = (FIGURES_FILE, SCORES_FILE)
@@ -43,7 +43,7 @@ class PublishedRow:
     """The published score of the base model, 0-1; None: not published."""
     runs: str
     """`3 runs`, or `one run`."""
-    place: Place | None
+    place: RankInterval | None
     """Among the agents with several runs of the same board; None: one run, or no agent."""
     is_agent: bool
     """False: a reference, such as the base models themselves."""
@@ -158,7 +158,7 @@ def read_posttrainbench(folder: Path) -> PublishedBoard:
 def _board(
     title: str, source: str, rows: Mapping[str, PublishedRow], stds: Mapping[str, float | None], note: str
 ) -> PublishedBoard:
-    """Rows best first, those with several runs with their places."""
+    """Rows best first, those with several runs with their rank intervals."""
     placed = _welch_places({name: row.score for name, row in rows.items() if row.score.low is not None}, stds)
     shown = [replace(row, place=placed.get(name)) for name, row in rows.items()]
     return PublishedBoard(title, source, tuple(sorted(shown, key=lambda row: -row.score.value)), note)
@@ -208,7 +208,7 @@ def _row(
     return PublishedRow(shown, score, None, runs, None, is_agent, note)
 
 
-def _welch_places(scores: Mapping[str, Estimate], stds: Mapping[str, float | None]) -> dict[str, Place]:
+def _welch_places(scores: Mapping[str, Estimate], stds: Mapping[str, float | None]) -> dict[str, RankInterval]:
     """Places of those with several runs, from Welch tests of all pairs."""
     from scipy import stats
 
@@ -221,4 +221,4 @@ def _welch_places(scores: Mapping[str, Estimate], stds: Mapping[str, float | Non
         p_value = float(stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var=False).pvalue)
         delta = scores[one].value - scores[other].value
         pairs[a, b] = PairedDifference(Estimate(delta, None, None, min(n for *_, n in sides)), p_value, "runs")
-    return dict(zip(names, places(len(names), pairs), strict=True))
+    return dict(zip(names, rank_intervals(len(names), pairs), strict=True))

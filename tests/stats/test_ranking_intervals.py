@@ -6,7 +6,7 @@ import pytest
 from agent2.arena.analysis.leaderboard import make_leaderboard
 from agent2.errors import NotEnoughData
 from agent2.stats.estimates import ITEMS, ITEMS_AND_SEEDS, Estimate, PairedDifference
-from agent2.stats.ranking import difference_of_samples, mean_difference, places
+from agent2.stats.ranking import difference_of_samples, mean_difference, rank_intervals
 from pool_builders import simulation
 
 
@@ -15,18 +15,20 @@ def pair(delta, p_value):
 
 
 def test_who_was_shown_to_be_better_stands_above_and_the_rest_is_left_open():
-    found = places(3, {(0, 1): pair(0.3, 0.001), (0, 2): pair(0.3, 0.001), (1, 2): pair(0.05, 0.6)})
-    assert [(place.words, place.tier) for place in found] == [("1", 1), ("2-3", 2), ("2-3", 2)]
+    intervals = rank_intervals(3, {(0, 1): pair(0.3, 0.001), (0, 2): pair(0.3, 0.001), (1, 2): pair(0.05, 0.6)})
+    assert [(interval.text, interval.tier) for interval in intervals] == [("1", 1), ("2-3", 2), ("2-3", 2)]
 
 
 def test_equal_stacks_share_all_ranks_and_one_tier():
-    found = places(3, {(a, b): pair(0.0, 1.0) for a in range(3) for b in range(a)})
-    assert {(place.words, place.tier) for place in found} == {("1-3", 1)}
+    intervals = rank_intervals(3, {(a, b): pair(0.0, 1.0) for a in range(3) for b in range(a)})
+    assert {(interval.text, interval.tier) for interval in intervals} == {("1-3", 1)}
 
 
 def test_many_pairs_need_more_evidence_than_one():
-    alone = places(2, {(0, 1): pair(0.2, 0.02)})
-    among = places(4, {(a, b): pair(0.2, 0.02 if (a, b) == (0, 1) else 0.9) for a in range(4) for b in range(a + 1, 4)})
+    alone = rank_intervals(2, {(0, 1): pair(0.2, 0.02)})
+    among = rank_intervals(
+        4, {(a, b): pair(0.2, 0.02 if (a, b) == (0, 1) else 0.9) for a in range(4) for b in range(a + 1, 4)}
+    )
     assert alone[1].tier == 2
     assert among[1].tier == 1
 
@@ -72,5 +74,5 @@ def test_the_simulation_ranks_as_the_leaderboard_does_and_notices_ranks_that_are
     assert set(found) == {*made.TASKS, "static", "interactive"}
     sure = [None] * 5
     for rank, stack in enumerate(np.argsort(-sweep.verdicts_KTRI[:, 0].mean(axis=(1, 2))), start=1):
-        sure[stack] = made.Place(rank, rank, rank)
+        sure[stack] = made.RankInterval(rank, rank, rank)
     assert made.covers(sure, sweep.truth_KT[:, 0]) == (False, False)
