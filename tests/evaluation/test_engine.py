@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.errors import ConfigError, EnvironmentFailed, Fault, SamplerFailed
-from agent2.evaluation.engine import Attempt, PlaySettings, play
+from agent2.evaluation.engine import Attempt, PlaySettings, play, play_by
 from agent2.models.sources import ScriptedSampler
 from agent2.records import (
     Completion,
@@ -461,3 +461,22 @@ def test_the_token_budget_of_an_episode_caps_turns_and_ends_it():
     assert record.rollout.status is RolloutStatus.TURN_CAP
     assert record.rollout.reason == "ended: the budget of 10 tokens is spent"
     assert record.score.value is not None, "scored as it stood"
+
+
+def test_a_player_sees_its_own_attempt_and_world_after_a_restart_too():
+    make_world, seen = worlds(), []
+
+    def player(attempt, world, chat):
+        assert world.item is attempt.item and world.seed == attempt.seed
+        seen.append((attempt.item.id, len(chat), len(world.said)))
+        return attempt.item.reference
+
+    items = [item("a", "x", n_turns=2, break_act=1), item("b", "y")]
+    rollouts = [rollout for _, rollout in play_by(player, [Attempt(i, 0, 5) for i in items], make_world, 3)]
+    assert seen == [("a", 1, 0), ("a", 1, 0), ("a", 3, 1), ("b", 1, 0)]
+    assert [(rollout.answer, rollout.retries) for rollout in rollouts] == [("x", 1), ("y", 0)]
+
+
+def test_a_player_that_returns_no_text_is_refused():
+    with pytest.raises(ConfigError, match="the player returned 7; return a str"):
+        list(play_by(lambda *_: 7, [Attempt(item(), 0, 0)], worlds(), 1))

@@ -14,7 +14,7 @@ from agent2.evaluation.runner import UNSCORED, EvaluationPlan, evaluate, finishe
 from agent2.evaluation.scoring import (
     GIVE_UP_AFTER,
     ScoringFailed,
-    ScoringPlace,
+    ScoringResources,
     ScoringStopped,
     Until,
     in_batches,
@@ -208,9 +208,9 @@ def test_a_stage_that_is_told_to_stop_stops():
     stop = threading.Event()
     stop.set()
     with pytest.raises(ScoringStopped):
-        list(score_played(played(), Slowly(), ScoringPlace(stop=stop)))
+        list(score_played(played(), Slowly(), ScoringResources(stop=stop)))
     with pytest.raises(ScoringStopped):
-        list(score_played(played(), Slowly(), ScoringPlace(stop=Until(threading.Event(), time.monotonic() - 1))))
+        list(score_played(played(), Slowly(), ScoringResources(stop=Until(threading.Event(), time.monotonic() - 1))))
 
 
 def test_a_mode_without_its_method_is_refused():

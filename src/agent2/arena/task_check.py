@@ -39,7 +39,7 @@ from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.evaluation.scoring import Progress, ScoringPlace, bench_at, in_batches, score_played
+from agent2.evaluation.scoring import Progress, ScoringResources, bench_at, in_batches, score_played
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Score, ScoredRollout, Split, digest_of
@@ -446,7 +446,7 @@ def _audited_by_tests(
     answered = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
     programs = [(number, item, code) for number, (item, code) in enumerate(answered)]
     verdicts: dict[int, ProgramVerdict | Score] = {}
-    with bench_at(ScoringPlace()) as bench:
+    with bench_at(ScoringResources()) as bench:
 
         def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
             return scorer.verdicts_on(bench, [(item, code) for _, item, code in batch])

@@ -47,7 +47,7 @@ class ContextPolicy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class FullContext:
     """Everything, always."""
 
     @property
@@ -105,23 +105,23 @@ class DropObservations:
         return [*messages[:n_opening], *self._remembered(old), *_without_old_lists(messages[cut:])]
 
     def _remembered(self, turns: Sequence[tuple[Message, Message]]) -> Iterator[Message]:
-        kept: list[tuple[Message, Message]] = []
-        seen: set[tuple[str, str]] = set()
+        remembered: list[tuple[Message, Message]] = []
+        facts: set[tuple[str, str]] = set()
         room = self.memory_chars
         for action, observation in reversed(turns):
             fact = key_fact(observation.content, self.fact_chars)
-            if fact in DEAD_ENDS or (action.content, fact) in seen:
+            if fact in DEAD_ENDS or (action.content, fact) in facts:
                 continue
-            seen.add((action.content, fact))
+            facts.add((action.content, fact))
             room -= len(action.content) + len(fact) + MESSAGE_CHARS
             if room < 0:
                 break
-            kept.append((action, Message(observation.role, fact)))
-        for pair in reversed(kept):
+            remembered.append((action, Message(observation.role, fact)))
+        for pair in reversed(remembered):
             yield from pair
 
 
-def key_fact(observation: str, most_chars: int) -> str:
+def key_fact(observation: str, max_chars: int) -> str:
     """The last sentences of an observation that fit, without any list of admissible commands; never empty.
 
     Where the last sentence alone is too long, its beginning.
@@ -129,10 +129,10 @@ def key_fact(observation: str, most_chars: int) -> str:
     sentences = _SENTENCE_END.split(ADMISSIBLE.sub("", observation).strip())
     fact = sentences[-1]
     for sentence in reversed(sentences[:-1]):
-        if len(sentence) + 1 + len(fact) > most_chars:
+        if len(sentence) + 1 + len(fact) > max_chars:
             break
         fact = f"{sentence} {fact}"
-    return (fact if len(fact) <= most_chars else fact[: most_chars - 1].rstrip() + "…") or "…"
+    return (fact if len(fact) <= max_chars else fact[: max_chars - 1].rstrip() + "…") or "…"
 
 
 def _without_old_lists(messages: Sequence[Message]) -> list[Message]:
@@ -147,7 +147,7 @@ def _without_list(message: Message) -> Message:
 
 
 POLICIES: Mapping[str, type[ContextPolicy]] = {
-    "full": Full,
+    "full": FullContext,
     "drop_admissible": DropAdmissible,
     "drop_observations": DropObservations,
 }
@@ -161,16 +161,16 @@ def context_policy(name: str) -> ContextPolicy:
     match = _NAME.fullmatch(name.strip())
     if match is None:
         raise ConfigError(f"context policy {name!r} cannot be read; write it as drop_observations(keep_last=4)")
-    kind, given = match.groups()
-    if kind not in POLICIES:
-        raise unknown_name("context policy", kind, POLICIES)
-    policy = POLICIES[kind]
-    known = [field.name for field in dataclasses.fields(policy)]  # type: ignore[arg-type]
+    policy_name, arguments = match.groups()
+    if policy_name not in POLICIES:
+        raise unknown_name("context policy", policy_name, POLICIES)
+    policy = POLICIES[policy_name]
+    fields = [field.name for field in dataclasses.fields(policy)]  # type: ignore[arg-type]
     numbers: dict[str, int] = {}
-    for part in filter(None, map(str.strip, (given or "").split(","))):
+    for part in filter(None, map(str.strip, (arguments or "").split(","))):
         key, _, value = (text.strip() for text in part.partition("="))
-        if key not in known:
-            raise unknown_name(f"number of the context policy {kind}", key, known)
+        if key not in fields:
+            raise unknown_name(f"number of the context policy {policy_name}", key, fields)
         if not (value.isascii() and value.isdigit() and int(value) >= 1):
             raise ConfigError(f"context policy {name!r}: {key} is {value!r}; write a whole number of at least 1")
         numbers[key] = int(value)

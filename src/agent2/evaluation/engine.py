@@ -30,10 +30,9 @@ from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed
+from agent2.errors import FAULT_POLICY, ConfigError, EnvironmentFailed, Fault, SamplerFailed, shown
 from agent2.evaluation.context import ContextPolicy, context_policy
-from agent2.evaluation.scoring import Played, score_played
-from agent2.models.sources import ScriptedSampler
+from agent2.evaluation.scoring import PlayedItem, score_played
 from agent2.records import (
     Benchmark,
     Completion,
@@ -68,7 +67,7 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One play of one item that is still to be made."""
+    """One planned play of one item."""
 
     item: Item
     attempt: int
@@ -88,11 +87,11 @@ class PlaySettings:
     max_turns: int
     """Where a world's own `max_turns` is lower, that one counts."""
     max_in_flight: int | None = None
-    """Most rollouts held at once; None: as many as the sampler has capacity for."""
+    """Most rollouts in flight at once; None: as many as the sampler has capacity for."""
     retries: int = 1
     """How often an attempt is restarted after a fault that the fault table allows to retry."""
     max_wall_time_s: float | None = None
-    """For one rollout, tries that were given up included; checked after each message. None: no limit."""
+    """For one rollout, abandoned tries included; checked after each message. None: no limit."""
     context: str = "full"
     """What of an episode is sent: a name for `context.context_policy`."""
     max_episode_tokens: int | None = None
@@ -144,7 +143,7 @@ def play_rollouts(
     make_environment: Callable[[], Environment],
     settings: PlaySettings,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Played]:
+) -> Iterator[PlayedItem]:
     """Play every attempt through chats; yields each rollout with its item as it finishes, in no particular order.
 
     What `play_dialogues` says holds here too. Raises ConfigError for an unknown context policy.
@@ -154,8 +153,8 @@ def play_rollouts(
     def converse(item: Item, opening: Sequence[Message]) -> _Chat:
         return _Chat(policy, opening, len(opening))
 
-    for done in play_dialogues(attempts, sampler, make_environment, converse, settings, clock):
-        yield done.attempt.item, done.rollout
+    for finished in play_dialogues(attempts, sampler, make_environment, converse, settings, clock):
+        yield finished.attempt.item, finished.rollout
 
 
 def play_by(
@@ -164,53 +163,36 @@ def play_by(
     make_environment: Callable[[], Environment],
     max_turns: int,
     retries: int = 1,
-) -> Iterator[Played]:
+) -> Iterator[PlayedItem]:
     """Play attempts one after the other by a player that knows the item: an oracle, an expert, a script."""
-    attempt: Attempt | None = None
-    world: Environment | None = None
-
-    def pulled() -> Iterator[Attempt]:
-        nonlocal attempt
-        for attempt in attempts:  # noqa: UP028 (assigns the nonlocal)
-            yield attempt
-
-    def opened() -> Environment:
-        nonlocal world
-        world = make_environment()
-        return world
-
-    def reply(chat: Sequence[Message]) -> str:
-        assert attempt is not None and world is not None
-        return player(attempt, world, chat)
-
     settings = PlaySettings(SamplingSettings(), max_turns, max_in_flight=1, retries=retries)
-    return play_rollouts(pulled(), ScriptedSampler(reply), opened, settings)
+    return play_rollouts(attempts, _PlayerSampler(player), make_environment, settings)
 
 
 def score_messages(benchmark: Benchmark, item: Item, messages: Sequence[str], seed: int = 0) -> Score:
     """The verdict on an item in which the model says these messages, by the scorer that judges hidden items.
 
-    seed: of the world. What is said after the end of an episode counts for nothing; no message is an empty one. The
-    score is missing, with a fault, where the world or the scorer breaks.
+    seed: of the world. Messages after the end of an episode are ignored; where they run out, the model's message is
+    empty. The score is missing, with a fault, where the world or the scorer breaks.
     """
     return score_answers(benchmark, [(item, messages)], seed)[0]
 
 
 def score_answers(
-    benchmark: Benchmark, asked: Sequence[tuple[Item, Sequence[str]]], seed: int = 0, scorer: Scorer | None = None
+    benchmark: Benchmark, answers: Sequence[tuple[Item, Sequence[str]]], seed: int = 0, scorer: Scorer | None = None
 ) -> list[Score]:
     """The same for many items, each with its messages, in order; an item may come again with other messages.
 
     scorer: None: the benchmark's own.
     """
-    attempts = [Attempt(item, number, seed) for number, (item, _) in enumerate(asked)]
-    said = [iter(messages) for _, messages in asked]
-    max_turns = min(benchmark.max_turns, max(1, *(len(messages) for _, messages in asked), 1)) if asked else 1
-    played = play_by(
-        lambda attempt, *_: next(said[attempt.attempt], ""), attempts, benchmark.environment, max_turns, retries=0
+    attempts = [Attempt(item, number, seed) for number, (item, _) in enumerate(answers)]
+    scripts = [iter(messages) for _, messages in answers]
+    max_turns = min(benchmark.max_turns, max(1, *(len(messages) for _, messages in answers), 1)) if answers else 1
+    rollouts = play_by(
+        lambda attempt, *_: next(scripts[attempt.attempt], ""), attempts, benchmark.environment, max_turns, retries=0
     )
-    scores = {scored.rollout.attempt: scored.score for scored in score_played(played, scorer or benchmark.scorer())}
-    return [scores[number] for number in range(len(asked))]
+    scores = {scored.rollout.attempt: scored.score for scored in score_played(rollouts, scorer or benchmark.scorer())}
+    return [scores[number] for number in range(len(answers))]
 
 
 def play_dialogues(
@@ -232,17 +214,25 @@ def play_dialogues(
         if value < 1:
             raise ConfigError(f"rollouts cannot be played with {name}={value}; set it to at least 1")
     loop = _Loop(sampler, make_environment, converse, settings, clock)
-    waiting = iter(attempts)
+    remaining = iter(attempts)
     while True:
         while room := limit - len(loop.in_flight):
-            if not (episodes := [_Episode(attempt) for attempt in islice(waiting, room)]):
+            if not (episodes := [_Episode(attempt) for attempt in islice(remaining, room)]):
                 break
             yield from loop.begin(episodes)
         if not loop.in_flight:
             return
         arrived = loop.collect()
-        answered = [each for each in arrived if each[1].stop_reason is not StopReason.FAULT]
-        steps = iter(act_all([(episode.environment, completion.text) for episode, completion in answered]))
+        # All worlds act before any episode advances, so that those in other processes work side by side.
+        steps = iter(
+            act_all(
+                [
+                    (episode.environment, completion.text)
+                    for episode, completion in arrived
+                    if completion.stop_reason is not StopReason.FAULT
+                ]
+            )
+        )
         for episode, completion in arrived:
             if completion.stop_reason is StopReason.FAULT:
                 finished = loop.give_up(episode, completion)
@@ -250,6 +240,40 @@ def play_dialogues(
                 finished = loop.advance(episode, completion, next(steps))
             if finished is not None:
                 yield finished
+
+
+class _PlayerSampler:
+    """A player in the place of a model: the loop shows it the attempt and the world beside the chat."""
+
+    capacity = 1
+
+    def __init__(self, player: EpisodePolicy) -> None:
+        self._player = player
+        self._completions: dict[int, Completion] = {}
+
+    def answer(self, request_id: int, attempt: Attempt, world: Environment, chat: Sequence[Message]) -> None:
+        """Answer a request at once; what the player raises is raised here."""
+        reply = self._player(attempt, world, chat)
+        if not isinstance(reply, str):
+            raise ConfigError(f"the player returned {shown(reply)}; return a str")
+        self._completions[request_id] = Completion(reply)
+
+    def submit(self, request_id: int, prompt: Prompt, settings: SamplingSettings) -> None:
+        """Refused: a player cannot answer without its attempt and world."""
+        raise SamplerFailed("a player answers only for an attempt and its world; use `answer`")
+
+    def collect(self) -> list[tuple[int, Completion]]:
+        """All requests since the last call."""
+        arrived = list(self._completions.items())
+        self._completions.clear()
+        return arrived
+
+    def describe(self) -> dict[str, JsonValue]:
+        """States that no model is involved."""
+        return {"kind": "player", "model": None}
+
+    def close(self) -> None:
+        """Holds nothing that must be released."""
 
 
 @dataclass(slots=True)
@@ -270,7 +294,7 @@ class _Chat:
 
 @dataclass(slots=True)
 class _Episode:
-    """An attempt on its way: all that is needed to continue when the next completion arrives."""
+    """An attempt in flight: all that is needed to continue when the next completion arrives."""
 
     attempt: Attempt
     environment: Environment = field(init=False)
@@ -279,17 +303,17 @@ class _Episode:
     turns: list[Turn] = field(default_factory=list)
     started_at: float | None = None
     prompt_tokens: int = 0
-    """Of every try, the ones given up included."""
+    """Of every try, abandoned ones included."""
     completion_tokens: int = 0
     retries: int = 0
     note: str = ""
 
 
 def _kept_tokens(completion: Completion) -> tuple[DrawnToken, ...] | msgspec.UnsetType:
-    """What a card keeps of a sampler that was told to give the text of its tokens."""
+    """What a card stores of a completion whose sampler returns the text of its tokens."""
     if completion.pieces is None or completion.logprobs is None:
         return msgspec.UNSET
-    columns = (completion.token_ids, completion.pieces, (round(one, 4) for one in completion.logprobs))
+    columns = (completion.token_ids, completion.pieces, (round(logprob, 4) for logprob in completion.logprobs))
     return tuple(map(DrawnToken, *columns))
 
 
@@ -315,8 +339,8 @@ class _Loop:
         self._given_up: set[int] = set()
 
     def begin(self, episodes: Sequence[_Episode]) -> list[Finished]:
-        """Open a world for each and ask for the first message; returns the attempts that are over at once."""
-        over = []
+        """Open a world for each and request the first message; returns the attempts that are over at once."""
+        finished_at_once = []
         plans = [episode.attempt for episode in episodes]
         starts = [(plan.item, plan.seed if plan.world_seed is None else plan.world_seed) for plan in plans]
         for episode, (world, opening) in zip(episodes, reset_all(self._make_environment, starts), strict=True):
@@ -327,8 +351,8 @@ class _Loop:
                 episode.dialogue = self._converse(episode.attempt.item, opening)
                 finished = self._ask(episode)
             if finished is not None:
-                over.append(finished)
-        return over
+                finished_at_once.append(finished)
+        return finished_at_once
 
     def collect(self) -> list[tuple[_Episode, Completion]]:
         """Episodes whose completion arrived; all of them, with a fault, when the sampler broke."""
@@ -410,15 +434,19 @@ class _Loop:
         if episode.started_at is None:
             episode.started_at = self._clock()
         seed = derive_seed(episode.attempt.seed, len(episode.turns))
-        settings, left = self._settings.sampling, self._tokens_left(episode)
-        most = settings.max_tokens if left is None else min(settings.max_tokens, left)
-        drawn = SamplingSettings(settings.temperature, settings.top_p, most, seed)  # `replace` is four times as slow
+        settings, tokens_left = self._settings.sampling, self._tokens_left(episode)
+        max_tokens = settings.max_tokens if tokens_left is None else min(settings.max_tokens, tokens_left)
+        # Constructed, since `dataclasses.replace` takes four times as long and this runs once a message.
+        sampling = SamplingSettings(settings.temperature, settings.top_p, max_tokens, seed)
         try:
-            if self._offers_tools:
+            if isinstance(self._sampler, _PlayerSampler):
+                chat = cast(Sequence[Message], prompt)  # `play_by` plays through chats only
+                self._sampler.answer(request_id, episode.attempt, episode.environment, chat)
+            elif self._offers_tools:
                 tools = _offered_tools(episode.environment)
-                cast(ToolSampler, self._sampler).submit(request_id, prompt, drawn, tools)
+                cast(ToolSampler, self._sampler).submit(request_id, prompt, sampling, tools)
             else:
-                self._sampler.submit(request_id, prompt, drawn)
+                self._sampler.submit(request_id, prompt, sampling)
         except SamplerFailed as error:
             if self._settings.needs_sampler:
                 raise
@@ -511,15 +539,15 @@ class RemoteEnvironment(Environment, Protocol):
 class _Call(Generic[AnswerT]):
     """One call in two halves."""
 
-    tell: Callable[[], None] | None
+    begin: Callable[[], None] | None
     """None: there is no first half."""
-    ask: Callable[[], AnswerT]
+    finish: Callable[[], AnswerT]
 
 
-def turn_cap(world: Environment, most: int) -> int:
-    """The lower of `most` and the world's own `max_turns`, for worlds that have one and refuse to go beyond it."""
-    own: int | None = getattr(world, "max_turns", None)
-    return most if own is None else min(most, own)
+def turn_cap(world: Environment, max_turns: int) -> int:
+    """The lower of `max_turns` and the world's own `max_turns`, for worlds that have one and refuse to go beyond it."""
+    cap: int | None = getattr(world, "max_turns", None)
+    return max_turns if cap is None else min(max_turns, cap)
 
 
 def is_remote(world: Environment) -> bool:
@@ -542,7 +570,7 @@ def reset_all(
             try:
                 world = worlds[-1] = make_environment()
             except EnvironmentFailed as error:
-                yield _Call(None, partial(_fail, error))
+                yield _Call(None, partial(_raise, error))
                 continue
             if is_remote(world):
                 remote = cast(RemoteEnvironment, world)
@@ -550,13 +578,13 @@ def reset_all(
             else:
                 yield _Call(None, partial(world.reset, item, seed))
 
-    openings = _answers(calls())
+    openings = _run(calls())
     return list(zip(worlds, openings, strict=True))
 
 
 def act_all(actions: Iterable[tuple[Environment, str]]) -> list[Step | EnvironmentFailed]:
     """One action in each of several worlds, which must all be different."""
-    return _answers(
+    return _run(
         _Call(partial(cast(RemoteEnvironment, world).begin_act, action), cast(RemoteEnvironment, world).acted)
         if is_remote(world)
         else _Call(None, partial(world.act, action))
@@ -564,29 +592,27 @@ def act_all(actions: Iterable[tuple[Environment, str]]) -> list[Step | Environme
     )
 
 
-def _answers(calls: Iterable[_Call[AnswerT]]) -> list[AnswerT | EnvironmentFailed]:
+def _run(calls: Iterable[_Call[AnswerT]]) -> list[AnswerT | EnvironmentFailed]:
+    """Answers and failures in the order of the calls; `AHEAD` calls are begun before the first is finished."""
     answers: list[AnswerT | EnvironmentFailed] = []
-    waiting = iter(calls)
-    while some := list(islice(waiting, AHEAD)):
-        told = [None if call.tell is None else _failure_of(call.tell) for call in some]
-        for call, failure in zip(some, told, strict=True):
-            if failure is None:
-                try:
-                    answers.append(call.ask())
-                except EnvironmentFailed as error:
-                    answers.append(error)
-            else:
-                answers.append(failure)
+    remaining = iter(calls)
+    while batch := list(islice(remaining, AHEAD)):
+        failures: list[EnvironmentFailed | None] = []
+        for call in batch:
+            try:
+                if call.begin is not None:
+                    call.begin()
+                failures.append(None)
+            except EnvironmentFailed as error:
+                failures.append(error)
+        # A call that could not be begun has no answer on its way: to wait for one would take another world's.
+        for call, failure in zip(batch, failures, strict=True):
+            try:
+                answers.append(call.finish() if failure is None else failure)
+            except EnvironmentFailed as error:
+                answers.append(error)
     return answers
 
 
-def _failure_of(tell: Callable[[], None]) -> EnvironmentFailed | None:
-    try:
-        tell()
-    except EnvironmentFailed as error:
-        return error
-    return None
-
-
-def _fail(error: EnvironmentFailed) -> Sequence[Message]:
+def _raise(error: EnvironmentFailed) -> Sequence[Message]:
     raise error

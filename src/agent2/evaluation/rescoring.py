@@ -27,9 +27,9 @@ from agent2.errors import FAULT_POLICY, CardError, ConfigError, Fault, shown
 from agent2.evaluation.engine import Attempt, play_by
 from agent2.evaluation.runner import UNSCORED, software_lock
 from agent2.evaluation.scoring import (
-    Played,
+    PlayedItem,
     Progress,
-    ScoringPlace,
+    ScoringResources,
     added_costs,
     open_card,
     require_scorer,
@@ -66,7 +66,7 @@ def rescore(
     settings: Mapping[str, JsonValue] | None = None,
     benchmark: Benchmark | None = None,
     *,
-    place: ScoringPlace | None = None,
+    resources: ScoringResources | None = None,
     on_progress: Progress | None = None,
 ) -> CardSummary:
     """Judge a finished card's rollouts again and write them, with the new verdicts, on another card.
@@ -85,11 +85,11 @@ def rescore(
         benchmark = benchmark if benchmark is not None else benchmark_of(source, header)
         scorer = scorer if scorer is not None else benchmark.scorer()
         items = items_of(source, header, benchmark)
-    require_scorer(scorer, place)
+    require_scorer(scorer, resources)
     require_state(source, header, scorer)
     new = rescored_header(source, header, scorer, settings or {})
     _require_free(target, new)
-    return score_card(source, target, new, items, scorer, place=place, on_progress=on_progress)
+    return score_card(source, target, new, items, scorer, resources=resources, on_progress=on_progress)
 
 
 def play_again(item: Item, rollout: Rollout, make_environment: Callable[[], Environment]) -> str:
@@ -273,7 +273,7 @@ class _Pairs:
 
     def comparisons(
         self, card: Path, header: CardHeader, items: Mapping[str, Item] | None, done: set[tuple[str, int]]
-    ) -> Iterator[Played]:
+    ) -> Iterator[PlayedItem]:
         """Each pair as one rollout, that of the new side with the old side's answer in its state."""
         for rollout in (record.rollout for record in iter_rollouts(card)):
             key = (rollout.item_id, rollout.attempt)
@@ -291,7 +291,7 @@ class _Pairs:
         return [self._scorer.prefer(*pair) for pair in pairs]
 
     def _scores(
-        self, batch: Sequence[Played], prefer: Callable[[Sequence[_Pair]], Sequence[Preference]]
+        self, batch: Sequence[PlayedItem], prefer: Callable[[Sequence[_Pair]], Sequence[Preference]]
     ) -> list[Score]:
         sides = [(self._olds[key], self._news[key]) for key in ((one.item_id, one.attempt) for _, one in batch)]
         known = [_broken_side(old, new) for old, new in sides]
@@ -309,7 +309,7 @@ class _Pairs:
 class _PairBatches(_Pairs):
     """The same for a pairwise scorer that is given many pairs at once."""
 
-    def score_batch(self, batch: Sequence[Played]) -> list[Score]:
+    def score_batch(self, batch: Sequence[PlayedItem]) -> list[Score]:
         """One verdict for each pair."""
         return self._scores(batch, self._scorer.prefer_batch)  # type: ignore[attr-defined]
 

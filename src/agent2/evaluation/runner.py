@@ -29,9 +29,9 @@ from agent2.errors import ConfigError, Fault, SamplerFailed
 from agent2.evaluation.context import context_policy
 from agent2.evaluation.engine import Attempt, PlaySettings, play_rollouts
 from agent2.evaluation.scoring import (
-    Played,
+    PlayedItem,
     Progress,
-    ScoringPlace,
+    ScoringResources,
     open_card,
     require_scorer,
     score_card,
@@ -173,7 +173,7 @@ def evaluate(
     card_path: Path,
     on_progress: Progress | None = None,
     give_up_after: int | None = None,
-    place: ScoringPlace | None = None,
+    resources: ScoringResources | None = None,
 ) -> CardSummary:
     """Play the plan, score it, write the card, return its summary.
 
@@ -182,7 +182,7 @@ def evaluate(
 
     give_up_after: so many rollouts in a row lost to the infrastructure, or all of this session's, end the
     evaluation without being put on the card, so that they are played when it is resumed; None: lost ones are
-    put on the card as missing, however many. place: where a scorer works that does so outside this process.
+    put on the card as missing, however many. resources: of scorers that run programs outside this process.
     Raises ConfigError for a plan without items, with an item twice or without attempts; CardError if the
     card cannot be written or belongs to another evaluation; SamplerFailed when giving up; what `scoring.score_card`
     raises for a scorer that is not inline. After an error the card stays open: call again.
@@ -196,9 +196,9 @@ def evaluate(
     if (summary := finished_summary(plan, card_path)) is not None:
         shutil.rmtree(played, ignore_errors=True)  # left by a kill between the two
         return summary
-    require_scorer(scorer, place)
+    require_scorer(scorer, resources)
     play_card(plan, sampler, played, on_progress, give_up_after)
-    return score_beside(plan.benchmark, plan.items, card_path, place=place, on_progress=on_progress)
+    return score_beside(plan.benchmark, plan.items, card_path, resources=resources, on_progress=on_progress)
 
 
 def play_card(
@@ -220,7 +220,7 @@ def score_beside(
     items: Sequence[Item],
     card_path: Path,
     *,
-    place: ScoringPlace | None = None,
+    resources: ScoringResources | None = None,
     on_progress: Progress | None = None,
 ) -> CardSummary:
     """Score the played card beside a card with the benchmark's own scorer; the played one goes when that is done.
@@ -231,7 +231,7 @@ def score_beside(
     header = read_header(played)
     header = replace(header, protocol=replace(header.protocol, scorer=f"{scorer.name}-v{scorer.version}"))
     by_id = {item.id: item for item in items}
-    summary = score_card(played, card_path, header, by_id, scorer, place=place, on_progress=on_progress)
+    summary = score_card(played, card_path, header, by_id, scorer, resources=resources, on_progress=on_progress)
     shutil.rmtree(played)
     return summary
 
@@ -281,7 +281,7 @@ def _play_on(
         return writer.close()
 
 
-def _pending(played: Iterable[Played]) -> Iterator[ScoredRollout]:
+def _pending(played: Iterable[PlayedItem]) -> Iterator[ScoredRollout]:
     for _, rollout in played:
         yield ScoredRollout(rollout, score_of_failed(rollout) or PENDING)
 

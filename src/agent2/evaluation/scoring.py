@@ -14,15 +14,15 @@ on the new card as they come, so that a stage that was killed is resumed and jud
 
 import logging
 import math
-import queue
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,45 +48,46 @@ from agent2.scorers.sandboxed import Bench, SandboxBatchScorer, SandboxScorer
 
 logger = logging.getLogger(__name__)
 
-Played = tuple[Item, Rollout]
-JudgeBatch = Callable[[Sequence[Played]], Sequence[Score]]
+PlayedItem = tuple[Item, Rollout]
+JudgeBatch = Callable[[Sequence[PlayedItem]], Sequence[Score]]
 UnitT = TypeVar("UnitT")
 VerdictT = TypeVar("VerdictT")
 Progress = Callable[[int, int], None]
 """Called with (rollouts on the card, rollouts planned) after each one that is safe on the card."""
 
 GIVE_UP_AFTER = 20
-"""Verdicts in a row that judge or infrastructure kept from being: a judge that is gone ends the stage."""
+"""Rollouts in a row without a verdict through a judge or infrastructure fault: the judge is gone, the stage ends."""
 POLL_S = 0.2
+"""How often `stop` and deadlines are looked at while no verdict comes."""
 
 
 class ScoringFailed(Agent2Error):
-    """Verdicts cannot be had at present; what was judged is kept, and the same call resumes."""
+    """No verdicts can be had at present; those on the card stay, and the same call resumes."""
 
     fault = Fault.INFRASTRUCTURE
 
 
 class ScoringStopped(Exception):
-    """The stage was asked to stop; what was judged is kept."""
+    """The stage was stopped; verdicts on the card stay."""
 
 
 class Until(threading.Event):
-    """An event that is set by itself, with another one, or when its time has come; to be asked, not waited for."""
+    """An event that is also set when another one is, or at a deadline; for `is_set` only, `wait` knows neither."""
 
-    def __init__(self, other: threading.Event, ends_at: float = math.inf) -> None:
+    def __init__(self, event: threading.Event, ends_at: float = math.inf) -> None:
         """ends_at: of time.monotonic."""
         super().__init__()
-        self._other = other
+        self._event = event
         self._ends_at = ends_at
 
     def is_set(self) -> bool:
         """Whether it is time to stop."""
-        return super().is_set() or self._other.is_set() or time.monotonic() >= self._ends_at
+        return super().is_set() or self._event.is_set() or time.monotonic() >= self._ends_at
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringPlace:
-    """Where scorers may work that do so outside this process."""
+class ScoringResources:
+    """What scorers that run programs outside this process may use, and the event that stops them."""
 
     sandbox: Sandbox = field(default_factory=sandbox_here)
     scratch: Path | None = None
@@ -98,7 +99,7 @@ class ScoringPlace:
 
 
 def score_played(
-    played: Iterable[Played], scorer: Scorer, place: ScoringPlace | None = None
+    played: Iterable[PlayedItem], scorer: Scorer, resources: ScoringResources | None = None
 ) -> Iterator[ScoredRollout]:
     """A verdict on every rollout, in order for an inline scorer, else as they come.
 
@@ -109,10 +110,10 @@ def score_played(
         for item, rollout in played:
             yield ScoredRollout(rollout, score_of_failed(rollout) or score_rollout(scorer, item, rollout))
         return
-    place = place or ScoringPlace()
-    require_scorer(scorer, place)
-    with _judge_of(scorer, place) as judge:
-        for (_, rollout), score in in_batches(played, judge, work, place.stop):
+    resources = resources or ScoringResources()
+    require_scorer(scorer, resources)
+    with _judge_of(scorer, resources) as judge:
+        for (_, rollout), score in in_batches(played, judge, work, resources.stop):
             yield ScoredRollout(rollout, score)
 
 
@@ -123,17 +124,17 @@ def score_card(
     items: Mapping[str, Item],
     scorer: Scorer,
     *,
-    place: ScoringPlace | None = None,
+    resources: ScoringResources | None = None,
     on_progress: Progress | None = None,
 ) -> CardSummary:
     """Judge the rollouts of a finished card anew and put them, with their verdicts, on another one.
 
-    header: of the new card. items: by id, those of the card at least. `GIVE_UP_AFTER` verdicts in a row that judge or
-    infrastructure kept from being, or all of them, end the stage without being put on the card.
+    header: of the new card. items: by id, those of the card at least. Where `GIVE_UP_AFTER` rollouts in a row, or all
+    of them, get no verdict through a judge or infrastructure fault, the stage ends without putting them on the card.
     A new card that is finished is read and not judged again. Raises CardError if `source` is not finished or `target`
     is of another evaluation, ScoringFailed when giving up, ScoringStopped, and what `require_scorer` raises.
     """
-    require_scorer(scorer, place)
+    require_scorer(scorer, resources)
     if load_card(source).state != "closed":
         raise CardError(f"{source}: is not finished, so some rollouts may be missing; resume its evaluation first")
     writer, done = open_card(target, header)
@@ -141,8 +142,12 @@ def score_card(
         return read_summary(target)
     with writer:
         rollouts = (record.rollout for record in iter_rollouts(source))
-        waiting = ((_item(source, items, one), one) for one in rollouts if (one.item_id, one.attempt) not in done)
-        scored = score_played(waiting, scorer, place)
+        pending = (
+            (_item(source, items, rollout), rollout)
+            for rollout in rollouts
+            if (rollout.item_id, rollout.attempt) not in done
+        )
+        scored = score_played(pending, scorer, resources)
         for record in unless_unjudged(scored, is_resumed=bool(done)):
             writer.append(record)
             if on_progress is not None:
@@ -152,12 +157,12 @@ def score_card(
 
 def _item(card: Path, items: Mapping[str, Item], rollout: Rollout) -> Item:
     if rollout.item_id not in items:
-        raise CardError(f"{card}: item {rollout.item_id!r} is none of those that it is scored on; evaluate again")
+        raise CardError(f"{card}: item {rollout.item_id!r} is not among the items that it is scored on; evaluate again")
     return items[rollout.item_id]
 
 
 def open_card(path: Path, header: CardHeader) -> tuple[CardWriter | None, set[tuple[str, int]]]:
-    """A writer and what its card holds already; no writer if the card is finished.
+    """A writer, and the rollouts (item id, attempt) on its card; no writer if the card is finished.
 
     Raises CardError for a card of another evaluation.
     """
@@ -170,7 +175,7 @@ def open_card(path: Path, header: CardHeader) -> tuple[CardWriter | None, set[tu
     return CardWriter.resume(path, header)
 
 
-def require_scorer(scorer: object, place: ScoringPlace | None = None) -> None:
+def require_scorer(scorer: object, resources: ScoringResources | None = None) -> None:
     """Refuse a scorer that cannot work, before anything long is done.
 
     Raises ConfigError for one that is not what its mode says, or compares pairs; SandboxError if it needs a sandbox
@@ -184,11 +189,11 @@ def require_scorer(scorer: object, place: ScoringPlace | None = None) -> None:
     if not is_batch and not callable(getattr(scorer, method, None)):
         raise ConfigError(f"scorer {name} works in the mode {mode.value!r} and has no method {method}; add it")
     if mode is ScoringMode.SANDBOX:
-        (place or ScoringPlace()).sandbox.require()
+        (resources or ScoringResources()).sandbox.require()
 
 
 def score_of_failed(rollout: Rollout) -> Score | None:
-    """The verdict on a rollout that could not be played to an end, from the fault table; None: it was."""
+    """The verdict on a rollout that failed, from the fault table; None: it did not fail."""
     if rollout.fault is None:
         return None
     if FAULT_POLICY[rollout.fault].counts_against_model:
@@ -198,17 +203,18 @@ def score_of_failed(rollout: Rollout) -> Score | None:
 
 def score_rollout(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
     """The verdict on a finished rollout; judged once more, visibly, after a fault that allows a retry."""
-    try:
-        first = _checked(scorer.name, scorer.score(item, rollout))
-    except Exception as error:
-        first = _raised(scorer.name, item, error)
+    first = _score_once(scorer, item, rollout)
     if first.fault is None or not FAULT_POLICY[first.fault].retry:
         return first
+    return _judged_twice(first, _score_once(scorer, item, rollout))
+
+
+def _score_once(scorer: Scorer, item: Item, rollout: Rollout) -> Score:
     try:
-        second = _checked(scorer.name, scorer.score(item, rollout))
-    except Exception as error:
-        second = _raised(scorer.name, item, error)
-    return _judged_twice(first, second)
+        score = scorer.score(item, rollout)
+    except Exception as error:  # recorded as a fault on the card
+        return _score_of_error(scorer.name, item, error)
+    return _valid(scorer.name, score)
 
 
 def in_batches(
@@ -222,83 +228,86 @@ def in_batches(
     A batch that is overdue is missing with a judge fault; its thread is left behind. Raises ScoringStopped soon after
     `stop` is set, and what `judge` raises.
     """
-    waiting, numbers = iter(units), count()
-    answers: queue.SimpleQueue[tuple[int, Sequence[VerdictT] | BaseException]] = queue.SimpleQueue()
-    in_flight: dict[int, tuple[Sequence[UnitT], float]] = {}
-
-    def work_on(number: int, batch: Sequence[UnitT]) -> None:
-        try:
-            answers.put((number, judge(batch)))
-        except BaseException as error:  # a thread that only died would be waited for without end
-            answers.put((number, error))
-
+    remaining = iter(units)
+    in_flight: dict[Future[Sequence[VerdictT]], tuple[Sequence[UnitT], float]] = {}
     while True:
         n_free = work.concurrency - len(in_flight)
-        taken = list(islice(waiting, work.batch_size * n_free))
-        n_batches = min(n_free, len(taken))  # dealt out like cards: neighbours, which cost alike, go to different ones
-        for place in range(n_batches):
-            batch, number = taken[place::n_batches], next(numbers)
-            in_flight[number] = (batch, math.inf if work.timeout_s is None else time.monotonic() + work.timeout_s)
-            threading.Thread(target=work_on, args=(number, batch), name="scoring", daemon=True).start()
+        for batch in _deal(list(islice(remaining, work.batch_size * n_free)), n_free):
+            deadline = math.inf if work.timeout_s is None else time.monotonic() + work.timeout_s
+            in_flight[_start(partial(judge, batch))] = (batch, deadline)
         if not in_flight:
             return
-        try:
-            number, scores = answers.get(timeout=POLL_S)
-        except queue.Empty:
-            number, scores = -1, ()
+        judged, _ = wait(in_flight, timeout=POLL_S, return_when=FIRST_COMPLETED)
         if stop.is_set():
             raise ScoringStopped
-        if isinstance(scores, BaseException):
-            raise scores
-        if number in in_flight:  # else it came after its time
-            answered, _ = in_flight.pop(number)
-            yield from zip(answered, scores, strict=True)
-        for number in [key for key, (_, ends_at) in in_flight.items() if time.monotonic() >= ends_at]:
-            overdue, _ = in_flight.pop(number)
+        for future in [future for future in in_flight if future in judged]:
+            batch, _ = in_flight.pop(future)
+            yield from zip(batch, future.result(), strict=True)
+        for future in [future for future, (_, deadline) in in_flight.items() if time.monotonic() >= deadline]:
+            batch, _ = in_flight.pop(future)
             late = Score(None, f"no verdict within {work.timeout_s:g} seconds", Fault.JUDGE)
-            yield from ((unit, late) for unit in overdue)
+            yield from ((unit, late) for unit in batch)
+
+
+def _deal(units: Sequence[UnitT], n_batches: int) -> list[Sequence[UnitT]]:
+    """So many batches, or one a unit, dealt out like cards: neighbours, which cost alike, go to different ones."""
+    return [units[first::n_batches] for first in range(min(n_batches, len(units)))]
+
+
+def _start(judge: Callable[[], Sequence[VerdictT]]) -> Future[Sequence[VerdictT]]:
+    """Judge in a daemon thread; one of an executor that hangs would keep the process from ending."""
+    future: Future[Sequence[VerdictT]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(judge())
+        except BaseException as error:  # a future that is never set would be waited for without end
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="scoring", daemon=True).start()
+    return future
 
 
 def unless_all_are_lost(
     records: Iterator[ScoredRollout],
     limit: int,
     is_lost: Callable[[ScoredRollout], bool],
-    gave_up: Callable[[Sequence[ScoredRollout]], Agent2Error],
+    error_for: Callable[[Sequence[ScoredRollout]], Agent2Error],
     *,
     is_resumed: bool = False,
 ) -> Iterator[ScoredRollout]:
     """The records; lost ones are held back until one that was not lost comes.
 
-    Raises what `gave_up` makes of them once `limit` were lost in a row, or all that there were; is_resumed: others came
-    through before.
+    Raises `error_for(lost)` once `limit` were lost in a row, or where all were; is_resumed: an earlier call has yielded
+    some that were not.
     """
     lost: list[ScoredRollout] = []
-    has_come_through = is_resumed
+    has_verdicts = is_resumed
     for record in records:
         if is_lost(record):
             lost.append(record)
             if len(lost) >= limit:
-                raise gave_up(lost)
+                raise error_for(lost)
             continue
-        has_come_through = True
+        has_verdicts = True
         yield from lost
         lost.clear()
         yield record
-    if lost and not has_come_through:
-        raise gave_up(lost)
+    if lost and not has_verdicts:
+        raise error_for(lost)
     yield from lost
 
 
 def unless_unjudged(records: Iterator[ScoredRollout], *, is_resumed: bool) -> Iterator[ScoredRollout]:
     """The records. Raises ScoringFailed after `GIVE_UP_AFTER` in a row without a verdict, or if none has one."""
-    return unless_all_are_lost(records, GIVE_UP_AFTER, _is_unjudged, _gave_up, is_resumed=is_resumed)
+    return unless_all_are_lost(records, GIVE_UP_AFTER, _is_unjudged, _scoring_failed, is_resumed=is_resumed)
 
 
 def _is_unjudged(record: ScoredRollout) -> bool:
     return record.rollout.fault is None and record.score.fault in (Fault.JUDGE, Fault.INFRASTRUCTURE)
 
 
-def _gave_up(lost: Sequence[ScoredRollout]) -> ScoringFailed:
+def _scoring_failed(lost: Sequence[ScoredRollout]) -> ScoringFailed:
     return ScoringFailed(
         f"{len(lost)} rollouts in a row got no verdict, the last one because: {lost[-1].score.reason}; they are not on "
         "the card, and what was judged before them is: fix the cause and run the same command again"
@@ -306,29 +315,28 @@ def _gave_up(lost: Sequence[ScoredRollout]) -> ScoringFailed:
 
 
 @contextmanager
-def _judge_of(scorer: Scorer, place: ScoringPlace) -> Iterator[JudgeBatch]:
+def _judge_of(scorer: Scorer, resources: ScoringResources) -> Iterator[JudgeBatch]:
     """How batches are judged while the block lasts; a judge that raises nothing."""
     if work_of(scorer).mode is ScoringMode.BATCH:
-        each = scorer.score_batch if isinstance(scorer, BatchScorer) else _one_by_one(scorer.score)
-        yield lambda batch: _verdicts(scorer.name, each, batch)
+        judge = scorer.score_batch if isinstance(scorer, BatchScorer) else _one_by_one(scorer.score)
+        yield partial(_verdicts, scorer.name, judge)
         return
-    assert isinstance(scorer, SandboxScorer)  # `require_scorer` looked
-    name = scorer.name
-    with bench_at(place) as bench:
+    assert isinstance(scorer, SandboxScorer)  # `require_scorer` made sure
+    with bench_at(resources) as bench:
         if isinstance(scorer, SandboxBatchScorer):
-            at_once: JudgeBatch = partial(scorer.score_batch_on, bench)
+            judge = partial(scorer.score_batch_on, bench)
         else:
-            at_once = _one_by_one(partial(scorer.score_on, bench))
-        yield lambda batch: _verdicts(name, at_once, batch)
+            judge = _one_by_one(partial(scorer.score_on, bench))
+        yield partial(_verdicts, scorer.name, judge)
 
 
 @contextmanager
-def bench_at(place: ScoringPlace) -> Iterator[Bench]:
+def bench_at(resources: ScoringResources) -> Iterator[Bench]:
     """A bench for programs; those that still run when the block ends are ended."""
-    with tempfile.TemporaryDirectory(prefix="scoring-", dir=place.scratch, ignore_cleanup_errors=True) as scratch:
-        ended = Until(place.stop)
+    with tempfile.TemporaryDirectory(prefix="scoring-", dir=resources.scratch, ignore_cleanup_errors=True) as scratch:
+        ended = Until(resources.stop)
         try:
-            yield Bench(place.sandbox, Path(scratch), place.hidden, ended)
+            yield Bench(resources.sandbox, Path(scratch), resources.hidden, ended)
         finally:
             ended.set()
 
@@ -337,44 +345,45 @@ def _one_by_one(score: Callable[[Item, Rollout], Score]) -> JudgeBatch:
     return lambda batch: [score(item, rollout) for item, rollout in batch]
 
 
-def _verdicts(name: str, judge: JudgeBatch, batch: Sequence[Played]) -> list[Score]:
+def _verdicts(name: str, judge: JudgeBatch, batch: Sequence[PlayedItem]) -> list[Score]:
     """One verdict for each rollout, whatever the judge does."""
-    found = {place: score_of_failed(rollout) for place, (_, rollout) in enumerate(batch)}
-    asked = [place for place, score in found.items() if score is None]
-    found |= zip(asked, _asked(name, judge, [batch[place] for place in asked]), strict=True)
+    to_judge = [(item, rollout) for item, rollout in batch if rollout.fault is None]
+    verdicts = iter(_judge_batch(name, judge, to_judge))
     scores = []
-    for unit, score in zip(batch, found.values(), strict=True):
-        assert score is not None
-        if unit[1].fault is None and score.fault is not None and FAULT_POLICY[score.fault].retry:
-            score = _judged_twice(score, _asked(name, judge, [unit])[0])
+    for item, rollout in batch:
+        score = score_of_failed(rollout)
+        if score is None:
+            score = next(verdicts)
+            if score.fault is not None and FAULT_POLICY[score.fault].retry:
+                score = _judged_twice(score, _judge_batch(name, judge, [(item, rollout)])[0])
         scores.append(score)
     return scores
 
 
-def _asked(name: str, judge: JudgeBatch, batch: Sequence[Played]) -> list[Score]:
-    """What a judge says once; where it breaks over several, each is asked about alone."""
+def _judge_batch(name: str, judge: JudgeBatch, batch: Sequence[PlayedItem]) -> list[Score]:
+    """A judge's verdicts; where it breaks over several rollouts, each is judged alone."""
     if not batch:
         return []
     try:
         scores = list(judge(batch))
         if len(scores) != len(batch):
             raise ValueError(f"{len(scores)} verdicts on {len(batch)} rollouts")
-    except BaseException as error:  # the boundary of its thread: SystemExit included, nobody else would hear of it
+    except BaseException as error:  # the boundary of its thread: nothing above would report a SystemExit
         if len(batch) > 1:
-            return [score for unit in batch for score in _asked(name, judge, [unit])]
-        return [_raised(name, batch[0][0], error)]
-    return [_checked(name, score) for score in scores]
+            return [score for played in batch for score in _judge_batch(name, judge, [played])]
+        return [_score_of_error(name, batch[0][0], error)]
+    return [_valid(name, score) for score in scores]
 
 
-def _raised(name: str, item: Item, error: BaseException) -> Score:
-    """The boundary that records a fault on the card: one broken verdict must not cost the others."""
+def _score_of_error(name: str, item: Item, error: BaseException) -> Score:
+    """A missing score with a fault for the card: one broken verdict must not cost the others."""
     logger.info("scorer %s failed on item %s", name, item.id, exc_info=error)
     fault = Fault.INFRASTRUCTURE if getattr(error, "fault", None) is Fault.INFRASTRUCTURE else Fault.JUDGE
     return Score(None, f"scorer {name} raised {type(error).__name__}: {error}", fault)
 
 
-def _checked(name: str, score: Score) -> Score:
-    """The score as it may be put on a card."""
+def _valid(name: str, score: Score) -> Score:
+    """The score, or a missing one with a judge fault where it may not be put on a card."""
     value = score.value
     if (value is None) != (score.fault is not None):
         return Score(None, f"scorer {name} gave score {value} with fault {score.fault}", Fault.JUDGE)
@@ -391,8 +400,8 @@ def _judged_twice(first: Score, second: Score) -> Score:
 def added_costs(*views: Mapping[str, float | None]) -> dict[str, float | None]:
     """What several verdicts cost together; unknown where one of them is."""
     costs: dict[str, float | None] = {}
-    for name in sorted({name for one in views for name in one if name.startswith(COST_PREFIX)}):
-        values = [one.get(name) for one in views]
-        known = [value for value in values if value is not None]
-        costs[name] = sum(known) if len(known) == len(values) else None
+    for name in sorted({name for view in views for name in view if name.startswith(COST_PREFIX)}):
+        values = [view.get(name) for view in views]
+        stated = [value for value in values if value is not None]
+        costs[name] = sum(stated) if len(stated) == len(values) else None
     return costs

@@ -39,7 +39,7 @@ from agent2.cards.folder import CARD_JSON, card_exists, is_finished
 from agent2.cards.reader import read_header, read_summary, validate_card
 from agent2.errors import FAULT_POLICY, Agent2Error, CardError, Fault, SandboxError
 from agent2.evaluation.runner import played_beside, score_beside
-from agent2.evaluation.scoring import ScoringFailed, ScoringPlace, ScoringStopped, Until
+from agent2.evaluation.scoring import ScoringFailed, ScoringResources, ScoringStopped, Until
 from agent2.records import Benchmark, Item, Scorer, ScoringMode, Split, digest_of, work_of
 from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, find_sandbox, inside, run_contained
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
@@ -213,9 +213,9 @@ class ChildEvaluator:
                 if outcome.fault is not None:
                     return outcome
             out_of_time = Until(stop, ends_at)
-            place = ScoringPlace(self.sandbox, job.scratch, self.hidden, out_of_time)
+            resources = ScoringResources(self.sandbox, job.scratch, self.hidden, out_of_time)
             try:
-                score_beside(benchmark, job.items, job.card, place=place)
+                score_beside(benchmark, job.items, job.card, resources=resources)
             except ScoringStopped as error:
                 if stop.is_set():
                     raise EvaluationStopped from error
