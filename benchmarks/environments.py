@@ -83,7 +83,7 @@ def shop(size: int, folder: Path) -> Bench:
     """The text shop with a generated catalogue."""
     import numpy as np
 
-    from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_errand, wish_of
+    from agent2.benchmarks.shop import GeneratedProducts, Shop, draw_shopping_task, wish_of
     from agent2.environments.shop import ShopWorld, build_store, open_store, shop_by, words_of
     from agent2.records import Split
 
@@ -96,7 +96,7 @@ def shop(size: int, folder: Path) -> Bench:
         return opened[0]
 
     def visit(number: int) -> Visit:
-        errand = draw_errand(np.random.default_rng(number), products)
+        errand = draw_shopping_task(np.random.default_rng(number), products)
         item = benchmark.item(errand, Split.TRAIN, None)
         world = ShopWorld(benchmark.settings, lambda name: store(), lambda chat: shop_by(wish_of, chat))
         return Visit(

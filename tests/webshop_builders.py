@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agent2.benchmarks.shop import GeneratedProducts, draw_errand
+from agent2.benchmarks.shop import GeneratedProducts, draw_shopping_task
 
 N_INSTRUCTIONS = 1700
 
@@ -38,18 +38,18 @@ def write_webshop(folder: Path, n_products: int = 60, n_instructions: int = N_IN
     products = [catalogue[number] for number in range(n_products)]
     rng, told, seen = np.random.default_rng(0), {}, set()
     while len(seen) < n_instructions:
-        errand = draw_errand(rng, catalogue)
-        text = errand.text.partition(", and price lower than")[0]
+        task = draw_shopping_task(rng, catalogue)
+        text = task.text.partition(", and price lower than")[0]
         if text in seen:
             continue
         seen.add(text)
         entry = {
-            "asin": errand.product.id,
+            "asin": task.product.id,
             "instruction": f"{text}.",
-            "instruction_attributes": list(errand.attributes),
-            "instruction_options": [errand.color, errand.value],
+            "instruction_attributes": list(task.attributes),
+            "instruction_options": [task.color, task.value],
         }
-        told.setdefault(errand.product.id, []).append(entry)
+        told.setdefault(task.product.id, []).append(entry)
     told[products[0].id].append({"instruction": "anything", "instruction_attributes": [], "instruction_options": []})
     attributes = {product.id: {"attributes": list(product.attributes)} for product in products}
     write(folder / "items_shuffle.json", [official_product(product) for product in products])

@@ -137,7 +137,7 @@ def test_a_level_two_task_without_a_judge_is_not_called_sound():
     task = small("arithmetic", train=50, dev=50, test_public=50, test_private=50)
     judged = task.model_copy(update={"level": Level.JUDGE_BASED})
     (structural,) = [f for f in check_task(judged) if f.name.startswith("structural")]
-    assert structural.ok is False and "its benchmark brings no judge" in structural.detail
+    assert structural.ok is False and "its benchmark provides no judge" in structural.detail
 
 
 JUDGED = {"train": 60, "dev": 20, "test_public": 40, "test_private": 40}

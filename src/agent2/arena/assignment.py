@@ -14,7 +14,7 @@ from pydantic import Field
 from agent2.arena.gateway.settings import Driver
 from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.tasks import BudgetSpec, TaskSpec
-from agent2.benchmarks.home import BringsExpert, BringsJudge
+from agent2.benchmarks.home import ProvidesExpert, ProvidesJudge
 from agent2.config import StrictModel
 from agent2.records import Benchmark, JsonValue, SamplingSettings, digest_of
 from agent2.sandbox.spec import Limits, Network, PackageSettings
@@ -204,11 +204,11 @@ class World:
 def world_of(benchmark: Benchmark) -> World:
     """The world of a benchmark's items."""
     name = benchmark.environment_version().partition("-v")[0]
-    if isinstance(benchmark, BringsExpert):
+    if isinstance(benchmark, ProvidesExpert):
         expert = "benchmark.expert(item, chat)"
     else:
         expert = "world.ask_expert()" if hasattr(benchmark.environment(), "ask_expert") else ""
-    is_judged = isinstance(benchmark, BringsJudge)
+    is_judged = isinstance(benchmark, ProvidesJudge)
     return World(name, benchmark.name, benchmark.max_turns, expert=expert, is_judged=is_judged)
 
 

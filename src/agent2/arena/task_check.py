@@ -34,7 +34,7 @@ from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached,
 from agent2.arena.tasks import Level, TaskSpec, ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.home import BringsHiddenTaste, BringsJudge, Player, Players, players_of, visible_row
+from agent2.benchmarks.home import Player, Players, ProvidesHiddenPreference, ProvidesJudge, players_of, visible_row
 from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.engine import Attempt, play_by, score_answers
@@ -365,13 +365,13 @@ class _Check:
         Items of a kind that a gate binds are left out: refusing harm, say, is known to be right.
         """
         benchmark = self.benchmark
-        if not isinstance(benchmark, BringsHiddenTaste):
-            if isinstance(benchmark, BringsJudge):
+        if not isinstance(benchmark, ProvidesHiddenPreference):
+            if isinstance(benchmark, ProvidesJudge):
                 detail = "its judge does not follow from the secret: not checked; agent2 judge check measures a judge"
                 return TaskFinding(name, None, detail)
             detail = (
-                "its benchmark brings no judge (agent2.benchmarks.home.BringsJudge), so it cannot be verified that the "
-                "reward needs one; use level 1 for a task with a verifier"
+                "its benchmark provides no judge (agent2.benchmarks.home.ProvidesJudge), so it cannot be verified that "
+                "the reward needs one; use level 1 for a task with a verifier"
             )
             return TaskFinding(name, False, detail)
         visible = [item for split in VISIBLE_SPLITS for item in self.items[split]]

@@ -73,7 +73,7 @@ from agent2.arena.trial_folder import (
     time_used,
 )
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.home import BringsJudge, world_mounts
+from agent2.benchmarks.home import ProvidesJudge, world_mounts
 from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
@@ -282,7 +282,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
 
 def _judge_of(trial: _Trial) -> dict[str, Any]:
     """The judge and the visible items that it can be asked about; none where the scorer is installed with the agent."""
-    if not isinstance(trial.exam.benchmark, BringsJudge):
+    if not isinstance(trial.exam.benchmark, ProvidesJudge):
         return {}
     visible = {item.id: item for split in VISIBLE_SPLITS for item in trial.exam.items(split)}
     return {"judge": trial.exam.benchmark.judge(trial.exam.secret), "judged": visible}
@@ -308,7 +308,7 @@ def _agent_phase(trial: _Trial, base: Estimate) -> None:
     transcript = trial.agent.spec.transcript
     attempt("command lines", lambda: record_commands(transcript, trial.paths), trial.tell_unrecorded)
     told: dict[str, JsonValue] = {"end": outcome.end.value, "exit_code": outcome.exit_code, "reason": outcome.reason}
-    if isinstance(trial.exam.benchmark, BringsJudge):
+    if isinstance(trial.exam.benchmark, ProvidesJudge):
         told["judgements"] = count_judgements(trial.paths.grader_db)
     trial.log.append("agent_ended", **told)
 

@@ -78,7 +78,7 @@ class Players:
 
 
 @runtime_checkable
-class BringsPlayers(Protocol):
+class ProvidesPlayers(Protocol):
     """A benchmark that says itself who brackets it."""
 
     def players(self) -> Players:
@@ -86,7 +86,7 @@ class BringsPlayers(Protocol):
 
 
 @runtime_checkable
-class BringsRows(Protocol):
+class ProvidesRows(Protocol):
     """A benchmark that says itself what an agent is given of a visible item, and takes that back."""
 
     def visible_row(self, item: Item) -> Mapping[str, JsonValue]:
@@ -97,7 +97,7 @@ class BringsRows(Protocol):
 
 
 @runtime_checkable
-class BringsExpert(Protocol):
+class ProvidesExpert(Protocol):
     """A benchmark whose visible items come with somebody who can do them."""
 
     def expert(self, item: Item, chat: Sequence[Message]) -> str:
@@ -105,7 +105,7 @@ class BringsExpert(Protocol):
 
 
 @runtime_checkable
-class BringsStaticAnswers(Protocol):
+class ProvidesStaticAnswers(Protocol):
     """A benchmark of episodes of which something can be imitated without playing."""
 
     def static_answers(self, items: Sequence[Item], seed: int) -> list[str]:
@@ -113,7 +113,7 @@ class BringsStaticAnswers(Protocol):
 
 
 @runtime_checkable
-class BringsCount(Protocol):
+class ProvidesCount(Protocol):
     """A benchmark whose items end, so that a suite can ask for all of them."""
 
     def count(self, split: Split, secret: bytes | None) -> int:
@@ -121,7 +121,7 @@ class BringsCount(Protocol):
 
 
 @runtime_checkable
-class BringsRecordings(Benchmark, BringsStaticAnswers, Protocol):
+class ProvidesRecordings(Benchmark, ProvidesStaticAnswers, Protocol):
     """A benchmark of questions whose searches are recorded once and then replayed."""
 
     def to_record(self) -> tuple[list[Item], int]:
@@ -138,7 +138,7 @@ class BringsRecordings(Benchmark, BringsStaticAnswers, Protocol):
 
 
 @runtime_checkable
-class BringsFolders(Protocol):
+class ProvidesFolders(Protocol):
     """A benchmark whose worlds read folders that are no part of the package."""
 
     def folders(self) -> Sequence[Path]:
@@ -150,11 +150,11 @@ class BringsFolders(Protocol):
 
 def world_mounts(benchmark: Benchmark | None) -> dict[Path, str]:
     """What a sandbox has to show so that a benchmark can be played there: host folder -> its name among the worlds."""
-    return {folder: folder.name for folder in benchmark.folders()} if isinstance(benchmark, BringsFolders) else {}
+    return {folder: folder.name for folder in benchmark.folders()} if isinstance(benchmark, ProvidesFolders) else {}
 
 
 @runtime_checkable
-class BringsJudge(Protocol):
+class ProvidesJudge(Protocol):
     """A benchmark whose scorer is a judge that an agent can ask (`POST /judge`) and has not.
 
     Its `scorer()` is a `scorers.hidden.HiddenJudge`, so that a workspace gives no verdict of its own.
@@ -165,7 +165,7 @@ class BringsJudge(Protocol):
 
 
 @runtime_checkable
-class BringsHiddenTaste(BringsJudge, Protocol):
+class ProvidesHiddenPreference(ProvidesJudge, Protocol):
     """A benchmark whose judge follows from the installation secret."""
 
     def informed(self, secret: bytes) -> Player:
@@ -177,7 +177,7 @@ class BringsHiddenTaste(BringsJudge, Protocol):
 
 def players_of(benchmark: Benchmark) -> Players:
     """Who brackets a benchmark. Raises ConfigError for one of episodes that brings nobody."""
-    if isinstance(benchmark, BringsPlayers):
+    if isinstance(benchmark, ProvidesPlayers):
         return benchmark.players()
     if benchmark.max_turns > 1:
         raise ConfigError(
@@ -219,14 +219,14 @@ def at_random(
 
 def visible_row(benchmark: Benchmark, item: Item) -> Mapping[str, JsonValue]:
     """What an agent is given of a visible item: a question with its answer, or an episode to be played."""
-    if isinstance(benchmark, BringsRows):
+    if isinstance(benchmark, ProvidesRows):
         return benchmark.visible_row(item)
     return row_of_question(item)
 
 
 def item_of(benchmark: Benchmark, row: Mapping[str, JsonValue]) -> Item:
     """The item of a visible row, in the train split. Raises ConfigError for a row without id or prompt."""
-    if isinstance(benchmark, BringsRows):
+    if isinstance(benchmark, ProvidesRows):
         return benchmark.item_of(row)
     return question_of_row(row, benchmark.name)
 

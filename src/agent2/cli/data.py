@@ -464,13 +464,13 @@ def record_benchmark(
     Run again to go on: questions with a recording are left as they are. Exit 1 if some could not be recorded.
     """
     from agent2.benchmarks import load_benchmark
-    from agent2.benchmarks.home import BringsRecordings
+    from agent2.benchmarks.home import ProvidesRecordings
     from agent2.cli.run import check_data
     from agent2.evaluation.benchmark_check import record_questions
     from agent2.models.sources import find_checkpoint
 
     found = load_benchmark(benchmark, check_data(data))
-    if not isinstance(found, BringsRecordings):
+    if not isinstance(found, ProvidesRecordings):
         raise ConfigError(f"benchmarks record: {benchmark} has no searches to record; see docs/search.md")
     source = find_checkpoint(model) if model else None
     with progress_bar() as steps:

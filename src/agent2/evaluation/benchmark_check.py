@@ -21,7 +21,7 @@ from typing import Any
 
 from agent2 import installation
 from agent2.benchmarks.data import DataBenchmark
-from agent2.benchmarks.home import BringsCount, BringsRecordings
+from agent2.benchmarks.home import ProvidesCount, ProvidesRecordings
 from agent2.environments.search.world import ANSWER, UNKNOWN
 from agent2.environments.tools import write_brackets
 from agent2.errors import ConfigError
@@ -88,7 +88,7 @@ def check_benchmark(benchmark: Benchmark, name: str = "") -> BenchmarkCheck:
 
 def split_items(benchmark: Benchmark, split: Split, secret: bytes | None) -> list[Item]:
     """All items of a split that say how many there are, else the first `MOST_ITEMS` or fewer; empty: it has none."""
-    if isinstance(benchmark, BringsCount):
+    if isinstance(benchmark, ProvidesCount):
         n_items = benchmark.count(split, secret)
         return benchmark.items(split, n_items, secret) if n_items else []
     n_items = MOST_ITEMS
@@ -195,7 +195,7 @@ class SearchesRecorded:
 
 
 def record_questions(
-    benchmark: BringsRecordings, source: CheckpointSource | None, on_progress: Callable[[int, int], None]
+    benchmark: ProvidesRecordings, source: CheckpointSource | None, on_progress: Callable[[int, int], None]
 ) -> SearchesRecorded:
     """Ask the live back end of `search.yaml` about every question that was not recorded yet.
 
@@ -217,7 +217,7 @@ def record_questions(
 
 
 def _recorded(
-    benchmark: BringsRecordings, items: list[Item], source: CheckpointSource | None
+    benchmark: ProvidesRecordings, items: list[Item], source: CheckpointSource | None
 ) -> Iterator[tuple[Item, str | None]]:
     """Each question in order, and why it could not be recorded."""
 

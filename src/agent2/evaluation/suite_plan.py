@@ -22,7 +22,7 @@ import yaml
 from agent2 import installation
 from agent2.benchmarks import BENCHMARKS, is_data_name, is_known, load_benchmark
 from agent2.benchmarks.data import DataBenchmark, is_data_file
-from agent2.benchmarks.home import BringsCount
+from agent2.benchmarks.home import ProvidesCount
 from agent2.cards.card import ReportingRule
 from agent2.config import StrictModel, parse_yaml, read_yaml_text
 from agent2.contract.suite import (
@@ -177,7 +177,7 @@ def _installed(entry: SuiteBenchmark, request: SuiteRequest) -> Benchmark:
             "name that one, or install the other"
         )
     _require_tier(entry, scorer, request.suite.protocol.judge, where)
-    if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, BringsCount):
+    if request.suite.n_items(entry, request.role) is None and not isinstance(benchmark, ProvidesCount):
         raise ConfigError(
             f"{where}: {entry.name} gives no n_items, and items here are generated without end; set it in the suite"
         )
@@ -225,7 +225,7 @@ def _benchmark_plan(
 ) -> BenchmarkPlan:
     suite, split = request.suite, request.played_split
     n_items = suite.n_items(entry, request.role)
-    if n_items is None and isinstance(benchmark, BringsCount):
+    if n_items is None and isinstance(benchmark, ProvidesCount):
         n_items = benchmark.count(split, secret)
     items = tuple(benchmark.items(split, n_items or 0, secret))
     limits = limits_of(suite, benchmark)
@@ -366,7 +366,7 @@ def _names_a_path(name: str) -> bool:
 def suite_of(name: str, overrides: Sequence[str] = ()) -> Suite:
     """The suite around one benchmark. Raises ConfigError as `load_benchmark` does."""
     benchmark = load_benchmark(name)
-    has_end = isinstance(benchmark, BringsCount)
+    has_end = isinstance(benchmark, ProvidesCount)
     metric = f"{benchmark.name}_{benchmark.primary_metric}"
     sampling, scorer = benchmark.sampling, benchmark.scorer()
     emits, judge = emits_of(scorer), judge_of(scorer)

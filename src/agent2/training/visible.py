@@ -24,7 +24,7 @@ import torch
 from transformers import AutoConfig
 
 from agent2.benchmarks import load_benchmark
-from agent2.benchmarks.home import BringsExpert, BringsStaticAnswers, item_of
+from agent2.benchmarks.home import ProvidesExpert, ProvidesStaticAnswers, item_of
 from agent2.errors import ConfigError, EnvironmentFailed
 from agent2.evaluation.engine import Attempt, PlaySettings, play, play_by, score_answers
 from agent2.evaluation.scoring import score_played
@@ -255,7 +255,7 @@ class VisibleTask:
             rows = self._pairs(answers) if len(answers) == len(self.train) else []
             words = f"the reference answers of all {len(rows)} train rows; loss on the answer only"
         else:
-            expert = self.benchmark.expert if isinstance(self.benchmark, BringsExpert) else None
+            expert = self.benchmark.expert if isinstance(self.benchmark, ProvidesExpert) else None
             if expert is None and not hasattr(self.world(), "ask_expert"):
                 rows = []
             else:
@@ -279,7 +279,7 @@ class VisibleTask:
         """
         if not self.is_interactive:
             return self.demonstrations(TraceSettings())
-        if not isinstance(self.benchmark, BringsStaticAnswers):
+        if not isinstance(self.benchmark, ProvidesStaticAnswers):
             raise ConfigError(
                 f"benchmark {self.benchmark.name}: nothing can be imitated without playing its items; use an agent "
                 "that plays (sft, grpo)"

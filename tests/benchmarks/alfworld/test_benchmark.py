@@ -4,7 +4,7 @@ import pytest
 
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.alfworld import OWN_PROMPTS
-from agent2.benchmarks.home import BringsCount
+from agent2.benchmarks.home import ProvidesCount
 from agent2.benchmarks.household import expert
 from agent2.environments.household.game import TASK_TYPES
 from agent2.errors import ConfigError
@@ -39,7 +39,7 @@ def test_splits_are_the_published_folders_and_dev_a_part_of_train(folder):
 
 def test_an_evaluation_may_ask_for_all_games_of_the_folder(folder):
     benchmark = load_benchmark("alfworld", folder)
-    assert isinstance(benchmark, BringsCount)
+    assert isinstance(benchmark, ProvidesCount)
     assert [benchmark.count(split, SECRET) for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE)] == [4, 6]
     n_train, n_dev = benchmark.count(Split.TRAIN, None), benchmark.count(Split.DEV, None)
     assert n_train + n_dev == 40 and len(benchmark.items(Split.DEV, n_dev, None)) == n_dev

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent2.benchmarks.household.corpus import Mirror, impossible_command, wandering_command
-from agent2.benchmarks.household.generate import COOL, SIZES, TWO, Thing, draw_layout, game_of
+from agent2.benchmarks.household.generate import COOL, SIZES, TWO, WorldObject, draw_layout, game_of
 from agent2.environments.household.engine import shared_engine
 from agent2.environments.household.expert import SearchExpert
 from agent2.errors import ConfigError
@@ -59,6 +59,6 @@ def test_cooling_and_bringing_two_are_those_of_the_engine_too():
 
 def test_a_layout_with_a_knife_is_refused():
     layout = draw_layout(np.random.default_rng(0), SIZES["tiny"])
-    knife = Thing("Knife_bar_00", "Knife", layout.receptacles[0].id)
+    knife = WorldObject("Knife_bar_00", "Knife", layout.receptacles[0].id)
     with pytest.raises(ConfigError, match="does not know knives"):
         Mirror(replace(layout, objects=(*layout.objects, knife)))

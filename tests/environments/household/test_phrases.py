@@ -1,7 +1,17 @@
 import pytest
 
 from agent2.environments.household.game import GameBroken
-from agent2.environments.household.phrases import Call, Each, Entity, Phrasebook, Query, Rule, Scope, Text, read_grammar
+from agent2.environments.household.phrases import (
+    Call,
+    Entity,
+    Phrasebook,
+    Query,
+    Repetition,
+    Rule,
+    Scope,
+    Text,
+    read_grammar,
+)
 
 GRAMMAR = '''
 grammar :: """
@@ -67,7 +77,7 @@ def test_attributes_alternatives_and_text_are_computed():
 def test_different_placeholders_are_different_things():
     query = Query((("on", (("a", "object"), ("r", "room"))), ("on", (("b", "object"), ("r", "room")))))
     facts = FactList(("on", (MUG, DESK)), ("on", (PEN, DESK)))
-    pairs = [(each["a", "object"], each["b", "object"]) for each in query.solutions(facts, {})]
+    pairs = [(binding["a", "object"], binding["b", "object"]) for binding in query.solutions(facts, {})]
     assert pairs == [(MUG, PEN), (PEN, MUG)]
     assert list(query.solutions(facts, {("a", "object"): CUP})) == []
 
@@ -92,7 +102,7 @@ def test_a_sentence_that_is_missing_is_named():
 
 
 def test_a_conditional_that_is_no_list_says_all_its_solutions():
-    each = Each(Call("x"), Query((("on", (("o", "object"), ("r", "room"))),)), is_list=False)
+    repetition = Repetition(Call("x"), Query((("on", (("o", "object"), ("r", "room"))),)), is_list=False)
     book = Phrasebook({}, {"x": (Rule(None, (Text("."),)),)}, ())
     facts = FactList(("on", (MUG, DESK)), ("on", (PEN, DESK)))
-    assert book.say([each], Scope(facts, {}, {})) == ".."
+    assert book.say([repetition], Scope(facts, {}, {})) == ".."

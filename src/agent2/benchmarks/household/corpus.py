@@ -28,7 +28,7 @@ from agent2.benchmarks.household.generate import (
     LOOK,
     TWO,
     Layout,
-    Thing,
+    WorldObject,
     WorldSize,
     affordances,
     listed,
@@ -59,8 +59,8 @@ class Mirror:
         names = layout.names()
         things = {thing.id: thing for thing in (*layout.receptacles, *layout.objects)}
         self._layout = layout
-        self._receptacles: dict[str, Thing] = {}
-        self._objects: dict[str, Thing] = {}
+        self._receptacles: dict[str, WorldObject] = {}
+        self._objects: dict[str, WorldObject] = {}
         for id_, name in names.items():
             (self._objects if things[id_].place else self._receptacles)[name] = things[id_]
         self._where: dict[str, str | None] = {name: names[thing.place] for name, thing in self._objects.items()}

@@ -248,7 +248,7 @@ _MAX_DRAWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class WorldObject:
     """A receptacle or an object."""
 
     id: str
@@ -263,8 +263,8 @@ class Layout:
     """One household with its task."""
 
     task_type: str
-    receptacles: tuple[Thing, ...]
-    objects: tuple[Thing, ...]
+    receptacles: tuple[WorldObject, ...]
+    objects: tuple[WorldObject, ...]
     target: str
     """Type of what is to be found."""
     destination: str
@@ -351,10 +351,10 @@ def layout_in(rng: np.random.Generator, size: WorldSize, types: Sequence[str], t
     if not pairs:
         return None
     target, destination = pick(rng, pairs)
-    receptacles = tuple(Thing(_receptacle_id(kind, place), kind) for kind, place in _numbered(types))
+    receptacles = tuple(WorldObject(_receptacle_id(kind, place), kind) for kind, place in _numbered(types))
     placed = _placed_types(rng, size, (task_type, target, destination), receptacles, fits)
     objects = tuple(
-        Thing(f"{kind}_bar_{number:02d}", kind, place)
+        WorldObject(f"{kind}_bar_{number:02d}", kind, place)
         for (kind, number), place in zip(_numbered([kind for kind, _ in placed]), [p for _, p in placed], strict=True)
     )
     wording = int(rng.integers(len(tables.wordings[task_type])))
@@ -405,7 +405,7 @@ def _placed_types(
     rng: np.random.Generator,
     size: WorldSize,
     task: tuple[str, str, str],
-    receptacles: Sequence[Thing],
+    receptacles: Sequence[WorldObject],
     fits: Mapping[str, Sequence[str]],
 ) -> list[tuple[str, str]]:
     """(type, id of its receptacle) of every object: targets, the lamp, and what else lies about; in type order."""

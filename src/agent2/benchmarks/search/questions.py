@@ -136,7 +136,7 @@ def solve(asked: AskedQuestion, backend: SearchBackend | None = None, k: int = 3
         stated = field_of(corpus, here, relation)
         if not stated:
             return None
-        proof += [ProofStep(here, relation, one.page, one.says, one.values) for one in stated]
+        proof += [ProofStep(here, relation, one.page, one.line, one.values) for one in stated]
         values = stated[-1].values
         if number + 1 == len(asked.chain):
             return _concluded(asked, corpus, proof, values)

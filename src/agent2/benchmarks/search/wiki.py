@@ -169,12 +169,12 @@ _NOTE = re.compile(r"Note: (.+ in (\d{4}))\.")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class PageField:
     """What a page says of a relation."""
 
     page: str
-    says: str
-    """The line, word for word; of a relation that it leaves out the first line."""
+    line: str
+    """The line, word for word; the first line where the page leaves the relation out."""
     values: tuple[str, ...]
     """Empty: the page does not say."""
 
@@ -188,27 +188,27 @@ def kind_of(text: str) -> tuple[str, str] | None:
     return (PERSON if word in TRADES else COMPANY if word in GOODS else TOWN), word
 
 
-def field_of(backend: SearchBackend, page: str, relation: str) -> list[Stated]:
+def field_of(backend: SearchBackend, page: str, relation: str) -> list[PageField]:
     """What the pages about something say of a relation, the page that is right last. Empty: there is no such page."""
     document = backend.open(page)
     if document is None:
         return []
-    found = [(PAGE_YEAR, _read(document, relation))]
+    dated_fields = [(PAGE_YEAR, _read_field(document, relation))]
     if note := _NOTE.search(document.text):
-        other = backend.open(note[1])
-        if other is not None and (read := _read(other, relation)).values:
-            found.append((int(note[2]), read))
-    return [read for _, read in sorted(found, key=lambda pair: (bool(pair[1].values), pair[0]))]
+        correction = backend.open(note[1])
+        if correction is not None and (field := _read_field(correction, relation)).values:
+            dated_fields.append((int(note[2]), field))
+    return [field for _, field in sorted(dated_fields, key=lambda pair: (bool(pair[1].values), pair[0]))]
 
 
-def _read(document: Document, relation: str) -> Stated:
+def _read_field(document: Document, relation: str) -> PageField:
     first, *lines = document.text.split("\n")
     if relation in STATED:
         match = _STATEMENT.match(first)
         values = (match[3],) if match is not None and match[3] else ()
-        return Stated(document.id, first, values)
+        return PageField(document.id, first, values)
     head = f"{relation.capitalize()}: "
     for line in lines:
         if line.startswith(head):
-            return Stated(document.id, line, tuple(line.removeprefix(head).rstrip(".").split("; ")))
-    return Stated(document.id, first, ())
+            return PageField(document.id, line, tuple(line.removeprefix(head).rstrip(".").split("; ")))
+    return PageField(document.id, first, ())

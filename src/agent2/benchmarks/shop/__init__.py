@@ -132,7 +132,7 @@ DEPARTMENTS = (
 )
 
 
-class Dice:
+class KeyedDraws:
     """Draws from a digest; the same key gives the same draws on every machine."""
 
     def __init__(self, key: str) -> None:
@@ -170,7 +170,7 @@ class GeneratedProducts:
         return self.n
 
     def __getitem__(self, number: int) -> Product:
-        dice = Dice(f"shop product {self.seed} {number}")
+        dice = KeyedDraws(f"shop product {self.seed} {number}")
         department = DEPARTMENTS[dice.below(len(DEPARTMENTS))]
         aisle, kind = department.kinds[dice.below(len(department.kinds))]
         attributes = dice.some(department.attributes, 4)
@@ -206,7 +206,7 @@ ROW_KEYS = ("id", "prompt", "instruction", "store", "goal", "task_type")
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ShoppingTask:
     """What an instruction asks for."""
 
     product: Product
@@ -231,12 +231,12 @@ class Errand:
         )
 
 
-def draw_errand(rng: np.random.Generator, products: GeneratedProducts) -> Errand:
-    """An errand that some product fits. The limit is one of the next four multiples of ten, as published."""
+def draw_shopping_task(rng: np.random.Generator, products: GeneratedProducts) -> ShoppingTask:
+    """A shopping task that some product fits. The limit is one of the next four multiples of ten, as published."""
     product = products[int(rng.integers(len(products)))]
     first, second = (product.attributes[int(place)] for place in rng.permutation(4)[:2])
     colors, values = product.options.values()
-    return Errand(
+    return ShoppingTask(
         product=product,
         attributes=(first, second),
         color=colors[int(rng.integers(len(colors)))],
@@ -339,16 +339,19 @@ class Shop(TextShop):
         self.products = GeneratedProducts(self.n_products)
         super().__init__(ShopSettings(max_turns=MAX_TURNS, page_size=PAGE_SIZE), self._store, wish_of)
         self.tool_protocol = {"page_size": PAGE_SIZE, "products": self.n_products}
-        self._source: Source[Errand] = Source(
-            self.name, lambda rng: draw_errand(rng, self.products), lambda errand: errand.canonical, lambda e: e.text
+        self._source: Source[ShoppingTask] = Source(
+            self.name,
+            lambda rng: draw_shopping_task(rng, self.products),
+            lambda task: task.canonical,
+            lambda task: task.text,
         )
 
     def items(self, split: Split, n: int, secret: bytes | None) -> list[Item]:
         """The first n instructions of a split. Raises ConfigError without the secret for a hidden one."""
         return [self.item(one, split, secret) for one in self._source.first(split, n, secret)]
 
-    def train_draws(self, rng: np.random.Generator) -> Iterator[Errand]:
-        """Endless errands of the train pool, for a corpus."""
+    def train_draws(self, rng: np.random.Generator) -> Iterator[ShoppingTask]:
+        """Endless shopping tasks of the train pool, for a corpus."""
         return self._source.train_draws(rng)
 
     def scorer(self) -> Scorer:
@@ -363,25 +366,25 @@ class Shop(TextShop):
         """Who brackets the instructions."""
         return SHOP_PLAYERS
 
-    def item(self, errand: Errand, split: Split, secret: bytes | None) -> Item:
-        """An errand as an item."""
-        product = errand.product
+    def item(self, task: ShoppingTask, split: Split, secret: bytes | None) -> Item:
+        """A shopping task as an item."""
+        product = task.product
         goal = {
             "name": product.name,
             "query": product.query,
             "category": product.category,
-            "attributes": list(errand.attributes),
-            "options": [errand.color, errand.value],
-            "price_upper": errand.price_upper,
+            "attributes": list(task.attributes),
+            "options": [task.color, task.value],
+            "price_upper": task.price_upper,
         }
         payload = {
-            "instruction": errand.text,
+            "instruction": task.text,
             "store": self.products.store_name,
             "goal": goal,
             "task_type": KINDS[product.name].name,
-            "canonical": errand.canonical,
+            "canonical": task.canonical,
         }
-        return Item(self._source.item_id(errand, split, secret), split, errand.text, payload=payload)
+        return Item(self._source.item_id(task, split, secret), split, task.text, payload=payload)
 
     def _store(self, name: JsonValue) -> Store:
         if require_store_name(name) != self.products.store_name:
@@ -420,16 +423,16 @@ def corpus_chats(settings: ShopCorpus) -> list[list[Message]]:
     return [_visit(shop, next(drawn), settings, rng) for _ in range(settings.n_chats)]
 
 
-def _visit(shop: Shop, errand: Errand, settings: ShopCorpus, rng: np.random.Generator) -> list[Message]:
+def _visit(shop: Shop, task: ShoppingTask, settings: ShopCorpus, rng: np.random.Generator) -> list[Message]:
     """One visit, up to the order or the last turn."""
     care = 0.0 if rng.random() < settings.careless_share else settings.max_care * rng.random()
     world = shop.environment()
-    chat = list(world.reset(shop.item(errand, Split.TRAIN, None), 0))
+    chat = list(world.reset(shop.item(task, Split.TRAIN, None), 0))
     for turn in range(shop.max_turns):
         if rng.random() < care:
             action = world.ask_expert()
         else:
-            action = careless_action(world.admissible(), errand.text, settings.impossible_share, rng)
+            action = careless_action(world.admissible(), task.text, settings.impossible_share, rng)
         chat.append(Message("assistant", action))
         step = world.act(action)
         if step.done or turn == shop.max_turns - 1:

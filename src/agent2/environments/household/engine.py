@@ -30,7 +30,16 @@ from agent2.environments.household.grounding import (
     translate,
     unsolvable,
 )
-from agent2.environments.household.phrases import Binding, Each, Entity, Fact, Phrasebook, Piece, Scope, read_grammar
+from agent2.environments.household.phrases import (
+    Binding,
+    Entity,
+    Fact,
+    Phrasebook,
+    Piece,
+    Repetition,
+    Scope,
+    read_grammar,
+)
 
 NOT = "not_"
 """Before a predicate: an action has made the fact false. What was never true has no fact at all."""
@@ -306,7 +315,7 @@ def _phrases_of(game: Game) -> tuple[Phrasebook, str]:
 
 def _is_fixed(template: tuple[Piece, ...], translation: Translation) -> bool:
     """True if what an action is called cannot change while a game is played."""
-    queries = [piece.given for piece in template if isinstance(piece, Each) and piece.given is not None]
+    queries = [piece.condition for piece in template if isinstance(piece, Repetition) and piece.condition is not None]
     return all(name not in translation.fluents for query in queries for name, _ in query.predicates)
 
 

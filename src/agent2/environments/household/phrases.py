@@ -102,16 +102,16 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
-    """A piece said once for each solution of its condition; once without condition."""
+class Repetition:
+    """A piece that is said once for each solution of its condition; once without condition."""
 
     piece: "Call | Value"
-    given: Query | None
+    condition: Query | None
     is_list: bool
     """True: joined with commas and "and", "nothing" when empty."""
 
 
-Piece = Text | Call | Value | Each
+Piece = Text | Call | Value | Repetition
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +175,9 @@ class Phrasebook:
                 case Value():
                     said.append(here.value_of(piece))
                 case Call():
-                    stack.extend((each, here) for each in reversed(self._chosen(piece.rule, here).pieces))
-                case Each():
-                    stack.extend(reversed(_spread(piece, here)))
+                    stack.extend((part, here) for part in reversed(self._chosen(piece.rule, here).pieces))
+                case Repetition():
+                    stack.extend(reversed(_expand(piece, here)))
         raise GameBroken(
             "the game's grammar does not come to an end; download the game again with alfworld-download -f"
         )
@@ -192,10 +192,11 @@ class Phrasebook:
         )
 
 
-def _spread(each: Each, scope: Scope) -> list[tuple[Piece, Scope]]:
-    bindings = [scope.bound] if each.given is None else list(each.given.solutions(scope.facts, scope.bound))
-    parts: list[tuple[Piece, Scope]] = [(each.piece, scope.with_binding(bound)) for bound in bindings]
-    if not each.is_list or len(parts) == 1:
+def _expand(repetition: Repetition, scope: Scope) -> list[tuple[Piece, Scope]]:
+    condition = repetition.condition
+    bindings = [scope.bound] if condition is None else list(condition.solutions(scope.facts, scope.bound))
+    parts: list[tuple[Piece, Scope]] = [(repetition.piece, scope.with_binding(bound)) for bound in bindings]
+    if not repetition.is_list or len(parts) == 1:
         return parts
     if not parts:
         return [(Call("list_empty"), scope)]
@@ -253,8 +254,8 @@ def _piece(symbol: Any) -> Piece:
         return Value(_expression(symbol.expression))
     if isinstance(symbol, textgen.ListSymbol):
         inner = symbol.symbol
-        return Each(_inner(inner), _query(inner.given), is_list=True)
-    return Each(_inner(symbol), _query(symbol.given), is_list=False)
+        return Repetition(_inner(inner), _query(inner.given), is_list=True)
+    return Repetition(_inner(symbol), _query(symbol.given), is_list=False)
 
 
 def _inner(conditional: Any) -> Call | Value:
