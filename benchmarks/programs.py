@@ -22,7 +22,7 @@ from typing import Any
 
 from agent2.benchmarks.data_files import read_rows
 from agent2.benchmarks.humaneval import HUMANEVAL, HumanEval, spread_mutants
-from agent2.evaluation.scoring import ScoringResources, bench_at, in_batches
+from agent2.evaluation.scoring import ScoringResources, in_batches, sandbox_runner
 from agent2.records import Item, Score, Split
 from agent2.scorers.python_tests import ProgramVerdict, PythonTestsScorer
 
@@ -45,10 +45,10 @@ def ours(asked: list[tuple[Item, str]]) -> tuple[list[ProgramVerdict | Score], f
     scorer = PythonTestsScorer(timeout_s=TIMEOUT_S, concurrency=WORKERS)
     units = [(number, *one) for number, one in enumerate(asked)]
     started = time.monotonic()
-    with bench_at(ScoringResources()) as bench:
+    with sandbox_runner(ScoringResources()) as runner:
 
         def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
-            return scorer.verdicts_on(bench, [(item, code) for _, item, code in batch])
+            return scorer.verdicts_on(runner, [(item, code) for _, item, code in batch])
 
         found = {
             number: verdict for (number, _, _), verdict in in_batches(units, judge, scorer.work, threading.Event())

@@ -49,7 +49,7 @@ from agent2.cards.imports import read_inspect
 from agent2.errors import Agent2Error
 from agent2.evaluation.engine import Attempt, PlaySettings, play
 from agent2.evaluation.judge_check import check, read_pairs, read_verdicts
-from agent2.evaluation.scoring import ScoringResources, bench_at
+from agent2.evaluation.scoring import ScoringResources, sandbox_runner
 from agent2.files import numbered_lines
 from agent2.models.served import read_answer
 from agent2.models.sources import ScriptedSampler
@@ -530,8 +530,8 @@ def passed(
         (Item(one.id, Split.DEV, one.prompt, one.reference, one.payload), code_of(text))
         for one, text in ((items[number], text) for number, text in programs)
     ]
-    with bench_at(ScoringResources()) as bench:
-        verdicts = PythonTestsScorer(timeout_s=timeout_s).verdicts_on(bench, asked)
+    with sandbox_runner(ScoringResources()) as runner:
+        verdicts = PythonTestsScorer(timeout_s=timeout_s).verdicts_on(runner, asked)
     return [isinstance(one, ProgramVerdict) and one.score.value == 1.0 for one in verdicts]
 
 

@@ -80,9 +80,9 @@ def test_a_single_answer_is_one_part_however_the_judge_cuts_it(judge):
     [
         ("Right, all of it.", "has no verdict"),
         ({"Excessive Answers": []}, "has no 'Correctness Details'"),
-        (verdict({}), "no object of true and false"),
-        (verdict({"Peru": "yes"}), "no object of true and false"),
-        ({**verdict({"Peru": True}), "Excessive Answers": "Spain"}, "no list of texts"),
+        (verdict({}), "is not an object of true and false"),
+        (verdict({"Peru": "yes"}), "is not an object of true and false"),
+        ({**verdict({"Peru": True}), "Excessive Answers": "Spain"}, "is not a list of texts"),
         (verdict({"Atlantis": True}), "names a part that is not expected"),
     ],
 )

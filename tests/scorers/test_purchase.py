@@ -4,7 +4,7 @@ import pytest
 
 from agent2.errors import ConfigError, Fault
 from agent2.records import Item, Rollout, RolloutStatus, Split, Usage
-from agent2.scorers.reward import PurchaseScorer, Wanted, phrases_match, reward_of, title_nouns
+from agent2.scorers.reward import PurchaseGoal, PurchaseScorer, phrases_match, reward_of, title_nouns
 
 NAME = "Acme Warm Winter Shirt for Men"
 ELEVEN = "Acme Warm Winter Shirt Men Cotton Flannel Plaid Button Pocket Collar"
@@ -101,7 +101,7 @@ CASES = [
 
 @pytest.mark.parametrize(("goal", "order", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_reward_is_the_published_formula(goal, order, expected):
-    reward = reward_of(ORDER | order, Wanted.of(GOAL | goal))
+    reward = reward_of(ORDER | order, PurchaseGoal.of(GOAL | goal))
     assert reward.total == pytest.approx(float(expected), abs=1e-12)
 
 

@@ -31,7 +31,7 @@ from agent2.records import (
 from agent2.sandbox.backends import find_sandbox
 from agent2.scorers import load_scorer
 from agent2.scorers.python_tests import Paper, PythonTestsScorer, code_of, read_tests
-from agent2.scorers.sandboxed import Bench
+from agent2.scorers.sandboxed import SandboxRunner
 
 TESTS = ("assert add(1, 2) == 3", "assert add(-4, 4) == 0", "assert add([1], (2, 'x')[:1]) == [1, 2]")
 RIGHT = "def add(a, b):\n    return a + type(a)(b) if isinstance(a, list) else a + b"
@@ -140,7 +140,7 @@ def test_a_program_that_stops_its_harness_is_ended_from_outside_once_its_time_is
     program, _ = HOSTILE["stops its harness"]
     spans = []
 
-    class Timed(Bench):
+    class Timed(SandboxRunner):
         def run(self, *command, **limits):
             before = time.monotonic()
             end = super().run(*command, **limits)
@@ -148,8 +148,8 @@ def test_a_program_that_stops_its_harness_is_ended_from_outside_once_its_time_is
             return end
 
     with tempfile.TemporaryDirectory() as folder:
-        bench = Timed(find_sandbox(), Path(folder))
-        score = PythonTestsScorer(timeout_s=1).score_on(bench, item(), rollout(program))
+        runner = Timed(find_sandbox(), Path(folder))
+        score = PythonTestsScorer(timeout_s=1).score_on(runner, item(), rollout(program))
     ((seconds, limits),) = spans
     assert score.labels == ("no_value",)
     assert limits["silence_s"] == 12.0 and limits["timeout_s"] == 72.0
@@ -177,7 +177,7 @@ def test_each_program_finds_an_empty_folder_of_its_own(sandbox, tmp_path):
     looks = "import os\ndef f():\n    return os.listdir('.')"
     programs = [(leaves, "assert f() == ['a']"), (looks, "assert f() == []"), (leaves, "assert f() == ['a']")]
     asked = [(replace(item([test]), id=str(k)), rollout(program)) for k, (program, test) in enumerate(programs)]
-    scores = PythonTestsScorer(timeout_s=5).score_batch_on(Bench(find_sandbox(sandbox), tmp_path), asked)
+    scores = PythonTestsScorer(timeout_s=5).score_batch_on(SandboxRunner(find_sandbox(sandbox), tmp_path), asked)
     assert [score.value for score in scores] == [1.0, 1.0, 1.0]
     assert list(tmp_path.iterdir()) == []
 
@@ -188,7 +188,7 @@ def test_a_program_that_fills_the_memory_folder_leaves_the_next_one_its_room():
     writes = f"open('own', 'wb').write(bytes(30 << 20))\n{RIGHT}"
     asked = [(replace(item(), id=str(k)), rollout(program)) for k, program in enumerate([fills, writes])]
     with tempfile.TemporaryDirectory() as folder:
-        scores = PythonTestsScorer().score_batch_on(Bench(find_sandbox(), Path(folder)), asked)
+        scores = PythonTestsScorer().score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), asked)
     assert "No space left" in scores[0].reason and scores[1].value == 1.0
 
 
@@ -213,8 +213,8 @@ def test_a_sandbox_that_does_not_start_is_nobodys_failure(tmp_path):
             raise SandboxError("no namespaces here")
 
     with pytest.raises(Exception, match="no namespaces"):
-        PythonTestsScorer().score_on(Bench(Broken(), tmp_path), item(), rollout(RIGHT))
-    silent = Bench(find_sandbox(), tmp_path)
+        PythonTestsScorer().score_on(SandboxRunner(Broken(), tmp_path), item(), rollout(RIGHT))
+    silent = SandboxRunner(find_sandbox(), tmp_path)
     end = silent.run(("python", "-c", "print('not ready')"), timeout_s=60)
     assert end.code == 0
     assert list(tmp_path.iterdir()) == [], "nothing of a program stays"
@@ -295,7 +295,7 @@ def checked(*programs, check=CHECK, **payload):
         for k, program in enumerate(programs)
     ]
     with tempfile.TemporaryDirectory() as folder:
-        return PythonTestsScorer(timeout_s=3).score_batch_on(Bench(find_sandbox(), Path(folder)), asked)
+        return PythonTestsScorer(timeout_s=3).score_batch_on(SandboxRunner(find_sandbox(), Path(folder)), asked)
 
 
 @pytest.mark.slow
@@ -317,7 +317,7 @@ class Examined(PythonTestsScorer):
         super().__init__()
         self.rounds, self.failing = [], set(failing)
 
-    def _examine(self, bench, asked):
+    def _examine(self, runner, asked):
         names = [check["test"] for check, _ in asked]
         self.rounds.append(names)
         time.sleep(0.05)

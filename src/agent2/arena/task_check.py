@@ -39,7 +39,7 @@ from agent2.cards.reader import read_summary
 from agent2.errors import ConfigError, NotEnoughData
 from agent2.evaluation.engine import Attempt, play_by, score_answers
 from agent2.evaluation.runner import EvaluationPlan, evaluate
-from agent2.evaluation.scoring import Progress, ScoringResources, bench_at, in_batches, score_played
+from agent2.evaluation.scoring import Progress, ScoringResources, in_batches, sandbox_runner, score_played
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
 from agent2.records import HIDDEN_SPLITS, Benchmark, Environment, Item, Score, ScoredRollout, Split, digest_of
@@ -446,10 +446,10 @@ def _audited_by_tests(
     answered = [(item, code_of(answer)) for item in items for answer in (*answers[item.id], oracle(item, ()))]
     programs = [(number, item, code) for number, (item, code) in enumerate(answered)]
     verdicts: dict[int, ProgramVerdict | Score] = {}
-    with bench_at(ScoringResources()) as bench:
+    with sandbox_runner(ScoringResources()) as runner:
 
         def judge(batch: Sequence[tuple[int, Item, str]]) -> list[ProgramVerdict | Score]:
-            return scorer.verdicts_on(bench, [(item, code) for _, item, code in batch])
+            return scorer.verdicts_on(runner, [(item, code) for _, item, code in batch])
 
         for (number, _, _), verdict in in_batches(programs, judge, scorer.work, threading.Event()):
             verdicts[number] = verdict

@@ -44,7 +44,7 @@ from agent2.records import (
     work_of,
 )
 from agent2.sandbox.backends import Sandbox, sandbox_here
-from agent2.scorers.sandboxed import Bench, SandboxBatchScorer, SandboxScorer
+from agent2.scorers.sandboxed import SandboxBatchScorer, SandboxRunner, SandboxScorer
 
 logger = logging.getLogger(__name__)
 
@@ -322,21 +322,21 @@ def _judge_of(scorer: Scorer, resources: ScoringResources) -> Iterator[JudgeBatc
         yield partial(_verdicts, scorer.name, judge)
         return
     assert isinstance(scorer, SandboxScorer)  # `require_scorer` made sure
-    with bench_at(resources) as bench:
+    with sandbox_runner(resources) as runner:
         if isinstance(scorer, SandboxBatchScorer):
-            judge = partial(scorer.score_batch_on, bench)
+            judge = partial(scorer.score_batch_on, runner)
         else:
-            judge = _one_by_one(partial(scorer.score_on, bench))
+            judge = _one_by_one(partial(scorer.score_on, runner))
         yield partial(_verdicts, scorer.name, judge)
 
 
 @contextmanager
-def bench_at(resources: ScoringResources) -> Iterator[Bench]:
-    """A bench for programs; those that still run when the block ends are ended."""
+def sandbox_runner(resources: ScoringResources) -> Iterator[SandboxRunner]:
+    """A runner of untrusted programs; programs that still run when the block ends are ended."""
     with tempfile.TemporaryDirectory(prefix="scoring-", dir=resources.scratch, ignore_cleanup_errors=True) as scratch:
         ended = Until(resources.stop)
         try:
-            yield Bench(resources.sandbox, Path(scratch), resources.hidden, ended)
+            yield SandboxRunner(resources.sandbox, Path(scratch), resources.hidden, ended)
         finally:
             ended.set()
 

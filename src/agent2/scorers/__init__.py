@@ -42,14 +42,12 @@ SCORERS: Mapping[str, str] = MappingProxyType(
         "token_f1": "agent2.scorers.answers:TokenF1Scorer",
     }
 )
-
-
-WAYS = ("score", "score_batch", "score_on", "prefer")
-"""Methods by which a scorer judges, one of which it has (`records.ScoringMode`); `prefer`: a pairwise one."""
+SCORING_METHODS = ("score", "score_batch", "score_on", "prefer")
+"""A scorer has at least one of these (`records.ScoringMode`); `prefer` compares two rollouts."""
 
 
 def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = None) -> Scorer:
-    """A scorer by any name that `agent2.plugins` knows; versions of unpackaged ones have a source digest.
+    """A scorer by any name that `agent2.plugins` knows; the version of an unpackaged one includes a source digest.
 
     Raises ConfigError for an unknown name or setting, and for code that is not usable as a scorer.
     """
@@ -63,13 +61,13 @@ def load_scorer(name: str | PluginPlace, settings: Mapping[str, Any] | None = No
 
 def require_scorer(place: PluginPlace, scorer: object) -> None:
     """Raise ConfigError for an object that is not usable as a scorer. place: where it came from, for the message."""
-    ways = [name for name in WAYS if hasattr(scorer, name)]
-    require_members(place, scorer, ("name", "version"), ways or WAYS[:1])
+    methods = [name for name in SCORING_METHODS if hasattr(scorer, name)]
+    require_members(place, scorer, ("name", "version"), methods or SCORING_METHODS[:1])
 
 
 def declared(name: str) -> Emits | None:
-    """What the scorer of that name (a version behind `-v` is left aside) may emit; None: it is not known here."""
+    """What the scorer of that name (a version suffix `-v...` is ignored) may emit; None: it is not known here."""
     try:
         return emits_of(load(find("scorer", name.rpartition("-v")[0] or name, SCORERS)))
     except ConfigError:
-        return None  # not installed here, or broken: a card of it can be read all the same
+        return None  # not installed here, or broken: a card of that scorer can be read all the same

@@ -1,14 +1,14 @@
-"""A judge of answers that are sets: which parts of the expected answer are there, and what is there besides.
+"""A judge of set answers: which parts of the expected answer are present, and which given parts are excessive.
 
-The measures are those of DeepSearchQA (arXiv:2601.20975): of an expected set G and a given one S, as the judge matches
+The measures are those of DeepSearchQA (arXiv:2601.20975): of an expected set G and a given set S, as the judge matches
 them, precision |S and G| / |S|, recall |S and G| / |G|, F1; the value is 1 if S = G, else 0. A single answer is a set
-of one. Outcomes are labels: nothing right, some right, all right with something besides.
+of one. Labels tell the failures apart: no part right, some right, all right with something excessive.
 
 The judge's answer is read in the form of the published grader (`Correctness Details`: part -> true or false, and
 `Excessive Answers`: a list, in an object of their own), so its prompt can be used as a prompt file. Promises: an
-answer of the judge in another form, with a part that is not expected, or that leaves a part of a set out is a judge
+answer of the judge in another form, with a part that is not expected, or that omits a part of a set is a judge
 fault and a missing score. An empty answer is wrong and costs no call. Does NOT split the expected answer itself:
-commas occur inside of names, so what its parts are is the judge's to say.
+names contain commas, so the judge decides what its parts are.
 """
 
 import re
@@ -24,6 +24,9 @@ DETAILS, EXCESS = "Correctness Details", "Excessive Answers"
 SINGLE, SET = "Single Answer", "Set Answer"
 NOTHING, SOME, TOO_MUCH = "answer_nothing_right", "answer_some_right", "answer_all_right_and_more"
 VIEWS = ("precision", "recall", "f1", "n_expected", "n_found", "n_excessive")
+_STOP_WORDS = frozenset(
+    ["a", "an", "and", "as", "at", "by", "for", "from", "in", "is", "it", "of", "on", "or", "the", "to", "was", "with"]
+)
 
 
 class AnswerPartsJudge(ModelJudge):
@@ -45,84 +48,77 @@ class AnswerPartsJudge(ModelJudge):
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """One verdict for each. Raises nothing."""
         scores: dict[int, Score] = {}
-        asked: list[tuple[int, str]] = []
-        for place, (item, rollout) in enumerate(batch):
+        to_judge: list[tuple[int, str]] = []
+        for index, (item, rollout) in enumerate(batch):
             expected = expected_of(item)
             if expected is None:
-                scores[place] = Score(None, f"item {item.id} has no expected answer", Fault.JUDGE)
+                scores[index] = Score(None, f"item {item.id} has no expected answer", Fault.JUDGE)
             elif not (rollout.answer or "").strip():
-                scores[place] = Score(0.0, "no answer", views=measures(0, 1, 0), labels=(NOTHING,))
+                scores[index] = Score(0.0, "no answer", views=measures(0, 1, 0), labels=(NOTHING,))
             else:
-                asked.append((place, expected))
+                to_judge.append((index, expected))
         prompts = [
             self._messages(
                 {
-                    "instruction": cut_middle(batch[place][0].prompt),
+                    "instruction": cut_middle(batch[index][0].prompt),
                     "reference": cut_middle(expected),
-                    "answer": cut_middle(batch[place][1].answer or ""),
+                    "answer": cut_middle(batch[index][1].answer or ""),
                 }
             )
-            for place, expected in asked
+            for index, expected in to_judge
         ]
-        for (place, expected), said in zip(asked, self.judge.ask(prompts, has_verdict), strict=True):
-            scores[place] = self._verdict(expected, batch[place][0].payload.get("answer_type"), said)
-        return [scores[place] for place in range(len(batch))]
+        for (index, expected), judgement in zip(to_judge, self.judge.ask(prompts, has_verdict), strict=True):
+            scores[index] = self._verdict(expected, batch[index][0].payload.get("answer_type"), judgement)
+        return [scores[index] for index in range(len(batch))]
 
     def score(self, item: Item, rollout: Rollout) -> Score:
         """The verdict on one rollout."""
         return self.score_batch([(item, rollout)])[0]
 
-    def _verdict(self, expected: str, answer_type: object, said: JudgeAnswer) -> Score:
+    def _verdict(self, expected: str, answer_type: object, judgement: JudgeAnswer) -> Score:
         try:
-            details, excess = read_parts(read_verdict(said.completion))
+            details, excess = read_parts(read_verdict(judgement.completion))
             _require_parts(expected, details, is_set=answer_type != SINGLE)
             if answer_type == SINGLE and len(details) > 1:
                 details = {expected: all(details.values())}
         except UnreadableVerdict as error:
-            return Score(None, str(error), error.fault, said.views)
+            return Score(None, str(error), error.fault, judgement.views)
         n_found = sum(details.values())
         value = float(n_found == len(details) and not excess)
         labels = () if value else (NOTHING,) if not n_found else (TOO_MUCH,) if n_found == len(details) else (SOME,)
         return Score(
             value,
             f"{n_found} of {len(details)} expected parts, {len(excess)} besides",
-            views={**said.views, **measures(n_found, len(details), len(excess))},
+            views={**judgement.views, **measures(n_found, len(details), len(excess))},
             labels=labels,
         )
 
 
 def expected_of(item: Item) -> str | None:
     """The expected answer of an item; None: it has none."""
-    found = item.reference if item.reference is not None else item.payload.get("answer")
-    return None if found is None else str(found)
+    expected = item.reference if item.reference is not None else item.payload.get("answer")
+    return None if expected is None else str(expected)
 
 
-_SMALL = frozenset(
-    ["a", "an", "and", "as", "at", "by", "for", "from", "in", "is", "it", "of", "on", "or", "the", "to", "was", "with"]
-)
-
-
-def _words(text: str) -> set[str]:
-    """The words of a text that tell something."""
-    found = set(re.findall(r"\w+", text.lower()))
-    return found - _SMALL or found
+def _content_words(text: str) -> set[str]:
+    """The words of a text without stop words; of a text that has no others, all of them."""
+    words = set(re.findall(r"\w+", text.lower()))
+    return words - _STOP_WORDS or words
 
 
 def _require_parts(expected: str, details: Mapping[str, bool], *, is_set: bool) -> None:
     """Raise UnreadableVerdict where the judge's parts are not those of the expected answer.
 
-    Of each part most words have to be expected, and together the parts of a set have to name every word of it, so that
-    a judge who looks at one part alone gives no verdict on the whole.
+    At least half of the words of each part must be expected, and together the parts of a set must name every word of
+    it, so that a judge that looks at one part alone gives no verdict on the whole.
     """
-    wanted = _words(expected)
-    invented = [part for part in details if 2 * len(_words(part) & wanted) < len(_words(part))]
+    expected_words = _content_words(expected)
+    invented = [part for part in details if 2 * len(_content_words(part) & expected_words) < len(_content_words(part))]
     if invented:
         raise UnreadableVerdict(f"the judge names a part that is not expected: {shown(invented[0])}")
-    left_out = wanted - set().union(*map(_words, details))
-    if is_set and left_out:
-        raise UnreadableVerdict(
-            f"the judge says nothing of {shown(' '.join(sorted(left_out)))}, which is expected, too"
-        )
+    omitted = expected_words - set().union(*map(_content_words, details))
+    if is_set and omitted:
+        raise UnreadableVerdict(f"the judge says nothing of {shown(' '.join(sorted(omitted)))}, which is expected, too")
 
 
 def measures(n_found: int, n_expected: int, n_excessive: int) -> dict[str, float | None]:
@@ -139,16 +135,18 @@ def measures(n_found: int, n_expected: int, n_excessive: int) -> dict[str, float
 
 
 def read_parts(verdict: Mapping[str, Any]) -> tuple[dict[str, bool], list[str]]:
-    """Expected parts with whether they are there, and what is there besides, from whichever object holds them.
+    """Expected parts with whether they are present, and the excessive ones, from whichever object holds them.
 
     Raises UnreadableVerdict for anything else.
     """
-    inner = next((one for one in (verdict, *verdict.values()) if isinstance(one, Mapping) and DETAILS in one), None)
-    if inner is None:
+    # The published grader nests both keys in an object of their own; a judge may also put them at the top.
+    candidates = [value for value in (verdict, *verdict.values()) if isinstance(value, Mapping)]
+    grading = next((candidate for candidate in candidates if DETAILS in candidate), None)
+    if grading is None:
         raise UnreadableVerdict(f"the judge's verdict has no {DETAILS!r}")
-    details, excess = inner[DETAILS], inner.get(EXCESS, [])
-    if not isinstance(details, Mapping) or not details or not all(isinstance(one, bool) for one in details.values()):
-        raise UnreadableVerdict(f"the judge's {DETAILS!r} are no object of true and false for each expected part")
-    if not isinstance(excess, list) or not all(isinstance(one, str) for one in excess):
-        raise UnreadableVerdict(f"the judge's {EXCESS!r} are no list of texts")
-    return {str(part): found for part, found in details.items()}, [one for one in excess if one.strip()]
+    details, excess = grading[DETAILS], grading.get(EXCESS, [])
+    if not isinstance(details, Mapping) or not details or not all(isinstance(hit, bool) for hit in details.values()):
+        raise UnreadableVerdict(f"the judge's {DETAILS!r} is not an object of true and false for each expected part")
+    if not isinstance(excess, list) or not all(isinstance(part, str) for part in excess):
+        raise UnreadableVerdict(f"the judge's {EXCESS!r} is not a list of texts")
+    return {str(part): is_present for part, is_present in details.items()}, [part for part in excess if part.strip()]

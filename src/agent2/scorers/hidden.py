@@ -1,4 +1,4 @@
-"""Judges that an agent can ask and has not: a function that follows from the installation secret, or an LLM.
+"""Judges that an agent can query but not read: a function derived from the installation secret, or an LLM.
 
 A benchmark of level 2 gives its judge as `HiddenJudge(make)`. Where the harness runs, the judge is made with the
 installation's secret. In an agent's workspace there is no secret, and the verdicts on visible items come from the
@@ -16,31 +16,33 @@ from agent2.errors import Fault
 from agent2.records import Emits, Item, Rollout, Score, ScoringWork, emits_of, judge_of, work_of
 
 URL_VARIABLE = "GRADING_SERVER_URL"
-"""Of an agent's workspace: where the judge is asked."""
+"""Environment variable of an agent's workspace: the address of the grading API."""
 MAX_ANSWERS = 128
+"""Answers in one request."""
 MAX_REQUEST_CHARS = 8_000
-"""Of the answers in one request; escaped, they stay below the body that the grading API takes."""
+"""Of all answers in one request; escaped, they stay below the body size that the grading API accepts."""
 TIMEOUT_S = 60.0
 
 
 class HiddenJudge:
     """A judge made with the installation's secret, or the metered one behind the grading API."""
 
-    def __init__(self, make: Callable[[bytes], Any], kind: Any = None) -> None:
-        """make: takes the secret. kind: has what the judge declares, its name among it; None: `make` is its class."""
-        kind = make if kind is None else kind
-        self.name: str = kind.name
-        self.version: str = kind.version
-        self.emits = emits_of(kind) or Emits()
-        self.work: ScoringWork = work_of(kind)
-        self.identity = judge_of(kind)
+    def __init__(self, make: Callable[[bytes], Any], declaration: Any = None) -> None:
+        """make: takes the secret. declaration: has the judge's name, version, emits ...; None: `make` is its class."""
+        declaration = make if declaration is None else declaration
+        self.name: str = declaration.name
+        self.version: str = declaration.version
+        self.emits = emits_of(declaration) or Emits()
+        self.work: ScoringWork = work_of(declaration)
+        self.identity = judge_of(declaration)
         self._make = make
         self._judge: Any = None
 
     def score_batch(self, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
-        """One verdict for each; in a workspace without a reason, as the API gives none."""
+        """One verdict for each; verdicts bought in a workspace have no reason, because the API gives none."""
         if url := os.environ.get(URL_VARIABLE):
-            return [score for part in _parts(batch) for score in _bought(url, part)]
+            return [score for answers in _requests(batch) for score in _buy_verdicts(url, answers)]
+        # Made at the first question: the secret is only read where a verdict is needed.
         self._judge = self._judge or self._make(installation.secret())
         return list(self._judge.score_batch(batch))
 
@@ -49,32 +51,35 @@ class HiddenJudge:
         return self.score_batch([(item, rollout)])[0]
 
 
-def _parts(batch: Sequence[tuple[Item, Rollout]]) -> Iterator[list[tuple[str, str]]]:
-    """Item and answer, as many at once as a request may hold."""
-    part: list[tuple[str, str]] = []
+def _requests(batch: Sequence[tuple[Item, Rollout]]) -> Iterator[list[tuple[str, str]]]:
+    """(item id, answer) pairs, as many at once as a request may hold."""
+    answers: list[tuple[str, str]] = []
+    n_chars = 0
     for item, rollout in batch:
         answer = rollout.answer or ""
-        if part and (len(part) == MAX_ANSWERS or sum(len(one) for _, one in part) + len(answer) > MAX_REQUEST_CHARS):
-            yield part
-            part = []
-        part.append((item.id, answer))
-    if part:
-        yield part
+        # An answer longer than the limit is still sent, alone: refusing it is up to the API.
+        if answers and (len(answers) == MAX_ANSWERS or n_chars + len(answer) > MAX_REQUEST_CHARS):
+            yield answers
+            answers, n_chars = [], 0
+        answers.append((item.id, answer))
+        n_chars += len(answer)
+    if answers:
+        yield answers
 
 
-def _bought(url: str, part: Sequence[tuple[str, str]]) -> list[Score]:
+def _buy_verdicts(url: str, answers: Sequence[tuple[str, str]]) -> list[Score]:
     """Verdicts of the grading API; missing where it gives none. Asking again about the same answer is free."""
     import httpx
 
-    body = {"answers": [{"id": item_id, "answer": answer} for item_id, answer in part]}
+    body = {"answers": [{"id": item_id, "answer": answer} for item_id, answer in answers]}
     try:
         response = httpx.post(f"{url}/judge", json=body, timeout=TIMEOUT_S)
-        answer = response.json()
+        reply = response.json()
     except (httpx.HTTPError, ValueError) as error:
-        return [Score(None, f"{url}/judge: no verdict ({error})", Fault.INFRASTRUCTURE)] * len(part)
+        return [Score(None, f"{url}/judge: no verdict ({error})", Fault.INFRASTRUCTURE)] * len(answers)
     if response.is_error:
-        return [Score(None, str(answer.get("error")), Fault.JUDGE)] * len(part)
+        return [Score(None, str(reply.get("error")), Fault.JUDGE)] * len(answers)
     return [
         Score(value, "bought from the judge") if value is not None else Score(None, "the judge gave none", Fault.JUDGE)
-        for value in answer["scores"]
+        for value in reply["scores"]
     ]

@@ -1,4 +1,4 @@
-"""Scores of household games: won or not, by the engine's own facts, and what the way there was like.
+"""The scorer of household games: won or not, by the engine's own facts, with views of how the game was played.
 
 The value is the final state alone; what the model wrote counts for nothing. It comes with views under the names
 that other tool worlds use, so that the same measures read them: `state_success`, `tool_calls` (actions) and
@@ -17,9 +17,9 @@ from agent2.errors import Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score, StopReason
 
 MOSTLY_INVALID = 0.5
-"""From this share of actions without effect on, they are what went wrong."""
+"""Least share of actions without effect at which a lost game is labelled with them."""
 CIRCLING = 3
-"""So many times the same action in a row are going in circles."""
+"""Least number of equal actions in a row that counts as going in circles."""
 
 
 class HouseholdScorer:
@@ -31,7 +31,7 @@ class HouseholdScorer:
     emits = Emits(
         views=frozenset(
             {"state_success", "tool_calls", "tool_calls_valid", "tool_errors", "tool_errors_recovered", "turns"}
-            | {"invalid_share", *(f"{what}_{name}" for what in ("games", "won") for name in TASK_TYPES)}
+            | {"invalid_share", *(f"{prefix}_{name}" for prefix in ("games", "won") for name in TASK_TYPES)}
         ),
         labels=frozenset(
             {"household_turn_cap", "household_mostly_invalid", "household_going_in_circles"}
@@ -73,14 +73,14 @@ def _views(state: Mapping[str, JsonValue], task_type: str, n_turns: int, n_inval
         "invalid_share": n_invalid / n_turns if n_turns else None,
     }
     for name in TASK_TYPES:
-        is_it = name == task_type
-        views[f"games_{name}"] = float(is_it)
-        views[f"won_{name}"] = won if is_it else 0.0
+        is_type = name == task_type
+        views[f"games_{name}"] = float(is_type)
+        views[f"won_{name}"] = won if is_type else 0.0
     return views
 
 
 def _labels(rollout: Rollout, task_type: str, n_turns: int, n_invalid: int) -> tuple[str, ...]:
-    """Badcase classes of a lost game: which type, and what can be seen of the reason."""
+    """Badcase classes of a lost game: its task type, and what the rollout shows of the reason."""
     labels = {f"household_{task_type}_lost"}
     if rollout.status is RolloutStatus.TURN_CAP:
         labels.add("household_turn_cap")

@@ -36,7 +36,7 @@ from agent2.records import Emits, Item, JsonValue, Rollout, Score, ScoringMode, 
 from agent2.sandbox.backends import ContainedEnd, EndedBy
 from agent2.sandbox.spec import HOST_DISK, MIB
 from agent2.scorers.program_runner import PATIENCE, read
-from agent2.scorers.sandboxed import Bench
+from agent2.scorers.sandboxed import SandboxRunner
 from agent2.syntax import parse_python
 
 START_S = 60.0
@@ -168,17 +168,17 @@ class PythonTestsScorer:
         """No verdict: it needs a sandbox, which the scoring stage gives it."""
         return Score(None, "python_tests runs programs and needs the scoring stage (evaluate, rescore)", Fault.JUDGE)
 
-    def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
+    def score_on(self, runner: SandboxRunner, item: Item, rollout: Rollout) -> Score:
         """The verdict on one program; see `score_batch_on`."""
-        return self.score_batch_on(bench, [(item, rollout)])[0]
+        return self.score_batch_on(runner, [(item, rollout)])[0]
 
-    def score_batch_on(self, bench: Bench, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+    def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """A verdict on each; a judge fault for an item whose tests cannot be read. Raises SandboxError."""
         answers = [rollout.answer if rollout.answer is not None else _last_words(rollout) for _, rollout in batch]
         asked = [(item, code_of(answer)) for (item, _), answer in zip(batch, answers, strict=True)]
         found = {place: _without_code(code) for place, (_, code) in enumerate(asked)}
         first = {(asked[place][0].id, asked[place][1]): place for place, score in found.items() if score is None}
-        verdicts = self.verdicts_on(bench, [asked[place] for place in first.values()])
+        verdicts = self.verdicts_on(runner, [asked[place] for place in first.values()])
         known = dict(zip(first, verdicts, strict=True))  # a group of attempts often writes one program several times
         for place, (item, code) in enumerate(asked):
             if found[place] is None:
@@ -186,20 +186,20 @@ class PythonTestsScorer:
                 found[place] = verdict.score if isinstance(verdict, ProgramVerdict) else verdict
         return [score for score in found.values() if score is not None]
 
-    def verdicts_on(self, bench: Bench, asked: Sequence[tuple[Item, str]]) -> list[ProgramVerdict | Score]:
+    def verdicts_on(self, runner: SandboxRunner, asked: Sequence[tuple[Item, str]]) -> list[ProgramVerdict | Score]:
         """What each test says of each program (item, code); a missing score where nothing can be said."""
-        papers = self._papers(bench, [item for item, _ in asked])
+        papers = self._papers(runner, [item for item, _ in asked])
         runs: list[tuple[Paper, dict[str, JsonValue]]] = []
         for (item, code), paper in zip(asked, papers, strict=True):
             if isinstance(paper, Paper):
                 entry = paper.check["entry_point"] if paper.check else None
                 runs.append((paper, {"code": program_of(item, code), "calls": paper.calls, "entry_point": entry}))
-        results = iter(self._run(bench, [program for _, program in runs]))
+        results = iter(self._run(runner, [program for _, program in runs]))
         values = [next(results) if isinstance(paper, Paper) else Score(None, paper, Fault.JUDGE) for paper in papers]
         verdicts: list[ProgramVerdict | Score] = []
         judged = iter(
             self._examine(
-                bench,
+                runner,
                 [
                     (paper.check, value)
                     for paper, value in zip(papers, values, strict=True)
@@ -220,12 +220,12 @@ class PythonTestsScorer:
                 verdicts.append(_compared(paper, value))
         return verdicts
 
-    def _papers(self, bench: Bench, items: Sequence[Item]) -> list[Paper | str]:
+    def _papers(self, runner: SandboxRunner, items: Sequence[Item]) -> list[Paper | str]:
         """What each item asks, or why it cannot be asked; the calls of `check` functions are recorded once."""
         checks = {item.id: _check_of(item) for item in items}
         digests = {name: digest_of(check) for name, check in checks.items() if isinstance(check, dict)}
         self._record(
-            bench, {digest: check for name, digest in digests.items() if isinstance(check := checks[name], dict)}
+            runner, {digest: check for name, digest in digests.items() if isinstance(check := checks[name], dict)}
         )
         papers: list[Paper | str] = []
         for item in items:
@@ -240,7 +240,7 @@ class PythonTestsScorer:
                 papers.append(paper if is_usable else f"item {item.id}: {paper}; correct the benchmark")
         return papers
 
-    def _record(self, bench: Bench, checks: Mapping[str, Mapping[str, JsonValue]]) -> None:
+    def _record(self, runner: SandboxRunner, checks: Mapping[str, Mapping[str, JsonValue]]) -> None:
         """Learn which calls each `check` function (by digest) makes; threads that need the same ones divide them.
 
         One whose sandbox failed stays unknown: the next batch asks again.
@@ -260,7 +260,9 @@ class PythonTestsScorer:
                 self._being_recorded.update(mine)
             tried.update(mine)
             try:
-                for digest, said in zip(mine, self._examine(bench, [(checks[one], None) for one in mine]), strict=True):
+                for digest, said in zip(
+                    mine, self._examine(runner, [(checks[one], None) for one in mine]), strict=True
+                ):
                     if said is not None:
                         self._recorded[digest] = (
                             f"its tests cannot be used ({said['error']})"
@@ -272,13 +274,15 @@ class PythonTestsScorer:
                     self._being_recorded.difference_update(mine)
                     self._recording.notify_all()
 
-    def _run(self, bench: Bench, programs: Sequence[Mapping[str, JsonValue]]) -> list[list[list[str]] | str | Score]:
+    def _run(
+        self, runner: SandboxRunner, programs: Sequence[Mapping[str, JsonValue]]
+    ) -> list[list[list[str]] | str | Score]:
         """Results of each program's calls; words: how it failed as a whole; a missing score if it was not run."""
         if not programs:
             return []
         job = {
             "kind": "run",
-            "folder": bench.memory_folder,
+            "folder": runner.memory_folder,
             "programs": programs,
             "limit_s": self._timeout_s,
             "max_bytes": MAX_VALUE_BYTES,
@@ -286,7 +290,7 @@ class PythonTestsScorer:
             "imports": self._imports,
         }
         n_calls = sum(len(program["calls"]) for program in programs)
-        end = self._bench_run(bench, job, len(programs), PATIENCE * self._timeout_s + END_S, MAX_VALUE_BYTES * n_calls)
+        end = self._run_job(runner, job, len(programs), PATIENCE * self._timeout_s + END_S, MAX_VALUE_BYTES * n_calls)
         if isinstance(end, Score):
             return [end] * len(programs)
         said: list[list[list[str]] | str | Score] = [*_said(end, [len(program["calls"]) for program in programs])]
@@ -296,10 +300,10 @@ class PythonTestsScorer:
             how = f"ran into a limit ({end.reason})" if end.broke else "ended the harness, or its time was over"
             return [how]
         at = len(said)  # the one that ran when the sandbox ended is asked alone, those after it in a fresh one
-        return [*said, *self._run(bench, programs[at : at + 1]), *self._run(bench, programs[at + 1 :])]
+        return [*said, *self._run(runner, programs[at : at + 1]), *self._run(runner, programs[at + 1 :])]
 
     def _examine(
-        self, bench: Bench, asked: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
+        self, runner: SandboxRunner, asked: Sequence[tuple[Mapping[str, JsonValue], list[list[str]] | None]]
     ) -> list[dict[str, JsonValue] | None]:
         """What each `check` function says of results, or records; None where its sandbox failed."""
         if not asked:
@@ -314,18 +318,18 @@ class PythonTestsScorer:
             "limit_s": limit_s,
             "max_bytes": MAX_CHECK_BYTES,
         }
-        end = self._bench_run(bench, job, len(asked), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(asked))
+        end = self._run_job(runner, job, len(asked), PATIENCE * limit_s + END_S, MAX_CHECK_BYTES * len(asked))
         if isinstance(end, Score):
             return [None] * len(asked)
         lines = end.stdout.decode("utf-8", "replace").splitlines()[1:]
         said: list[dict[str, JsonValue] | None] = [json.loads(line) for line in lines[: len(asked)]]
         return said + [None] * (len(asked) - len(said))
 
-    def _bench_run(
-        self, bench: Bench, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
+    def _run_job(
+        self, runner: SandboxRunner, job: Mapping[str, JsonValue], n_lines: int, line_s: float, n_bytes: int
     ) -> ContainedEnd | Score:
         """How a job ended; a missing score if it never began."""
-        end = bench.run(
+        end = runner.run(
             ("python", "-I", "-S", "-B", "-c", runner_source()),
             stdin=json.dumps(job).encode("utf-8", "backslashreplace"),
             timeout_s=START_S + n_lines * line_s,

@@ -1,4 +1,4 @@
-"""Rewards as verdicts: those that a world itself gave, and the published one of WebShop, from the order alone.
+"""Scorers of rewards: the return that a world itself gave, and WebShop's published reward of an order.
 
 Source: Yao et al. 2022, WebShop, arXiv:2207.01206, section 3.3, in the form of the published program (`goal.py`):
 
@@ -15,7 +15,7 @@ in no package registry under their own names, so `title_nouns` takes every word 
 prepositions, auxiliaries, ...) and not a number. In the title case of product names the tagger calls
 most words proper nouns, so the two rarely differ; the cases in which they do are listed in docs/shop.md.
 
-Does NOT read what the model said: nothing ordered is a reward of 0.
+Does NOT read what the model said: without an order the reward is 0.
 """
 
 import math
@@ -31,71 +31,7 @@ from agent2.errors import ConfigError, Fault
 from agent2.records import Emits, Item, JsonValue, Rollout, RolloutStatus, Score
 
 TOLERANCE = 1e-9
-"""A return this much beside a threshold, 0 or 1 counts as at it: 0.1 and 0.7 are no exact binary fractions."""
-
-
-class RewardScorer:
-    """The return of an episode (the sum of the rewards of its steps), or whether it reaches a threshold.
-
-    Sums by `math.fsum`; comparisons allow `TOLERANCE`.
-    """
-
-    name = "reward"
-    version = "1.0"
-    needs_state = frozenset({"rewards"})
-    emits = Emits(views=frozenset({"return", "last_reward", "steps"}))
-
-    def __init__(self, at_least: float | None = None) -> None:
-        """at_least: 1 for a return of at least this, else 0; None: the return itself, which has to be 0 to 1.
-
-        Raises ConfigError for a threshold that is no number.
-        """
-        if at_least is not None and (
-            isinstance(at_least, bool) or not isinstance(at_least, int | float) or not math.isfinite(at_least)
-        ):
-            raise ConfigError(f"scorer {self.name!r}: at_least is {at_least!r}; give the return that counts as success")
-        self._at_least = at_least
-
-    def score(self, item: Item, rollout: Rollout) -> Score:
-        """The verdict.
-
-        Missing with an environment fault where an episode ended without any reward, or its return is not finite or no
-        score; an episode that was cut off without one was not solved.
-        """
-        told = rollout.state.get("rewards")
-        if not isinstance(told, list | tuple):
-            return Score(None, f"the state of {item.id} has no rewards: it comes from another world", Fault.JUDGE)
-        rewards = [float(one) for one in told if one is not None]
-        total = _total(rewards)
-        views: dict[str, float | None] = {
-            "return": total if rewards else None,
-            "last_reward": rewards[-1] if rewards else None,
-            "steps": float(len(told)),
-        }
-        if not rewards:
-            if rollout.status is RolloutStatus.COMPLETED:
-                return Score(None, "the world ended the episode and gave no reward", Fault.ENVIRONMENT, views=views)
-            return Score(0.0, f"cut off after {len(rollout.turns)} turns, without a reward", views=views)
-        if total is None:
-            return Score(None, "the rewards sum up to no finite number", Fault.ENVIRONMENT, views=views)
-        if self._at_least is not None:
-            value = float(total >= self._at_least - TOLERANCE)
-            return Score(value, f"a return of {total:g}; {self._at_least:g} counts as success", views=views)
-        if not -TOLERANCE <= total <= 1 + TOLERANCE:
-            why = f"a return of {total:g} is no score from 0 to 1; set at_least of the scorer {self.name!r}"
-            return Score(None, why, Fault.ENVIRONMENT, views=views)
-        return Score(min(max(total, 0.0), 1.0), f"a return of {total:g}", views=views)
-
-
-def _total(rewards: list[float]) -> float | None:
-    """Their sum; None where it is not finite."""
-    try:
-        total = math.fsum(rewards)
-    except (OverflowError, ValueError):  # a sum beyond floats; inf and -inf together
-        return None
-    return total if math.isfinite(total) else None
-
-
+"""A return this close to a threshold, 0 or 1 counts as equal to it: 0.1 and 0.7 are no exact binary fractions."""
 MATCH_ABOVE = 85
 """Token set ratio, 0 to 100, above which two phrases match; as published."""
 _COLORS = (
@@ -120,11 +56,73 @@ _CLOSED_CLASSES = (
 )
 _CLOSED = frozenset(_CLOSED_CLASSES.split())
 _TITLE_WORD = re.compile(r"[^\W\d_]\w+")
-"""A run that begins with a letter, so that of "38mm" the unit is left, and of "women's" the woman."""
+"""A run that begins with a letter, so that "38mm" leaves the unit and "women's" the word "women"."""
+
+
+class RewardScorer:
+    """The return of an episode (the sum of the rewards of its steps), or whether it reaches a threshold.
+
+    Sums by `math.fsum`; comparisons allow `TOLERANCE`.
+    """
+
+    name = "reward"
+    version = "1.0"
+    needs_state = frozenset({"rewards"})
+    emits = Emits(views=frozenset({"return", "last_reward", "steps"}))
+
+    def __init__(self, at_least: float | None = None) -> None:
+        """at_least: the score is 1 for a return of at least this, else 0; None: the return itself, from 0 to 1.
+
+        Raises ConfigError for a threshold that is not a finite number.
+        """
+        if at_least is not None and (
+            isinstance(at_least, bool) or not isinstance(at_least, int | float) or not math.isfinite(at_least)
+        ):
+            raise ConfigError(f"scorer {self.name!r}: at_least is {at_least!r}; give the return that counts as success")
+        self._at_least = at_least
+
+    def score(self, item: Item, rollout: Rollout) -> Score:
+        """The verdict.
+
+        Missing with an environment fault where an episode ended without any reward, or where its return is not finite
+        or outside 0 to 1 without a threshold; an episode that was cut off without a reward scores 0.
+        """
+        step_rewards = rollout.state.get("rewards")
+        if not isinstance(step_rewards, list | tuple):
+            return Score(None, f"the state of {item.id} has no rewards: it comes from another world", Fault.JUDGE)
+        rewards = [float(reward) for reward in step_rewards if reward is not None]
+        total = _total(rewards)
+        views: dict[str, float | None] = {
+            "return": total if rewards else None,
+            "last_reward": rewards[-1] if rewards else None,
+            "steps": float(len(step_rewards)),
+        }
+        if not rewards:
+            if rollout.status is RolloutStatus.COMPLETED:
+                return Score(None, "the world ended the episode and gave no reward", Fault.ENVIRONMENT, views=views)
+            return Score(0.0, f"cut off after {len(rollout.turns)} turns, without a reward", views=views)
+        if total is None:
+            return Score(None, "the rewards sum up to no finite number", Fault.ENVIRONMENT, views=views)
+        if self._at_least is not None:
+            value = float(total >= self._at_least - TOLERANCE)
+            return Score(value, f"a return of {total:g}; {self._at_least:g} counts as success", views=views)
+        if not -TOLERANCE <= total <= 1 + TOLERANCE:
+            reason = f"a return of {total:g} is no score from 0 to 1; set at_least of the scorer {self.name!r}"
+            return Score(None, reason, Fault.ENVIRONMENT, views=views)
+        return Score(min(max(total, 0.0), 1.0), f"a return of {total:g}", views=views)
+
+
+def _total(rewards: list[float]) -> float | None:
+    """Sum of the rewards; None where it is not finite."""
+    try:
+        total = math.fsum(rewards)
+    except (OverflowError, ValueError):  # a sum beyond the range of floats; inf and -inf together
+        return None
+    return total if math.isfinite(total) else None
 
 
 def title_nouns(title: str) -> list[str]:
-    """The words of a title, in lower case, that stand in for its nouns; with repetition, as the published count."""
+    """The words of a title, in lower case, that stand in for its nouns; repeats count, as in the published program."""
     words = (word.lower() for word in _TITLE_WORD.findall(title))
     return [word for word in words if word not in _CLOSED]
 
@@ -132,7 +130,7 @@ def title_nouns(title: str) -> list[str]:
 def phrases_match(first: str, second: str) -> bool:
     """Whether two phrases are alike: their token set ratio, rounded, is above `MATCH_ABOVE`.
 
-    Letters outside ASCII are dropped before, and case and punctuation do not count; an empty phrase matches nothing.
+    Letters outside ASCII are dropped first; case and punctuation do not count; an empty phrase matches nothing.
     """
     forms = [default_process("".join(letter for letter in text if letter.isascii())) for text in (first, second)]
     return all(forms) and round(fuzz.token_set_ratio(*forms)) > MATCH_ABOVE
@@ -145,8 +143,8 @@ def color_of(option: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a purchase is measured by."""
+class PurchaseGoal:
+    """What a purchase is measured against."""
 
     name: str
     query: str
@@ -157,10 +155,10 @@ class Wanted:
     """In dollars."""
 
     @classmethod
-    def of(cls, payload: JsonValue) -> "Wanted":
-        """From an item's payload. Raises ConfigError for one without a whole goal, or without attributes."""
+    def of(cls, payload: JsonValue) -> "PurchaseGoal":
+        """From an item's payload. Raises ConfigError for an incomplete goal and for one without attributes."""
         try:
-            found = cls(
+            goal = cls(
                 name=str(payload["name"]),
                 query=str(payload["query"]),
                 category=str(payload["category"]),
@@ -170,9 +168,10 @@ class Wanted:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"goal of a purchase: {type(error).__name__}: {error}; take the item as given") from error
-        if not found.attributes:
+        if not goal.attributes:
+            # The published goals all have one, and without any the reward's share of attributes is not defined.
             raise ConfigError("goal of a purchase: it asks for no attribute, as no published goal does; leave it out")
-        return found
+        return goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,38 +194,39 @@ class PurchaseReward:
         return self.r_type * matched / (self.n_attributes + self.n_options + 1)
 
 
-def reward_of(order: Mapping[str, JsonValue], wanted: Wanted) -> PurchaseReward:
+def reward_of(order: Mapping[str, JsonValue], goal: PurchaseGoal) -> PurchaseReward:
     """What an order (`environments.shop.ordered`) is worth."""
     texts = [str(order["title"]), " ".join(order["features"]), str(order["description"])]
-    said = [text.lower() for text in texts]
+    product_texts = [text.lower() for text in texts]
     n_attributes = sum(
-        any(phrases_match(has, attribute) for has in order["attributes"]) or any(attribute in text for text in said)
-        for attribute in wanted.attributes
+        any(phrases_match(bought, attribute) for bought in order["attributes"])
+        or any(attribute in text for text in product_texts)
+        for attribute in goal.attributes
     )
-    chosen = [color_of(option) for option in order["options"].values()]
-    asked = [color_of(option) for option in wanted.options]
-    n_options = sum(any(phrases_match(option, one) for option in chosen) for one in asked)
+    chosen_options = [color_of(option) for option in order["options"].values()]
+    goal_options = [color_of(option) for option in goal.options]
+    n_options = sum(any(phrases_match(chosen, option) for chosen in chosen_options) for option in goal_options)
     return PurchaseReward(
-        r_type=_type_reward(order, wanted),
-        r_att=n_attributes / len(wanted.attributes),
-        r_option=n_options / len(asked) if asked else None,
-        r_price=float(order["price"]) <= wanted.price_upper,
-        n_attributes=len(wanted.attributes),
-        n_options=len(asked),
+        r_type=_type_reward(order, goal),
+        r_att=n_attributes / len(goal.attributes),
+        r_option=n_options / len(goal_options) if goal_options else None,
+        r_price=float(order["price"]) <= goal.price_upper,
+        n_attributes=len(goal.attributes),
+        n_options=len(goal_options),
     )
 
 
-def _type_reward(order: Mapping[str, JsonValue], wanted: Wanted) -> float:
-    """The factor of the type, from the share of the goal's title nouns that the bought title has."""
-    desired = title_nouns(wanted.name)
-    shared = set(title_nouns(str(order["name"]))) & set(desired)
-    title_score = len(shared) / len(desired) if desired else 0.2
+def _type_reward(order: Mapping[str, JsonValue], goal: PurchaseGoal) -> float:
+    """The factor `r_type`, from the share of the goal's title nouns that the bought title has."""
+    goal_nouns = title_nouns(goal.name)
+    shared = set(title_nouns(str(order["name"]))) & set(goal_nouns)
+    title_score = len(shared) / len(goal_nouns) if goal_nouns else 0.2
     if title_score == 0.0:
         return 0.0
     if title_score < 0.1:
         return 0.1
-    parts = [{part.strip() for part in text.split("›")} for text in (str(order["category"]), wanted.category)]
-    agrees = order["query"] == wanted.query or len(parts[0] & parts[1]) >= 2 or title_score > 0.2
+    categories = [{part.strip() for part in text.split("›")} for text in (str(order["category"]), goal.category)]
+    agrees = order["query"] == goal.query or len(categories[0] & categories[1]) >= 2 or title_score > 0.2
     return 1.0 if agrees else 0.5
 
 
@@ -248,7 +248,7 @@ class PurchaseScorer:
     )
 
     def __init__(self, success_at: float = 1.0) -> None:
-        """success_at: least reward of a success, in (0, 1]. Raises ConfigError for another one."""
+        """success_at: least reward of a success. Raises ConfigError if it is outside (0, 1]."""
         if not 0.0 < success_at <= 1.0:
             raise ConfigError(f"purchase scorer: success_at is {success_at}; it has to be above 0 and at most 1")
         self.success_at = success_at
@@ -257,8 +257,8 @@ class PurchaseScorer:
         """The verdict; a judge fault only if item or state are of another world."""
         state = rollout.state
         try:
-            wanted, order = Wanted.of(item.payload["goal"]), state["order"]
-            reward = None if order is None else reward_of(order, wanted)
+            goal, order = PurchaseGoal.of(item.payload["goal"]), state["order"]
+            reward = None if order is None else reward_of(order, goal)
             n_turns, n_invalid = int(state["n_turns"]), int(state["n_invalid"])
             n_searches = int(state["n_searches"])
         except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Where scorers run untrusted programs: the bench that the scoring stage hands to them.
+"""The sandbox runner that the scoring stage passes to scorers which execute untrusted programs.
 
 A scorer that runs what a model wrote declares `work = ScoringWork(ScoringMode.SANDBOX, ...)` and is a `SandboxScorer`,
 or, if it shares one sandbox among several programs, a `SandboxBatchScorer`.
@@ -22,20 +22,21 @@ SMALL = Limits(memory_gib=1.0, processes=32, file_size_gib=0.0625, disk_gib=0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
-    """Runs commands, each in a fresh sandbox with a folder of its own that is gone afterwards; for many threads."""
+class SandboxRunner:
+    """Runs commands, each in a fresh sandbox with a folder of its own that is removed afterwards; thread-safe."""
 
     sandbox: Sandbox
     scratch: Path
-    """Host folder for theirs."""
+    """Host folder in which each command's own folder is made."""
     hidden: tuple[Path, ...] = ()
     """Host paths that no program may see."""
     stop: threading.Event = field(default_factory=threading.Event)
-    """Ends every program that runs."""
+    """Once set, every running program is ended."""
 
     @property
     def memory_folder(self) -> str:
-        """Where a program in a sandbox makes and removes folders fastest; without one, its own folder."""
+        """Where a sandboxed program creates and removes folders fastest; unsandboxed, the program's own folder."""
+        # /tmp is a tmpfs of the sandbox's own; without a sandbox it would be the host's /tmp.
         return "." if isinstance(self.sandbox, Unsandboxed) else "/tmp"
 
     def run(
@@ -48,7 +49,7 @@ class Bench:
         stdout_bytes: int = 1 << 20,
         limits: Limits = SMALL,
     ) -> ContainedEnd:
-        """Run a program to its end; no network, no file of the host but the Python toolkit.
+        """Run a program until it ends, without network and without host files except the Python toolkit.
 
         timeout_s, silence_s: as in `run_contained`. Raises SandboxError if it cannot be contained as asked.
         """
@@ -72,7 +73,7 @@ class SandboxScorer(Protocol):
     name: str
     version: str
 
-    def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
+    def score_on(self, runner: SandboxRunner, item: Item, rollout: Rollout) -> Score:
         """The verdict on one finished rollout; called from several threads. May raise SandboxError."""
 
 
@@ -80,5 +81,5 @@ class SandboxScorer(Protocol):
 class SandboxBatchScorer(Protocol):
     """A `SandboxScorer` that takes several rollouts at once, at most `work.batch_size`."""
 
-    def score_batch_on(self, bench: Bench, batch: Sequence[tuple[Item, Rollout]]) -> Sequence[Score]:
+    def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> Sequence[Score]:
         """One verdict for each, in order; called from several threads. May raise SandboxError."""

@@ -37,7 +37,7 @@ from agent2.records import (
     emits_of,
     work_of,
 )
-from agent2.scorers.sandboxed import Bench, SandboxBatchScorer
+from agent2.scorers.sandboxed import SandboxBatchScorer, SandboxRunner
 
 
 class MixtureScorer:
@@ -61,18 +61,18 @@ class MixtureScorer:
         """No verdict: some parts need a sandbox, which the scoring stage gives them."""
         return Score(None, "a mixture needs the scoring stage (evaluate, rescore)", Fault.JUDGE)
 
-    def score_on(self, bench: Bench, item: Item, rollout: Rollout) -> Score:
+    def score_on(self, runner: SandboxRunner, item: Item, rollout: Rollout) -> Score:
         """The verdict on one rollout."""
-        return self.score_batch_on(bench, [(item, rollout)])[0]
+        return self.score_batch_on(runner, [(item, rollout)])[0]
 
-    def score_batch_on(self, bench: Bench, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
+    def score_batch_on(self, runner: SandboxRunner, batch: Sequence[tuple[Item, Rollout]]) -> list[Score]:
         """A verdict on each, in order. Raises SandboxError."""
         found: dict[int, Score] = {}
         for kind, part in self._parts.items():
             places = [place for place, (item, _) in enumerate(batch) if item.payload.get("task_type") == kind]
             members = [batch[place] for place in places]
             if isinstance(part, SandboxBatchScorer):
-                scores = part.score_batch_on(bench, members) if members else []
+                scores = part.score_batch_on(runner, members) if members else []
             else:
                 scores = [part.score(*one) for one in members]
             found.update(zip(places, scores, strict=True))
