@@ -36,7 +36,7 @@ from scipy.stats import binomtest
 from agent2.arena import audit_child
 from agent2.arena.audit import control_items
 from agent2.arena.audit_child import AuditJob
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.tasks import TaskSpec
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import load_benchmark
@@ -115,8 +115,8 @@ def measured(trial: Path, setting: str, n: int, seed: int = 0) -> Row:
         shutil.copytree(paths.workspace, files, symlinks=True)
         (files / HONEY_PATH).unlink(missing_ok=True)
         for number in range(n):
-            exam = Exam(task, benchmark, _secret(seed, number, "installation"))
-            effects = _effects(exam, files, setting, familiar, _secret(seed, number, "stranger"))
+            loaded = LoadedTask(task, benchmark, _secret(seed, number, "installation"))
+            effects = _effects(loaded, files, setting, familiar, _secret(seed, number, "stranger"))
             findings.update(f"{name} ({effect})" for name, effect in effects)
             told = {effect for _, effect in effects}
             n_flagged += bool(told & {Effect.FLAG, Effect.VOID})
@@ -126,19 +126,19 @@ def measured(trial: Path, setting: str, n: int, seed: int = 0) -> Row:
 
 
 def _effects(
-    exam: Exam, files: Path, setting: str, familiar: tuple[str, ...], stranger: bytes
+    loaded: LoadedTask, files: Path, setting: str, familiar: tuple[str, ...], stranger: bytes
 ) -> list[tuple[str, Effect]]:
     """Name and effect of every finding of the audit's child over the files, with what the setting adds to them."""
-    hidden = {split: tuple(exam.items(split)) for split in sorted(HIDDEN_SPLITS)}
-    control = control_items(exam, hidden)
+    hidden = {split: tuple(loaded.items(split)) for split in sorted(HIDDEN_SPLITS)}
+    control = control_items(loaded, hidden)
     if not control:
-        raise SystemExit(f"{exam.task.name}: its hidden items do not depend on the secret; nothing can be simulated")
+        raise SystemExit(f"{loaded.spec.name}: its hidden items do not depend on the secret; nothing can be simulated")
     added = files / "code" / "more.jsonl"
     added.parent.mkdir(exist_ok=True)
     added.unlink(missing_ok=True)
     rows: list[Item] = []
     if setting == "practised":
-        rows = [item for split in hidden for item in exam.benchmark.items(split, len(hidden[split]), stranger)]
+        rows = [item for split in hidden for item in loaded.benchmark.items(split, len(hidden[split]), stranger)]
     elif setting.startswith("copied"):
         rows = list(hidden[Split.TEST_PRIVATE][: int(setting.split()[1])])
     if rows:

@@ -24,7 +24,7 @@ from agent2.arena.evidence import AgentEnd
 from agent2.arena.gateway.recording import read_exchanges
 from agent2.arena.plan import new_trial
 from agent2.arena.recording import compare_replay, share_trial
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.trial import run_trial
 from agent2.arena.trial_folder import TrialPaths, read_config, read_events, record_intervention
 from agent2.benchmarks import load_benchmark
@@ -170,8 +170,8 @@ def test_a_shared_recording_has_no_key_no_secret_no_hidden_item_and_is_replayed_
     for name in ("grader.db", "cards", "submissions", "workspace", "run"):
         assert not (shown / name).exists()
     config = read_config(recorded / "trial.json")
-    exam = Exam(config.task, load_benchmark("arithmetic"), installation.secret())
-    hidden = [item.prompt.encode() for split in HIDDEN_SPLITS for item in exam.items(split)]
+    loaded = LoadedTask(config.task, load_benchmark("arithmetic"), installation.secret())
+    hidden = [item.prompt.encode() for split in HIDDEN_SPLITS for item in loaded.items(split)]
     played = {
         message.content.encode()
         for one in iter_rollouts(recorded / "cards" / "base-test_private")

@@ -11,7 +11,7 @@ import yaml
 from agent2.arena.analysis.read import read_evidence
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.plan import new_trial, replay_trial, resolve_trial
-from agent2.arena.scoring import Exam, card_key
+from agent2.arena.scoring import LoadedTask, card_key
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import run_trial
@@ -65,8 +65,8 @@ def test_the_key_of_a_cached_base_score_changes_with_the_source_of_a_plug_in(tmp
     task, base = load_task(str(path)), inspect_checkpoint(tmp_path / "p" / "base")
 
     def key():
-        exam = Exam(task, load_benchmark(task.benchmark), b"s" * 32)
-        return card_key(exam, base, Split.TEST_PUBLIC, 1)
+        loaded = LoadedTask(task, load_benchmark(task.benchmark), b"s" * 32)
+        return card_key(loaded, base, Split.TEST_PUBLIC, 1)
 
     before = key()
     assert key() == before

@@ -7,7 +7,7 @@ import pytest
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.job import ScoringMachine
 from agent2.arena.plan import resolve_trial
-from agent2.arena.scoring import Exam, card_key, choose_final, fetch_cached, keep_cached
+from agent2.arena.scoring import LoadedTask, card_key, choose_final, fetch_cached, store_cached
 from agent2.arena.tasks import load_task
 from agent2.benchmarks import load_benchmark
 from agent2.errors import Fault
@@ -46,8 +46,8 @@ def test_a_missing_score_is_never_final_even_when_the_base_scores_nothing():
 def test_a_card_is_cached_once_and_fetched_over_what_an_interrupted_evaluation_left(home, tmp_path):
     card = make_card(tmp_path / "card")
     assert not fetch_cached("key", tmp_path / "copy")
-    keep_cached("key", card)
-    keep_cached("key", card)
+    store_cached("key", card)
+    store_cached("key", card)
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "half").write_text("torn")
     assert fetch_cached("key", tmp_path / "copy")
@@ -57,16 +57,16 @@ def test_a_card_is_cached_once_and_fetched_over_what_an_interrupted_evaluation_l
 
 def test_a_draft_that_a_killed_harness_with_our_process_id_left_is_no_obstacle(home, tmp_path):
     (home / "baselines" / f".key.{os.getpid()}").mkdir(parents=True)
-    keep_cached("key", make_card(tmp_path / "card"))
+    store_cached("key", make_card(tmp_path / "card"))
     assert fetch_cached("key", tmp_path / "copy")
 
 
 def test_a_card_of_another_precision_or_device_is_another_card():
-    exam = Exam(load_task("arithmetic"), load_benchmark("arithmetic"), b"secret")
+    loaded = LoadedTask(load_task("arithmetic"), load_benchmark("arithmetic"), b"secret")
     base = SimpleNamespace(content_digest="a" * 64)
     machines = [ScoringMachine(), ScoringMachine(dtype="bfloat16"), ScoringMachine(gpu=0), ScoringMachine(gpu=1)]
-    keys = [card_key(exam, base, Split.TEST_PUBLIC, 1, machine) for machine in machines]
-    assert keys[0] == card_key(exam, base, Split.TEST_PUBLIC, 1)
+    keys = [card_key(loaded, base, Split.TEST_PUBLIC, 1, machine) for machine in machines]
+    assert keys[0] == card_key(loaded, base, Split.TEST_PUBLIC, 1)
     assert len(set(keys)) == 3 and keys[2] == keys[3]
 
 

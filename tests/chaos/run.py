@@ -35,7 +35,7 @@ from agent2.arena.evidence import SubmissionState, TrialEvidence, stored_gain
 from agent2.arena.grader.evaluator import EvaluatorProgram
 from agent2.arena.grader.job import EvaluationJob
 from agent2.arena.plan import new_trial
-from agent2.arena.scoring import Exam, paired_gain
+from agent2.arena.scoring import LoadedTask, paired_gain
 from agent2.arena.tasks import load_task
 from agent2.arena.trial import resume_trial, run_trial
 from agent2.arena.trial_folder import TrialPaths, read_events
@@ -131,7 +131,7 @@ def prepare(folder: Path) -> Stage:
 
 def _truth(task: str, root: Path, number: int, folder: Path) -> Truth:
     """Both scores of a submission, evaluated here without the trial's machinery."""
-    exam = Exam(load_task(task), load_benchmark("arithmetic"), installation.secret())
+    loaded = LoadedTask(load_task(task), load_benchmark("arithmetic"), installation.secret())
     paths = TrialPaths(root)
     values = []
     for split in (Split.TEST_PUBLIC, Split.TEST_PRIVATE):
@@ -141,7 +141,7 @@ def _truth(task: str, root: Path, number: int, folder: Path) -> Truth:
             name=f"submission-{number}",
             benchmark="arithmetic",
             split=split,
-            items=tuple(exam.items(split)),
+            items=tuple(loaded.items(split)),
             card=folder / str(number) / split.value,
             scratch=folder,
             seed=0,

@@ -33,7 +33,7 @@ from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.plan import create_workspace, new_trial
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import load_benchmark
 from agent2.records import HIDDEN_SPLITS, Item
@@ -66,7 +66,7 @@ class Scene:
     """Of the attacker's own trial."""
     other: TrialPaths
     """Of somebody else's."""
-    exam: Exam
+    task: LoadedTask
     base: Path
     inside: InsidePaths
     grader: Grader
@@ -81,7 +81,7 @@ class Scene:
     @property
     def hidden(self) -> list[Item]:
         """All hidden items."""
-        return [item for split in sorted(HIDDEN_SPLITS) for item in self.exam.items(split)]
+        return [item for split in sorted(HIDDEN_SPLITS) for item in self.task.items(split)]
 
     @property
     def told(self) -> dict[str, Any]:
@@ -182,8 +182,8 @@ class Scene:
     def second_grader(self) -> Iterator[tuple[Callable[[], httpx.Client], Grader]]:
         """Another trial's grader and API, for attacks that use it up; a function that makes a client of it."""
         paths = TrialPaths(new_trial(str(self.root / "task" / "task.yaml"), self.config.agent, 0, self.root / "spent"))
-        create_workspace(paths.workspace, self.config, self.exam.benchmark, self.inside)
-        grader = _grader(self.config, paths, self.exam, self.base, self.config.budget.submissions)
+        create_workspace(paths.workspace, self.config, self.task.benchmark, self.inside)
+        grader = _grader(self.config, paths, self.task, self.base, self.config.budget.submissions)
         grader.start()
         server = serve_on_socket(make_app(grader, ApiFacts("arithmetic", "/workspace", {})), paths.grader_socket)
 
@@ -234,17 +234,17 @@ def set_scene(root: Path) -> Iterator[Scene]:
     agent = write_agent(root / "attacker", "print('attack.py is run in its place')")
     paths, other = (TrialPaths(new_trial(str(task), str(agent), 0, root / "trials")) for _ in range(2))
     config = read_config(paths.trial_json)
-    exam = Exam(config.task, load_benchmark(config.task.benchmark), installation.secret())
+    loaded = LoadedTask(config.task, load_benchmark(config.task.benchmark), installation.secret())
     base = Path(config.base_model)
     port = free_port()  # controls share the host's network, where 8000 may be taken
     inside = InsidePaths(workspace="/workspace", base_model="/model", agent="/agent", grading_port=port)
-    create_workspace(paths.workspace, config, exam.benchmark, inside)
+    create_workspace(paths.workspace, config, loaded.benchmark, inside)
     find_sandbox().prepare_workspace(paths.workspace)
-    grader = _grader(config, paths, exam, base)
-    scene = Scene(root, config, paths, other, exam, base, inside, grader, exam.secret)
+    grader = _grader(config, paths, loaded, base)
+    scene = Scene(root, config, paths, other, loaded, base, inside, grader, loaded.secret)
     _hide(scene)
     grader.start()
-    facts = ApiFacts(config.task.name, "/workspace", assignment_json(config, inside, exam.benchmark.sampling))
+    facts = ApiFacts(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
     server = serve_on_socket(make_app(grader, facts), paths.grader_socket)
     try:
         with (
@@ -259,13 +259,13 @@ def set_scene(root: Path) -> Iterator[Scene]:
 
 
 def _grader(
-    config: TrialConfig, paths: TrialPaths, exam: Exam, base: Path, max_submissions: int | None = None
+    config: TrialConfig, paths: TrialPaths, loaded: LoadedTask, base: Path, max_submissions: int | None = None
 ) -> Grader:
     settings = GraderSettings(
         paths=paths,
         base=base,
         benchmark=config.task.benchmark,
-        items={split: exam.items(split) for split in HIDDEN_SPLITS},
+        items={split: loaded.items(split) for split in HIDDEN_SPLITS},
         deadline=Deadline(time.time(), 3600.0),
         max_submissions=max_submissions,
         limits=snapshot_limits(base),

@@ -41,9 +41,35 @@ MAX_DEPTH = 64
 MAX_TOTAL_BYTES = 256 * 1024 * 1024
 """Read in one walk."""
 
+MAX_COMMANDS = 10_000
+MAX_TRANSCRIPT_BYTES = 64 * 2**20
+"""Of the file that an agent keeps; its values take some twenty times as much memory."""
+MAX_LINE_BYTES = 16 * 2**20
+LATEST = 2.0**32
+"""Unix seconds; a later time than this one in 2106 is made up."""
+MINI_END = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+"""mini-swe-agent ends by a command that prints this word; its return code says nothing."""
+_CODE = re.compile(r"-?[0-9]{1,9}")
+_SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash", "/usr/bin/sh", "/usr/bin/zsh")
+_SHELL_FLAGS = ("-c", "-lc")
+_WRAPPERS = tuple(f"{shell} {flag} " for shell in _SHELLS for flag in _SHELL_FLAGS)
+
+MAX_METRICS_BYTES = 16 * 1024 * 1024
+MAX_POINTS = 20_000
+MAX_VALUES = 100
+"""Of one point."""
+MAX_NAME_CHARS = 200
+MAX_STEP = 2**53
+MAX_AGE_S = 30 * 24 * 3600.0
+"""A point's own time counts if it is at most this long before the last change of its file, and not after it."""
+STEP_KEYS = ("step", "global_step")
+TIME_KEYS = ("t", "time", "timestamp")
+
+_Row = Mapping[str, JsonValue]
+
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class WorkspaceFile:
     """One regular file of the workspace."""
 
     path: str
@@ -61,7 +87,7 @@ def walk_files(
     skip: frozenset[str] = frozenset(),
     max_total_bytes: int = MAX_TOTAL_BYTES,
     on_large: Callable[[str, int], None] = lambda path, size: None,
-) -> Iterator[FoundFile]:
+) -> Iterator[WorkspaceFile]:
     """Regular files of at most `max_bytes`, in a stable order, `MAX_FILES` and `max_total_bytes` together at most.
 
     skip: top-level names that are left out. on_large: called with path and size of each regular file that is larger.
@@ -75,14 +101,14 @@ def walk_files(
         for name in sorted(names):
             if inside == Path(".") and name in skip:
                 continue
-            found = _read(descriptor, name, inside, max_bytes, on_large)
-            if found is None:
+            file = _read(descriptor, name, inside, max_bytes, on_large)
+            if file is None:
                 continue
             count += 1
-            total += found.size
+            total += file.size
             if total > max_total_bytes:
                 return
-            yield found
+            yield file
             if count >= MAX_FILES:
                 return
 
@@ -93,12 +119,13 @@ def _read(
     inside: Path,
     max_bytes: int,
     on_large: Callable[[str, int], None] = lambda path, size: None,
-) -> FoundFile | None:
+) -> WorkspaceFile | None:
     """None for anything but a regular file of acceptable size that is still there."""
     try:
+        # O_NONBLOCK: opening a FIFO without a writer would block
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
     except OSError:
-        return None  # gone, a link, or a socket: not a file that the agent keeps
+        return None  # gone, a link, or a socket
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
@@ -110,46 +137,31 @@ def _read(
             data = stream.read(max_bytes + 1)
     finally:
         os.close(handle)
-    if len(data) > max_bytes:
+    if len(data) > max_bytes:  # it grew after fstat
         return None
     raw_path = os.fsencode(inside / name)
     path = raw_path.decode(errors="backslashreplace")
-    return FoundFile(path=path, raw_path=raw_path, size=len(data), mtime=status.st_mtime, data=data)
+    return WorkspaceFile(path=path, raw_path=raw_path, size=len(data), mtime=status.st_mtime, data=data)
 
 
 def read_beneath(root: Path, path: str, max_bytes: int) -> bytes | None:
-    """One regular file below `root`, no step of the way a link; None if there is none, or it is too large."""
+    """One regular file below `root`, reached without a link; None if there is none, or it is too large."""
     *folders, name = Path(path).parts
     if not name or ".." in folders or name == ".." or Path(path).is_absolute():
         return None
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        # one component at a time: O_NOFOLLOW guards only the last component of a path
         for folder in folders:
             inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
-        found = _read(descriptor, name, Path(*folders), max_bytes)
+        file = _read(descriptor, name, Path(*folders), max_bytes)
     except OSError:
-        return None  # a folder on the way is not there, or is a link
+        return None  # a folder of the path is missing, or is a link
     finally:
         os.close(descriptor)
-    return found.data if found is not None else None
-
-
-MAX_COMMANDS = 10_000
-MAX_TRANSCRIPT_BYTES = 64 * 2**20
-"""Of the file that an agent keeps; its values take some twenty times as much memory."""
-MAX_LINE_BYTES = 16 * 2**20
-LATEST = 2.0**32
-"""Unix seconds; a later time than this one in 2106 is made up."""
-_CODE = re.compile(r"-?[0-9]{1,9}")
-_SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash", "/usr/bin/sh", "/usr/bin/zsh")
-_SHELL_FLAGS = ("-c", "-lc")
-_WRAPPERS = tuple(f"{shell} {flag} " for shell in _SHELLS for flag in _SHELL_FLAGS)
-MINI_END = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-"""mini-swe-agent ends by a command that prints this word; its return code says nothing."""
-
-_Row = Mapping[str, JsonValue]
+    return file.data if file is not None else None
 
 
 def record_commands(transcript: TranscriptSpec | None, paths: TrialPaths) -> None:
@@ -194,7 +206,7 @@ def _bounded(command: CommandLine) -> CommandLine:
 
 
 def _json_lines(path: Path) -> Iterator[JsonValue]:
-    """Every line of a log that is a JSON value; others are the program's talk."""
+    """Every line of a log that is a JSON object or array; other lines are ordinary output."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -220,14 +232,14 @@ def _codex(rows: Iterator[_Row]) -> Iterator[CommandLine]:
         item = _part(row, "item")
         if row.get("type") == "item.completed" and item.get("type") == "command_execution":
             code = _int(item.get("exit_code"))
-            yield CommandLine(_words(item.get("command")), None, code, None if code is None else code != 0)
+            yield CommandLine(_command_text(item.get("command")), None, code, None if code is None else code != 0)
 
 
 def _claude_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
     """`claude --output-format stream-json`: tool_use blocks of Bash, and tool_result blocks with their id."""
     for block in _blocks(row):
         if block.get("type") == "tool_use" and block.get("name") == "Bash":
-            command = CommandLine(_words(_part(block, "input").get("command")), _time(row.get("timestamp")))
+            command = CommandLine(_command_text(_part(block, "input").get("command")), _time(row.get("timestamp")))
             yield str(block.get("id")), command
 
 
@@ -245,8 +257,8 @@ def _blocks(row: _Row) -> list[_Row]:
 def _gemini_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
     """`gemini -o stream-json`: tool_use of run_shell_command, and tool_result with its id."""
     if row.get("type") == "tool_use" and row.get("tool_name") == "run_shell_command":
-        words = _words(_part(row, "parameters").get("command"))
-        yield str(row.get("tool_id")), CommandLine(words, _time(row.get("timestamp")))
+        text = _command_text(_part(row, "parameters").get("command"))
+        yield str(row.get("tool_id")), CommandLine(text, _time(row.get("timestamp")))
 
 
 def _gemini_results(row: _Row) -> Iterator[tuple[str, int | None, bool | None]]:
@@ -265,12 +277,12 @@ def _opencode(rows: Iterator[_Row]) -> Iterator[CommandLine]:
             code = _int(_part(state, "metadata").get("exit"))
             failed = state.get("status") == "error" if code is None else code != 0
             started = _time(_part(state, "time").get("start"))
-            yield CommandLine(_words(_part(state, "input").get("command")), started, code, failed)
+            yield CommandLine(_command_text(_part(state, "input").get("command")), started, code, failed)
 
 
 def _mini(rows: Iterator[_Row]) -> Iterator[CommandLine]:
     """mini-swe-agent's trajectory: actions of assistant messages, each followed by a message with its return code."""
-    waiting: list[CommandLine] = []
+    pending: list[CommandLine] = []
     for row in rows:
         messages = row.get("messages")
         for message in messages if isinstance(messages, list) else []:
@@ -280,12 +292,12 @@ def _mini(rows: Iterator[_Row]) -> Iterator[CommandLine]:
             actions = extra.get("actions")
             for action in actions if isinstance(actions, list) else []:
                 if isinstance(action, dict):
-                    waiting.append(CommandLine(_words(action.get("command")), _time(extra.get("timestamp"))))
-            if "returncode" in extra and waiting:
-                code, command = _int(extra.get("returncode")), waiting.pop(0)
+                    pending.append(CommandLine(_command_text(action.get("command")), _time(extra.get("timestamp"))))
+            if "returncode" in extra and pending:
+                code, command = _int(extra.get("returncode")), pending.pop(0)
                 code = None if MINI_END in command.command else code
                 yield CommandLine(command.command, command.t, code, None if code is None else code != 0)
-    yield from waiting
+    yield from pending
 
 
 def _openhands_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
@@ -293,7 +305,10 @@ def _openhands_calls(row: _Row) -> Iterator[tuple[str, CommandLine]]:
     action = _part(row, "action")
     command = action.get("command")
     if command is not None and "observation" not in row:
-        yield str(row.get("tool_call_id") or row.get("id")), CommandLine(_words(command), _time(row.get("timestamp")))
+        yield (
+            str(row.get("tool_call_id") or row.get("id")),
+            CommandLine(_command_text(command), _time(row.get("timestamp"))),
+        )
 
 
 def _openhands_results(row: _Row) -> Iterator[tuple[str, int | None, bool | None]]:
@@ -309,15 +324,15 @@ def _calls_and_results(
     results: Callable[[_Row], Iterator[tuple[str, int | None, bool | None]]],
 ) -> Iterator[CommandLine]:
     """Commands in the order in which they were called, joined by id with their outcomes."""
-    found: dict[str, CommandLine] = {}
+    commands: dict[str, CommandLine] = {}
     for row in rows:
         for call, command in calls(row):
-            if len(found) < MAX_COMMANDS:
-                found[call] = _bounded(command)
+            if len(commands) < MAX_COMMANDS:
+                commands[call] = _bounded(command)
         for call, code, failed in results(row):
-            if call in found:
-                found[call] = CommandLine(found[call].command, found[call].t, code, failed)
-    return iter(found.values())
+            if call in commands:
+                commands[call] = CommandLine(commands[call].command, commands[call].t, code, failed)
+    return iter(commands.values())
 
 
 _READERS: Mapping[TranscriptFormat, Callable[[Iterator[_Row]], Iterator[CommandLine]]] = {
@@ -335,62 +350,50 @@ def _part(row: _Row, key: str) -> _Row:
     return value if isinstance(value, dict) else {}
 
 
-def _words(command: JsonValue) -> str:
-    """The command as text; a shell that only wraps it is left out."""
+def _command_text(command: JsonValue) -> str:
+    """The command as text, without a shell that only wraps it."""
     if isinstance(command, list):
-        words = [str(word) for word in command]
+        argv = [str(word) for word in command]
     else:
         text = str(command)
         if not text.startswith(_WRAPPERS):
             return text
         try:
-            words = shlex.split(text)
-        except ValueError:  # a quote that never closes: cut off, or no shell's
+            argv = shlex.split(text)
+        except ValueError:  # an unclosed quote: the record is cut off, or this is not shell syntax
             return text
-    if len(words) == 3 and words[0] in _SHELLS and words[1] in _SHELL_FLAGS:
-        return words[2]
-    return shlex.join(words) if isinstance(command, list) else str(command)
+    if len(argv) == 3 and argv[0] in _SHELLS and argv[1] in _SHELL_FLAGS:
+        return argv[2]
+    return shlex.join(argv) if isinstance(command, list) else str(command)
 
 
 def _int(value: JsonValue) -> int | None:
-    """An exit code; a number that no system has is none."""
+    """An exit code; None for a number that is not an exit code on any system."""
     is_code = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**32
     return value if is_code else None
 
 
 def _code_in(text: str, label: str) -> int | None:
-    _, found, rest = text.rpartition(label)
-    word = rest.split()[:1]
-    return int(word[0]) if found and word and _CODE.fullmatch(word[0]) else None
+    _, separator, tail = text.rpartition(label)
+    word = tail.split()[:1]
+    return int(word[0]) if separator and word and _CODE.fullmatch(word[0]) else None
 
 
 def _time(value: JsonValue) -> float | None:
-    """Unix seconds from ISO text, seconds or milliseconds; None for a time that is not a time of ours."""
+    """Unix seconds from ISO text, seconds or milliseconds; None for a time before 1970 or after `LATEST`."""
     seconds: float | None = None
     try:
         if isinstance(value, str):
             seconds = datetime.fromisoformat(value).timestamp()
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            seconds = value / 1000 if value > 1e11 else float(value)
+            seconds = value / 1000 if value > 1e11 else float(value)  # 1e11 s is the year 5138: milliseconds
     except (ValueError, OverflowError):
         return None
     return seconds if seconds is not None and 0 <= seconds < LATEST else None
 
 
-MAX_METRICS_BYTES = 16 * 1024 * 1024
-MAX_POINTS = 20_000
-MAX_VALUES = 100
-"""Of one point."""
-MAX_NAME_CHARS = 200
-MAX_STEP = 2**53
-MAX_AGE_S = 30 * 24 * 3600.0
-"""A point's own time counts if it is at most this long before the last change of its file, and not after it."""
-STEP_KEYS = ("step", "global_step")
-TIME_KEYS = ("t", "time", "timestamp")
-
-
 def record_metrics(workspace: Path, log: Path) -> None:
-    """Write what is found now to a log, in place of what it held."""
+    """Write the training metrics that are in the workspace now to a log, replacing what the log held."""
     write_events(
         log,
         "metric",
@@ -401,31 +404,30 @@ def record_metrics(workspace: Path, log: Path) -> None:
 def find_metrics(workspace: Path) -> list[MetricPoint]:
     """All points of all training logs in the workspace, file by file; `MAX_POINTS` at most."""
     files = walk_files(workspace, MAX_METRICS_BYTES, skip=frozenset({"data", ".grader"}))
-    return list(islice((point for found in files for point in _points(found)), MAX_POINTS))
+    return list(islice((point for file in files for point in _points(file)), MAX_POINTS))
 
 
-def _points(found: FoundFile) -> Iterator[MetricPoint]:
-    for row in _rows(found):
+def _points(file: WorkspaceFile) -> Iterator[MetricPoint]:
+    for row in _rows(file):
         values = {_name(key): number for key, value in row.items() if (number := _number(value)) is not None}
         step = next((values[key] for key in STEP_KEYS if key in values), None)
         measured = {key: value for key, value in values.items() if key not in STEP_KEYS + TIME_KEYS}
         if step is None or abs(step) > MAX_STEP or not measured:
             continue
-        said = next((values[key] for key in TIME_KEYS if key in values), found.mtime)
-        moment = said if found.mtime - MAX_AGE_S <= said <= found.mtime + 1 else found.mtime
-        kept = dict(islice(measured.items(), MAX_VALUES))
-        yield MetricPoint(t=moment, file=found.path, step=int(step), values=kept)
+        logged_at = next((values[key] for key in TIME_KEYS if key in values), file.mtime)
+        t = logged_at if file.mtime - MAX_AGE_S <= logged_at <= file.mtime + 1 else file.mtime
+        yield MetricPoint(t=t, file=file.path, step=int(step), values=dict(islice(measured.items(), MAX_VALUES)))
 
 
-def _rows(found: FoundFile) -> Iterator[dict[str, JsonValue]]:
-    name = found.path.rsplit("/", 1)[-1]
+def _rows(file: WorkspaceFile) -> Iterator[dict[str, JsonValue]]:
+    name = file.path.rsplit("/", 1)[-1]
     if name == "trainer_state.json":
-        state = _decode(found.data)
+        state = _decode(file.data)
         history = state.get("log_history") if isinstance(state, dict) else None
         if isinstance(history, list):
             yield from (row for row in history if isinstance(row, dict))
     elif name.endswith(".jsonl"):
-        yield from (row for _, line in numbered_lines(found.data) if isinstance(row := _decode(line), dict))
+        yield from (row for _, line in numbered_lines(file.data) if isinstance(row := _decode(line), dict))
 
 
 def _decode(data: bytes) -> JsonValue:

@@ -33,36 +33,44 @@ from agent2.sandbox.process import SandboxProcess
 from agent2.sandbox.spec import GIB, HOST_DISK, Mount, SandboxExit, SandboxSpec
 from agent2.sandbox.watchdog import FREE_FLOOR_GIB
 
+logger = logging.getLogger(__name__)
+
 LOGS_GIB = 0.1
 """For logs, cards, code revisions and the report of a small trial."""
 COPIES = 3
 """Of the base model: what the agent makes, the snapshot of a submission, and one more in flight."""
 WORLDS = "/worlds"
-"""Where the sandbox shows the folders that worlds read."""
+"""Where the sandbox mounts the folders that worlds read."""
 INTERPRETER_GIB = 0.5
 """Memory of a process that has loaded torch and no model."""
+PROCESS_PERIOD_S = 1.0
+REVISION_PERIOD_S = 5.0
+"""Between two looks at the code when the kernel reports no change."""
+GRACE_S = 5.0
+"""Between the request to stop at the deadline and the kill."""
+POLL_S = 0.5
 
 
 def require_room(folder: Path, base: Path | None = None) -> None:
-    """See that a trial below `folder` has the disk space and memory without which it cannot end.
+    """Require the disk space and memory without which a trial below `folder` cannot finish.
 
-    folder: need not exist yet. base: the base model, once it is there. Less than the agent's own limits is let pass:
-    it need not use all of them. Raises MachineLacks, in one sentence.
+    folder: need not exist yet. base: the base model, once it is there. Less than the agent's own limits is accepted:
+    it need not use all of them. Raises MachineLacks.
     """
-    there = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) / GIB if base is not None else 0.0
-    disk = shutil.disk_usage(there)
+    disk = shutil.disk_usage(existing)
     free, needed = disk.free / GIB, FREE_FLOOR_GIB + LOGS_GIB + COPIES * weights
-    if disk.total and free < needed:  # /proc and its like are no disk at all: writing there is refused as bad input
+    if disk.total and free < needed:  # /proc and its like have no size: writing there is refused as bad input
         raise MachineLacks(
             f"{folder}: its disk has {free:.2f} GiB left, {needed:.2f} GiB are needed ({FREE_FLOOR_GIB:g} stay free); "
-            "make room there, or name a folder on another disk"
+            "make room there, or pass a folder on another disk"
         )
     memory, needed = psutil.virtual_memory().available / GIB, INTERPRETER_GIB + COPIES * weights
     if memory < needed:
         raise MachineLacks(
             f"this machine has {memory:.2f} GiB of memory left, {needed:.2f} GiB are needed to score the base model; "
-            "end other programs, or take a smaller model"
+            "end other programs, or choose a smaller base model"
         )
 
 
@@ -94,16 +102,6 @@ class Deadline:
         return self.remaining() <= 0.0
 
 
-logger = logging.getLogger(__name__)
-
-PROCESS_PERIOD_S = 1.0
-REVISION_PERIOD_S = 5.0
-"""Between two looks at the code when the kernel reports no change."""
-GRACE_S = 5.0
-"""Between the request to stop at the deadline and the kill."""
-POLL_S = 0.5
-
-
 @dataclass(frozen=True, slots=True)
 class AgentOutcome:
     """How the phase ended."""
@@ -121,21 +119,22 @@ def sandbox_spec(
     inside: InsidePaths,
     worlds: Mapping[Path, str] = MappingProxyType({}),
 ) -> SandboxSpec:
-    """All that the sandbox may show the agent; what is not named here does not exist for it.
+    """All that the sandbox may show the agent; what is not listed here does not exist for it.
 
     worlds: folders that the benchmark's worlds read, by `home.world_mounts`. Writes the files of the launch. Raises
     ConfigError as `launch_plan`.
     """
     launch = launch_plan(agent, config, inside, llm_inside(agent, config, inside), paths.launch)
     launch.write()
-    wanted = () if config.replay is not None else agent.spec.pass_environment  # a recording grants itself nothing
-    passed = {name: os.environ[name] for name in wanted if name in os.environ}
+    # a recording may come from somebody else: it must not choose which of the user's variables its programs read
+    variables = () if config.replay is not None else agent.spec.pass_environment
+    passed = {name: os.environ[name] for name in variables if name in os.environ}
     llm = {inside.llm_port: paths.llm_socket} if inside.llm_port else {}
-    shown = tuple(Mount(host, f"{WORLDS}/{name}") for host, name in worlds.items())
+    world_mounts = tuple(Mount(host, f"{WORLDS}/{name}") for host, name in worlds.items())
     return SandboxSpec(
         command=launch.command,
         workspace=paths.workspace,
-        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *shown, *launch.mounts),
+        mounts=(Mount(agent.folder, "/agent"), Mount(base, "/model"), *world_mounts, *launch.mounts),
         environment={**passed, **launch.environment, **environment(config, inside)},
         ports={inside.grading_port: paths.grader_socket, **llm},
         limits=limits_of(config),
@@ -160,59 +159,64 @@ def watch_agent(
     revisions: RevisionRecorder,
     deadline: Deadline,
     on_tick: Callable[[float], None],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     watch: Callable[[], str | None] = lambda: None,
 ) -> AgentOutcome:
-    """Wait until the agent ends or its time is up, then stop all of it; what it leaves behind is recorded.
+    """Wait until the agent ends or its time is up, then stop all of it, and record what it leaves behind.
 
-    on_tick: called about twice a second with the seconds left. tell: takes one sentence for each part of the
-    record that failed; that never changes how the phase ended. watch: asked as often; gives a sentence when
-    something of ours that the agent needs is gone for good, which ends the phase. Raises OSError if the machine's
+    on_tick: called about twice a second with the seconds left. report: takes one sentence for each part of the
+    record that failed; that never changes how the phase ended. watch: called as often; returns a sentence when a
+    service of ours that the agent needs has failed permanently, which ends the phase. Raises OSError if the machine's
     disk is full although the agent kept within its own limit.
     """
-    with ExitStack() as ending:  # runs backwards: the agent is stopped first
-        ending.callback(attempt, "training metrics", lambda: record_metrics(paths.workspace, paths.metrics_log), tell)
-        ending.callback(attempt, "last code revision", revisions.capture, tell)
+    # Callbacks run in reverse order: the agent is stopped first, then the samplers, and only then are the last code
+    # revision and the metrics read, when nothing writes to the workspace any more.
+    with ExitStack() as ending:
+        ending.callback(attempt, "training metrics", lambda: record_metrics(paths.workspace, paths.metrics_log), report)
+        ending.callback(attempt, "last code revision", revisions.capture, report)
         log = EventLog(paths.processes_log)
         ending.callback(log.close)
         watcher = ProcessRecorder(process.pid, log)
-        ending.callback(attempt, "processes", watcher.stop, tell)
+        ending.callback(attempt, "processes", watcher.stop, report)
         gpus = GpuRecorder(process.pid, paths.gpu_log)
-        ending.callback(attempt, "GPUs", gpus.stop, tell)
-        ending.callback(_stop_ticker, "GPUs", Ticker(gpus.sample, PROCESS_PERIOD_S), tell)
-        ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), tell)
+        ending.callback(attempt, "GPUs", gpus.stop, report)
+        ending.callback(_stop_ticker, "GPUs", Ticker(gpus.sample, PROCESS_PERIOD_S), report)
+        ending.callback(_stop_ticker, "processes", Ticker(watcher.sample, PROCESS_PERIOD_S), report)
         watch_code = RevisionWatch(paths.workspace, revisions.capture, REVISION_PERIOD_S)
-        ending.callback(_stop_ticker, "code revisions", watch_code, tell)
+        ending.callback(_stop_ticker, "code revisions", watch_code, report)
         ending.callback(process.stop, GRACE_S)
         return _wait(process, deadline, on_tick, watch)
 
 
-def keep_log(log: Path) -> None:
-    """Put what an agent printed before it was interrupted aside, as `agent.1.log` and so on."""
+def rotate_log(log: Path) -> None:
+    """Rename the log of an agent that was interrupted to `agent.1.log`, `agent.2.log` and so on."""
     number = 1
-    while (kept := log.with_suffix(f".{number}{log.suffix}")).exists():
+    while (target := log.with_suffix(f".{number}{log.suffix}")).exists():
         number += 1
     if log.exists():
-        log.rename(kept)
+        log.rename(target)
 
 
-def attempt(what: str, call: Callable[[], object], tell: Callable[[str], None]) -> None:
-    """Record one thing about the agent; a failure is reported, for it reads what the agent wrote."""
+def attempt(subject: str, call: Callable[[], object], report: Callable[[str], None]) -> None:
+    """Record one subject; a failure is reported and not raised.
+
+    report: takes one sentence.
+    """
     try:
         call()
-    except Exception as error:  # boundary: the agent's doing must not end the trial
-        _tell_failure(what, error, tell)
+    except Exception as error:  # boundary: it reads what the agent wrote, which must not be able to end the trial
+        _report_failure(subject, error, report)
 
 
-def _stop_ticker(what: str, ticker: Ticker, tell: Callable[[str], None]) -> None:
+def _stop_ticker(subject: str, ticker: Ticker, report: Callable[[str], None]) -> None:
     error = ticker.stop()
     if error is not None:
-        _tell_failure(what, error, tell)
+        _report_failure(subject, error, report)
 
 
-def _tell_failure(what: str, error: Exception, tell: Callable[[str], None]) -> None:
-    logger.warning("%s: not recorded in full", what, exc_info=error)
-    tell(f"{what}: not recorded in full ({type(error).__name__}: {str(error)[:300]})")
+def _report_failure(subject: str, error: Exception, report: Callable[[str], None]) -> None:
+    logger.warning("%s: not recorded in full", subject, exc_info=error)
+    report(f"{subject}: not recorded in full ({type(error).__name__}: {str(error)[:300]})")
 
 
 def _wait(
@@ -220,10 +224,10 @@ def _wait(
 ) -> AgentOutcome:
     while not deadline.is_over:
         ended = process.wait(min(POLL_S, deadline.remaining()))
-        gone = watch()
-        if gone is not None:  # an agent that broke because of it is not to blame either
+        failure = watch()
+        if failure is not None:  # comes before `ended`: an agent that crashed because of it is not to blame either
             process.stop(GRACE_S)
-            return AgentOutcome(AgentEnd.INFRASTRUCTURE, ended.code if ended is not None else None, gone)
+            return AgentOutcome(AgentEnd.INFRASTRUCTURE, ended.code if ended is not None else None, failure)
         if ended is not None:
             return _outcome(ended)
         on_tick(deadline.remaining())

@@ -31,7 +31,7 @@ import zstandard
 from agent2.arena.audit_child import CHECKING_S, AuditedSubmission, AuditJob, failed_check
 from agent2.arena.evidence import SubmissionRecord, SubmissionState, TrialEvidence
 from agent2.arena.grader.evaluator import evaluation_limits
-from agent2.arena.scoring import Exam, log_task_access
+from agent2.arena.scoring import LoadedTask, log_task_access
 from agent2.arena.trial_folder import TrialPaths, read_events
 from agent2.benchmarks.data import DataBenchmark
 from agent2.errors import Agent2Error, shown
@@ -60,12 +60,12 @@ FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedTrial:
     """The trial that is looked at."""
 
     trial_id: str
     paths: TrialPaths
-    exam: Exam
+    task: LoadedTask
     base: Path
     sandbox: Sandbox
     submissions: Sequence[SubmissionRecord]
@@ -73,17 +73,17 @@ class Audited:
     """Number of the submission that was scored on private items."""
 
 
-def lay_bait_for(trial_id: str, secret: bytes, workspace: Path) -> None:
+def plant_bait(trial_id: str, secret: bytes, workspace: Path) -> None:
     """Put the bait of a trial into its workspace."""
     lay_bait(workspace, bait_for(secret, trial_id))
 
 
-def log_private_access(trial_id: str, exam: Exam, base_digest: str, root: Path) -> None:
+def log_private_access(trial_id: str, task: LoadedTask, base_digest: str, root: Path) -> None:
     """Note in the access log that a trial is about to score on private items. Raises ConfigError if it cannot."""
-    log_task_access(exam, ARENA_ROLE, trial_id, base_digest, str(root))
+    log_task_access(task, ARENA_ROLE, trial_id, base_digest, str(root))
 
 
-def audit_trial(audited: Audited) -> IntegrityRecord:
+def audit_trial(audited: AuditedTrial) -> IntegrityRecord:
     """Look at everything and write integrity.json; an audit that came to its end is not made again."""
     path = audited.paths.integrity
     if path.exists() and not is_unfinished(path):
@@ -126,17 +126,17 @@ def read_integrity(path: Path) -> IntegrityRecord:
         raise Agent2Error(f"{path}: cannot be read ({error}); it is machine-written, restore it") from error
 
 
-def _parent_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
+def _parent_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     """Copy the files and look for bait on the way, then in the logs; `copied` records what was left out."""
-    bait = bait_for(audited.exam.secret, audited.trial_id)
+    bait = bait_for(audited.task.secret, audited.trial_id)
     copy = scratch / FILES
     copy.mkdir()
-    seen = sightings(_copied(audited.paths.workspace, copy, copied, bait), bait, audited.exam.secret)
-    told = sightings(_logs(audited.paths), bait, audited.exam.secret)
+    seen = sightings(_copied(audited.paths.workspace, copy, copied, bait), bait, audited.task.secret)
+    told = sightings(_logs(audited.paths), bait, audited.task.secret)
     return [bait_check(seen, told, copied.n_files)]
 
 
-def _access_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
+def _access_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     started = read_events(audited.paths.trial_log).last("agent_started")
     since = float(started["t"]) if started is not None else time.time()
     return [access_check(access_log(), since, time.time(), audited.trial_id)]
@@ -172,13 +172,13 @@ def _logs(paths: TrialPaths) -> Iterator[tuple[str, bytes]]:
                 continue  # torn by a crash: what can be read of it is read elsewhere, by its own reader
 
 
-def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
+def _child_checks(audited: AuditedTrial, scratch: Path, copied: TextReading) -> list[IntegrityCheck]:
     scored = [s for s in audited.submissions if s.state is SubmissionState.SCORED and not s.is_base_copy]
     if not audited.submissions:
         return []
     wanted = {s.number: s for s in scored[-MAX_SUBMISSIONS:]}
     wanted |= {s.number: s for s in scored if s.number == audited.final}
-    hidden = {split: tuple(audited.exam.items(split)) for split in sorted(HIDDEN_SPLITS)}
+    hidden = {split: tuple(audited.task.items(split)) for split in sorted(HIDDEN_SPLITS)}
     job = AuditJob(
         base=audited.base,
         submissions=tuple(
@@ -189,8 +189,8 @@ def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[
         not_copied=dict(copied.not_read),
         not_copied_such_as=tuple(copied.examples),
         hidden=hidden,
-        control=tuple(control_items(audited.exam, hidden)),
-        familiar=tuple(familiar_texts(audited.exam)),
+        control=tuple(control_items(audited.task, hidden)),
+        familiar=tuple(familiar_texts(audited.task)),
         final=audited.final,
         final_card=_card(audited, "final", scratch) if audited.final is not None else None,
         base_card=_card(audited, "base", scratch),
@@ -198,41 +198,41 @@ def _child_checks(audited: Audited, scratch: Path, copied: TextReading) -> list[
     return _run_child(job, audited, scratch)
 
 
-def control_items(exam: Exam, hidden: Mapping[Split, Sequence[Item]]) -> list[Item]:
+def control_items(task: LoadedTask, hidden: Mapping[Split, Sequence[Item]]) -> list[Item]:
     """Items drawn as the hidden ones are, under a secret of which nothing was ever asked; empty if there are none.
 
     A benchmark whose hidden items do not depend on the secret has no control, nor has one that draws from a finite file
     (published data, a user's own): another secret gives items of the same file, and who has one may have all.
     """
-    if exam.task.published or isinstance(exam.benchmark, DataBenchmark):
+    if task.spec.published or isinstance(task.benchmark, DataBenchmark):
         return []
-    other = hmac.new(exam.secret, b"integrity control", hashlib.sha256).digest()
+    other = hmac.new(task.secret, b"integrity control", hashlib.sha256).digest()
     found: list[Item] = []
     for split, items in hidden.items():
-        drawn = exam.benchmark.items(split, len(items), other)
+        drawn = task.benchmark.items(split, len(items), other)
         if [item.prompt for item in drawn] == [item.prompt for item in items]:
             return []
         found += drawn
     return found
 
 
-def familiar_texts(exam: Exam) -> Iterator[str]:
+def familiar_texts(task: LoadedTask) -> Iterator[str]:
     """What everybody is given: the visible prompts, and what else their first messages say, such as solved examples."""
     openings: dict[str, None] = {}
     for split in (Split.TRAIN, Split.DEV):
-        for item in exam.benchmark.items(split, exam.task.n_items[split], None):
+        for item in task.benchmark.items(split, task.spec.n_items[split], None):
             yield item.prompt
             openings.update((str(message["content"]), None) for message in item.payload.get("opening", ()))
     yield from openings
 
 
-def _card(audited: Audited, who: str, scratch: Path) -> Path | None:
+def _card(audited: AuditedTrial, who: str, scratch: Path) -> Path | None:
     """A copy of a card that the child may read; the card itself holds hidden items and stays as closed as it is."""
     card, copy = audited.paths.card(who, Split.TEST_PRIVATE), scratch / f"{who}-card"
     return shutil.copytree(card, copy) if card.is_dir() else None
 
 
-def _run_child(job: AuditJob, audited: Audited, scratch: Path) -> list[IntegrityCheck]:
+def _run_child(job: AuditJob, audited: AuditedTrial, scratch: Path) -> list[IntegrityCheck]:
     """What the child answered; if it did not come to its end, that is one more check, and nothing is cleared."""
     mounts = [Mount(job.base, "/base"), Mount(job.files, "/files")]
     mounts += [Mount(s.snapshot, f"/submissions/{s.number}") for s in job.submissions]

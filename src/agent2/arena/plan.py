@@ -1,7 +1,7 @@
-"""Planning a trial: resolve what was asked for, and make folder, workspace and lock file. Nothing runs here.
+"""Planning a trial: resolves its configuration and makes folder, workspace and lock file. Nothing runs here.
 
 lock.json contains the digests and versions that a trial's result depends on. With trial.json it is enough to run the
-trial again and to see what differs. The installation secret is named by a digest, never shown.
+trial again and to see what differs. Of the installation secret it holds a digest only.
 
 The agent's files are copied into the trial, so that what ran can be read, resumed and repeated later, whatever
 becomes of the agent's own folder.
@@ -23,6 +23,7 @@ import yaml
 from agent2 import __version__, installation
 from agent2.arena.agents import Agent, load_agent
 from agent2.arena.assignment import (
+    UNSANDBOXED,
     InsidePaths,
     ReplaySource,
     TrialConfig,
@@ -35,8 +36,8 @@ from agent2.arena.assignment import (
 )
 from agent2.arena.gateway.settings import load_driver
 from agent2.arena.llm import require_driver
-from agent2.arena.scoring import Exam
-from agent2.arena.systems import UNCONTAINED, find_installed, require_installed
+from agent2.arena.scoring import LoadedTask
+from agent2.arena.systems import find_installed, require_installed
 from agent2.arena.tasks import is_path, load_task, require_base_model
 from agent2.arena.trial_folder import TrialPaths, read_config
 from agent2.benchmarks import BENCHMARKS, code_folders, load_benchmark, name_inside
@@ -53,6 +54,11 @@ from agent2.sandbox.host import gpu_devices
 from agent2.sandbox.spec import refuse_hidden
 
 VISIBLE_SPLITS = tuple(split for split in Split if split not in HIDDEN_SPLITS)
+MAX_AGENT_MIB = 256
+GRANTED = ("network", "packages", "gpus", "data", "scoring")
+"""What a replay may reach or use: as on a fresh installation, unless an override says so."""
+LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout_s")
+"""Limits of a replay: the recorded ones, but no more than a fresh installation gives, unless an override says so."""
 
 
 def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark, inside: InsidePaths) -> None:
@@ -60,7 +66,7 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     (workspace / "data").mkdir(parents=True)
     (workspace / "code").mkdir()
     (workspace / "output").mkdir()
-    world = world_told(config, benchmark, inside, workspace / "data")
+    world = visible_world(config, benchmark, inside, workspace / "data")
     assignment = assignment_json(config, inside, benchmark.sampling, world)
     (workspace / "assignment.json").write_text(json.dumps(assignment, indent=2) + "\n", encoding="utf-8")
     for split in VISIBLE_SPLITS:
@@ -72,26 +78,26 @@ def create_workspace(workspace: Path, config: TrialConfig, benchmark: Benchmark,
     (workspace / "ASSIGNMENT.md").write_text(text, encoding="utf-8")
 
 
-def world_told(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
+def visible_world(config: TrialConfig, benchmark: Benchmark, inside: InsidePaths, data: Path | None = None) -> World:
     """The world of a task as described to the agent, with a name by which it can load the benchmark.
 
     data: host's folder of the visible data, into which a user's own Python file with the modules beside it that it
     imports, or `benchmark.yaml` without its data, is copied; None: that was done before. No other file beside it is
-    shown: it may contain hidden items.
+    copied: it may contain hidden items.
     """
 
-    def shown(path: Path) -> Path:
+    def inside_path(path: Path) -> Path:
         if data is not None and path.parent != data:
             copy_source(path, data)
         return Path(inside.data) / path.name
 
     with tempfile.TemporaryDirectory() as scratch:
-        name = name_inside(config.task.benchmark, data or Path(scratch), shown)
+        name = name_inside(config.task.benchmark, data or Path(scratch), inside_path)
     return replace(world_of(benchmark), benchmark=name)
 
 
 def clear_unstarted(paths: TrialPaths) -> None:
-    """Remove what a harness left that died before it recorded the start of the agent."""
+    """Remove what a harness has left behind that died before it recorded the start of the agent."""
     folders = (paths.workspace, paths.revisions_git, paths.root / "submissions", paths.llm, paths.launch)
     database = (paths.grader_db.with_name(paths.grader_db.name + ending) for ending in ("", "-wal", "-shm"))
     logs = (paths.revisions_log, paths.processes_log, paths.commands_log, paths.gpu_log, paths.agent_log)
@@ -102,9 +108,9 @@ def clear_unstarted(paths: TrialPaths) -> None:
             path.unlink(missing_ok=True)
 
 
-def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: Exam) -> dict[str, JsonValue]:
+def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, task: LoadedTask) -> dict[str, JsonValue]:
     """Everything that the result depends on, as plain JSON values."""
-    benchmark = exam.benchmark
+    benchmark = task.benchmark
     system = find_installed(agent)
     return {
         "agent2": __version__,
@@ -119,20 +125,20 @@ def lock_record(config: TrialConfig, agent: Agent, base: CheckpointInfo, exam: E
             "chat_template_digest": base.chat_template_digest,
         },
         "benchmark": f"{benchmark.name}-v{benchmark.version}",
-        "items": {split.value: digest_of(exam.items(split)) for split in Split},
-        "installation_secret_digest": installation.secret_digest(exam.secret),
+        "items": {split.value: digest_of(task.items(split)) for split in Split},
+        "installation_secret_digest": installation.secret_digest(task.secret),
         "seeds": {"agent": config.seed, "evaluation": 0},
     }
 
 
-def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:
-    """A trial that has begun is finished on the items, base model and settings that it began with.
+def require_same_lock(lock_json: Path, current: dict[str, JsonValue]) -> None:
+    """Require that a trial is resumed on the items, base model and settings that it was started with.
 
-    now: the record as it would be made now. Raises ConfigError naming the part that differs.
+    current: the record as it would be made now. Raises ConfigError naming the part that differs.
     """
-    began = msgspec.json.decode(lock_json.read_bytes())
+    locked = msgspec.json.decode(lock_json.read_bytes())
     for part in ("benchmark", "items", "base_model", "config_digest"):
-        if began.get(part) != now[part]:
+        if locked.get(part) != current[part]:
             raise ConfigError(
                 f"{lock_json}: the {part.replace('_', ' ')} of this trial changed since it began, so its scores "
                 "could not be compared; restore what it was (installation secret, base model, trial.json) and resume"
@@ -140,26 +146,24 @@ def require_same_exam(lock_json: Path, now: dict[str, JsonValue]) -> None:
 
 
 def lock_differences(before: Path, after: Path) -> list[str]:
-    """What differs between two locks, one "part: before -> after" each; empty when a repetition had equal means."""
-    one, other = (_flat(msgspec.json.decode(path.read_bytes())) for path in (before, after))
-    return [
-        f"{key}: {one.get(key)} -> {other.get(key)}" for key in sorted(one | other) if one.get(key) != other.get(key)
-    ]
+    """What differs between two locks, as "part: before -> after"; empty if both trials had the same conditions."""
+    old, new = (_flatten(msgspec.json.decode(path.read_bytes())) for path in (before, after))
+    return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
 
 
-def _flat(value: JsonValue, prefix: str = "") -> dict[str, JsonValue]:
+def _flatten(value: JsonValue, prefix: str = "") -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         return {prefix: value}
-    inner = (_flat(part, f"{prefix}.{key}" if prefix else key) for key, part in value.items())
+    inner = (_flatten(part, f"{prefix}.{key}" if prefix else key) for key, part in value.items())
     return {key: part for flat in inner for key, part in flat.items()}
 
 
 def _git_commit() -> str | None:
     """Commit of the source tree, with a mark if it has changes; None for an installed wheel."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     try:
-        commit = _git(here, "rev-parse", "HEAD")
-        dirty = _git(here, "status", "--porcelain", "--", str(here.parent))
+        commit = _git(folder, "rev-parse", "HEAD")
+        dirty = _git(folder, "status", "--porcelain", "--", str(folder.parent))
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit + ("-dirty" if dirty else "")
@@ -168,13 +172,6 @@ def _git_commit() -> str | None:
 def _git(folder: Path, *arguments: str) -> str:
     answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
     return answer.stdout.strip()
-
-
-MAX_AGENT_MIB = 256
-GRANTED = ("network", "packages", "gpus", "data", "scoring")
-"""What a replay may reach or use: as on a fresh installation, unless an override says so."""
-LIMITED = ("memory_gib", "disk_gib", "processes", "threads", "evaluation_timeout_s")
-"""Limits of a replay: the recorded ones, but no more than a fresh installation gives, unless an override says so."""
 
 
 def resolve_trial(
@@ -186,10 +183,10 @@ def resolve_trial(
     overrides: Sequence[str] = (),
     trial_id: str | None = None,
 ) -> TrialConfig:
-    """The whole configuration of a trial; touches no file of it.
+    """The whole configuration of a trial; writes nothing.
 
     overrides: "budget.wall_clock_s=300", "driver=openai/gpt-5.2", "mode=rl-only" and the like, on the fields of
-    TrialConfig. trial_id: made up by default.
+    TrialConfig. trial_id: generated by default.
     Raises ConfigError for an unknown task, agent, sandbox, base model or key, a value out of range, or a driver that is
     missing, does not fit or has no key set.
     """
@@ -207,15 +204,15 @@ def resolve_trial(
     require_driver(player, config)
     require_base_model(config.base_model)
     if any(override.startswith("task.n_items") for override in overrides):
-        _require_visible(config)
+        _require_visible_items(config)
     source = relative_to(config.task.benchmark, Path())
     if config.data is not None or source not in BENCHMARKS:
-        load_benchmark(source, Path(config.data) if config.data is not None else None)  # refuses what cannot be used
+        load_benchmark(source, Path(config.data) if config.data is not None else None)  # raises if it cannot be used
     for folder in code_folders(source):
         refuse_hidden(folder, (installation.home() / "secret",))
     rows = [
-        {"what": held.what, "strength": held.strength.value, "how": held.how}
-        for held in find_sandbox(config.sandbox).containment(
+        {"what": containment.what, "strength": containment.strength.value, "how": containment.how}
+        for containment in find_sandbox(config.sandbox).containment(
             limits_of(config), network=config.network, gpus=config.gpus
         )
     ]
@@ -224,8 +221,8 @@ def resolve_trial(
     return config.model_copy(update=update)
 
 
-def _require_visible(config: TrialConfig) -> None:
-    """See that the visible splits are as large as asked, before anything is built. Raises ConfigError."""
+def _require_visible_items(config: TrialConfig) -> None:
+    """Require that the visible splits have as many items as requested, before anything is built. Raises ConfigError."""
     benchmark = load_benchmark(config.task.benchmark, Path(config.data) if config.data is not None else None)
     for split in VISIBLE_SPLITS:
         benchmark.items(split, config.task.n_items[split], None)
@@ -263,17 +260,17 @@ def new_trial(
 
 
 def require_system(agent: Agent) -> None:
-    """See that the system that an agent starts is installed as pinned. Raises ConfigError with the command to run."""
+    """Require that the agent's system is installed as pinned. Raises ConfigError with the command to run."""
     if agent.spec.install is not None:
         require_installed(agent)
 
 
 def require_gpus(config: TrialConfig) -> None:
-    """See that the GPUs of the agent and of the scoring are there; before anything is scored.
+    """Require the GPUs of the agent and of the scoring, before anything is scored.
 
-    Without a sandbox no device file is shown to anybody, so none is asked for. Raises SandboxError with what to do.
+    Without a sandbox no device file is mounted, so none is required. Raises SandboxError with what to do.
     """
-    if config.sandbox != UNCONTAINED:
+    if config.sandbox != UNSANDBOXED:
         gpu_devices((*config.gpus, *config.scoring.gpus))
 
 
@@ -282,64 +279,65 @@ def repeat_trial(source: Path, out: Path) -> Path:
 
     Raises ConfigError if the source is not a trial, SandboxError for a GPU that is not on this machine.
     """
-    before = TrialPaths(source.resolve())
-    return _make_again(before, read_config(before.trial_json), out)
+    recorded = TrialPaths(source.resolve())
+    return _copy_trial(recorded, read_config(recorded.trial_json), out)
 
 
 def replay_trial(source: Path, out: Path, *, strict: bool = False, overrides: Sequence[str] = ()) -> Path:
     """Make a trial that repeats an earlier one with the recorded answers of its LLM in place of a provider.
 
-    A recording gives conversations, never permissions: its programs may reach and use what a fresh installation
-    gives, as far as `overrides` do not say otherwise (see `ungranted`), and no variable of the shell is passed on.
+    A recording grants no permissions: its programs may reach and use what a fresh installation allows, unless
+    `overrides` say otherwise (see `ungranted`), and no variable of the shell is passed on.
     strict: answer a request that is not the recorded one with an error. overrides: as for `resolve_trial`; a
     base model that the recording names by its folder needs base_model=FOLDER.
-    Raises ConfigError if the source is not a trial, holds no recorded LLM traffic, or ran without a sandbox and no
-    override says that this is wanted again, SandboxError for a GPU that is not on this machine.
+    Raises ConfigError if the source is not a trial, contains no recorded LLM traffic, or ran without a sandbox and no
+    override allows that again, SandboxError for a GPU that is not on this machine.
     """
-    before = TrialPaths(source.resolve())
-    config = read_config(before.trial_json)
-    if config.driver_record is None or not (before.llm / "exchanges.jsonl").is_file():
+    recorded = TrialPaths(source.resolve())
+    config = read_config(recorded.trial_json)
+    if config.driver_record is None or not (recorded.llm / "exchanges.jsonl").is_file():
         raise ConfigError(
             f"{source}: contains no recorded LLM traffic to replay (no driver, or no llm/exchanges.jsonl); "
             "run it again with agent2 repeat"
         )
     draft = config.model_dump(mode="json") | {"sandbox": find_sandbox(config.sandbox).name}
     for name in ungranted(config, overrides):
-        del draft[name]  # what a fresh installation gives
-    changed = parse_yaml(yaml.safe_dump(draft), TrialConfig, str(before.trial_json), overrides)
-    if changed.sandbox == UNCONTAINED and not any(override.startswith("sandbox=") for override in overrides):
+        del draft[name]  # the default of a fresh installation applies
+    changed = parse_yaml(yaml.safe_dump(draft), TrialConfig, str(recorded.trial_json), overrides)
+    if changed.sandbox == UNSANDBOXED and not any(override.startswith("sandbox=") for override in overrides):
         raise ConfigError(
             f"{source}: was recorded without a sandbox; replayed so, its agent's programs would run as you, with all "
             "that you may do: add --set sandbox=bubblewrap, or --set sandbox=none if you trust whoever made it"
         )
-    named = changed.task.benchmark
-    if (is_code(named) or is_located(named)) and not any(one.startswith("task.benchmark=") for one in overrides):
+    benchmark = changed.task.benchmark
+    is_overridden = any(override.startswith("task.benchmark=") for override in overrides)
+    if (is_code(benchmark) or is_located(benchmark)) and not is_overridden:
         raise ConfigError(
-            f"{source}: takes its items from {named}; a recording does not choose what is run or read of this machine: "
-            "add --set task.benchmark=NAME"
+            f"{source}: takes its items from {benchmark}; a recording does not choose what is run or read of this "
+            "machine: add --set task.benchmark=NAME"
         )
     if (is_path(config.base_model) or is_code(config.base_model)) and "base_model" not in _chosen(overrides):
         raise ConfigError(
             f"{source}: names {config.base_model} as its base model; a recording does not choose what its "
             "programs may read, or run, of this machine: add --set base_model=FOLDER"
         )
-    replay = ReplaySource(trial=str(before.root), strict=strict)
-    prices = str(before.root / changed.prices) if changed.prices is not None else None
+    replay = ReplaySource(trial=str(recorded.root), strict=strict)
+    prices = str(recorded.root / changed.prices) if changed.prices is not None else None
     update = {"replay": replay, "base_model": _absolute(changed.base_model), "prices": prices}
-    return _make_again(before, changed.model_copy(update=update), out)
+    return _copy_trial(recorded, changed.model_copy(update=update), out)
 
 
 def ungranted(config: TrialConfig, overrides: Sequence[str] = ()) -> list[str]:
-    """Fields of a recorded configuration that ask for more than a replay is given, and that no override grants."""
+    """Fields of a recorded configuration that request more than a replay gets, and that no override grants."""
     chosen = _chosen(overrides)
-    found = []
+    names = []
     for name in (*GRANTED, *LIMITED):
-        own = TrialConfig.model_fields[name].get_default(call_default_factory=True)
+        default = TrialConfig.model_fields[name].get_default(call_default_factory=True)
         recorded = getattr(config, name)
-        asks = recorded != own if name in GRANTED else recorded > own
-        if asks and name not in chosen:
-            found.append(name)
-    return found
+        exceeds = recorded != default if name in GRANTED else recorded > default
+        if exceeds and name not in chosen:
+            names.append(name)
+    return names
 
 
 def _chosen(overrides: Sequence[str]) -> set[str]:
@@ -347,9 +345,9 @@ def _chosen(overrides: Sequence[str]) -> set[str]:
     return {override.partition("=")[0].partition(".")[0].strip() for override in overrides}
 
 
-def _make_again(before: TrialPaths, config: TrialConfig, out: Path) -> Path:
-    """The folder of a new trial with the agent's files of an earlier one."""
-    agent = load_agent(str(before.agent))
+def _copy_trial(recorded: TrialPaths, config: TrialConfig, out: Path) -> Path:
+    """Make the folder of a new trial with the agent's files of an earlier one."""
+    agent = load_agent(str(recorded.agent))
     require_driver(agent, config)
     require_system(agent)
     require_gpus(config)
@@ -362,22 +360,22 @@ def _new_id(task: str, agent: str, seed: int) -> str:
 
 
 def _absolute(name_or_path: str) -> str:
-    """A path made absolute, so that the trial can be resumed from another folder; a name as it is."""
+    """A path made absolute, so that the trial can be resumed from another folder; a name unchanged."""
     if is_code(name_or_path):
         return relative_to(name_or_path, Path())
     return str(Path(name_or_path).expanduser().resolve()) if is_path(name_or_path) else name_or_path
 
 
 def _make_folder(config: TrialConfig, agent: Agent, out: Path) -> Path:
-    """The trial's folder; trial.json comes last, so a folder without one was never finished and is taken over."""
+    """Make the trial's folder; trial.json is written last, so a folder without one is incomplete and may be reused."""
     _require_small(agent)
     paths = TrialPaths(out.resolve() / config.trial_id)
     try:
         paths.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{paths.root}: cannot be made ({error.strerror}); choose another --out") from error
-    begun = {paths.agent.name}
-    if any(e.name not in begun and not e.name.startswith(f".{paths.trial_json.name}.") for e in paths.root.iterdir()):
+    draft = f".{paths.trial_json.name}."  # a temporary file of `write_json` that was cut short
+    if any(entry.name != paths.agent.name and not entry.name.startswith(draft) for entry in paths.root.iterdir()):
         raise ConfigError(f"{paths.root}: already exists; choose another trial_id, or resume it (agent2 resume)")
     _copy_agent(agent, paths.agent)
     write_json(paths.trial_json, config.model_dump(mode="json"))
@@ -395,7 +393,7 @@ def _require_small(agent: Agent) -> None:
 def _copy_agent(agent: Agent, target: Path) -> None:
     """Copy the agent's files, readable for the user that it will run as.
 
-    Raises ConfigError for a link: followed here, it could carry a file of this host into the agent's folder.
+    Raises ConfigError for a link: following it could copy any file of this host into the agent's folder.
     """
     links = [path for path in agent.folder.rglob("*") if path.is_symlink()]
     if links:

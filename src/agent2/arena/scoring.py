@@ -1,4 +1,4 @@
-"""The scores that the trial itself asks for: base model, noise band, and the final checkpoint on private items.
+"""The scores that a trial itself needs: base model, noise band, and the final checkpoint on private items.
 
 Base scores are cached per installation under a key made of content digests (checkpoint, items, sampling,
 scorer, version), never of paths or times, so that every trial of a sweep has the same base card.
@@ -30,28 +30,31 @@ NOISE_REPLICATES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Exam:
-    """What a checkpoint is scored on: the items of a task, hidden ones included. Never leaves the harness."""
+class LoadedTask:
+    """A task with its benchmark and the installation secret: what its items, hidden ones included, are made from.
 
-    task: TaskSpec
+    Never leaves the harness.
+    """
+
+    spec: TaskSpec
     benchmark: Benchmark
     secret: bytes
 
     def items(self, split: Split) -> list[Item]:
         """The items of one split."""
-        with installation.with_entry():  # a trial, or a check of the task, makes its own
-            return self.benchmark.items(split, self.task.n_items[split], self.secret)
+        with installation.with_entry():  # the trial, or the check of the task, has made an entry in the access log
+            return self.benchmark.items(split, self.spec.n_items[split], self.secret)
 
 
-def log_task_access(exam: Exam, role: str, checkpoint: str = "", baseline: str = "", out: str = "") -> None:
+def log_task_access(task: LoadedTask, role: str, checkpoint: str = "", baseline: str = "", out: str = "") -> None:
     """An entry in the access log: the private items of a task are about to be used. Raises ConfigError if it cannot."""
     installation.log_access(
         installation.Access(
             is_granted=True,
             split=Split.TEST_PRIVATE.value,
             role=role,
-            suite=exam.task.name,
-            suite_digest=digest_of(exam.task.model_dump(mode="json")),
+            suite=task.spec.name,
+            suite_digest=digest_of(task.spec.model_dump(mode="json")),
             checkpoint=checkpoint,
             baseline=baseline,
             out=out,
@@ -60,15 +63,18 @@ def log_task_access(exam: Exam, role: str, checkpoint: str = "", baseline: str =
 
 
 def card_key(
-    exam: Exam, base: CheckpointInfo, split: Split, attempts: int, machine: ScoringMachine | None = None
+    task: LoadedTask, base: CheckpointInfo, split: Split, attempts: int, machine: ScoringMachine | None = None
 ) -> str:
-    """Equal exactly when the card of a checkpoint would be the same again; machine: None is the usual one."""
-    benchmark, machine = exam.benchmark, machine or ScoringMachine()
+    """Key of a cached card: equal exactly when playing again would give the same card.
+
+    machine: None: the CPU in 32-bit floats.
+    """
+    benchmark, machine = task.benchmark, machine or ScoringMachine()
     return digest_of(
         {
             "version": __version__,
             "checkpoint": base.content_digest,
-            "items": digest_of(exam.items(split)),
+            "items": digest_of(task.items(split)),
             "sampling": benchmark.sampling,
             "attempts": attempts,
             "max_turns": benchmark.max_turns,
@@ -91,15 +97,15 @@ def fetch_cached(key: str, card: Path) -> bool:
     return True
 
 
-def keep_cached(key: str, card: Path) -> None:
-    """Put a finished card into the cache, whole or not at all."""
+def store_cached(key: str, card: Path) -> None:
+    """Copy a finished card into the cache, whole or not at all."""
     cached = installation.baselines_dir() / key
     draft = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=cached.parent))
     try:
         _copy_card(card, draft)
         draft.rename(cached)
     except OSError:
-        if not cached.is_dir():  # else another trial was first with the same content
+        if not cached.is_dir():  # else another trial has stored the same card meanwhile
             raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -109,8 +115,8 @@ def _copy_card(source: Path, target: Path) -> None:
     try:
         shutil.copytree(source, target, dirs_exist_ok=True)
     except shutil.Error as error:
-        _, _, why = error.args[0][0]  # of the first file; its own text lists them all
-        raise OSError(f"{target} cannot be written: {why}") from error
+        _, _, reason = error.args[0][0]  # of the first file: the text of shutil.Error lists them all
+        raise OSError(f"{target} cannot be written: {reason}") from error
 
 
 def card_score(card: Path) -> Estimate:
@@ -127,23 +133,22 @@ def paired_gain(base_card: Path, final_card: Path) -> PairedDifference:
 
 
 def gain_of_items(base: Mapping[str, float | None], final: Mapping[str, float | None]) -> PairedDifference:
-    """The same from item -> score. Raises NotEnoughData if no item has both scores."""
+    """Gain from two maps of item -> score. Raises NotEnoughData if no item has both scores."""
     pairs = [(base[key], final.get(key)) for key in base]
-    both = [(before, after) for before, after in pairs if before is not None and after is not None]
+    scored = [(before, after) for before, after in pairs if before is not None and after is not None]
     difference = paired_difference(
-        np.array([after for _, after in both]),
-        np.array([before for before, _ in both]),
+        np.array([after for _, after in scored]),
+        np.array([before for before, _ in scored]),
         np.random.default_rng(derive_seed("paired gain")),
     )
-    return replace(difference, change=replace(difference.change, n_missing=len(pairs) - len(both)))
+    return replace(difference, change=replace(difference.change, n_missing=len(pairs) - len(scored)))
 
 
 def measure_noise(card: Path) -> NoiseBand:
     """The noise band from a card with several attempts of one checkpoint at each item.
 
     Covers item resampling and sampling seeds (items alone where the attempts are all alike, as under greedy
-    decoding); the spread over training seeds is another thing and is reported by sweeps. Items with a missing
-    attempt are left out.
+    decoding), not training seeds, whose spread sweeps report. Items with a missing attempt are left out.
     """
     rule = read_header(card).reporting
     by_item: dict[str, dict[int, float]] = {}

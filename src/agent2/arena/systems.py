@@ -44,7 +44,7 @@ from pydantic import ValidationError
 
 from agent2 import installation
 from agent2.arena.agents import Agent, InstallSpec, NpmPackage, PythonPackage, agent_names, program_path
-from agent2.arena.assignment import InsidePaths, TrialConfig
+from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig
 from agent2.config import StrictModel
 from agent2.errors import ConfigError
 from agent2.sandbox.backends import Sandbox, find_sandbox
@@ -506,8 +506,6 @@ def _make_readable(folder: Path) -> None:
 
 LAUNCH = "/launch"
 """Where the files of the launch are inside."""
-UNCONTAINED = "none"
-"""The sandbox in which the home folder is the user's own; agents get another one there."""
 
 _COPY_HOME = 'cp -R "$1/." "$HOME" && shift && exec "$@"'
 
@@ -571,7 +569,8 @@ def launch_plan(
         raise ConfigError(f"agent {spec.name} is driven by an LLM; pass one with --driver, as in --driver openai/gpt-5")
     sandbox = find_sandbox(config.sandbox)
     system = require_installed(agent) if spec.install is not None else None
-    home = sandbox.visible_path(folder / "home", f"{LAUNCH}/home") if config.sandbox == UNCONTAINED else HOME
+    # without a sandbox HOME would be the user's own folder
+    home = sandbox.visible_path(folder / "home", f"{LAUNCH}/home") if config.sandbox == UNSANDBOXED else HOME
     prompt = _prompt(inside)
     fields: dict[str, object] = {
         "prompt": prompt,
@@ -592,7 +591,7 @@ def launch_plan(
     command = _command(spec.command, program, fill)
     environment = fill.all("environment", spec.environment)
     home_files = fill.all("files", {_inside_home(name): text for name, text in spec.files.items()})
-    if config.sandbox == UNCONTAINED:
+    if config.sandbox == UNSANDBOXED:
         if spec.llm is not None or home_files:
             environment["HOME"] = home
     elif home_files:

@@ -30,7 +30,7 @@ import numpy as np
 
 from agent2 import installation
 from agent2.arena.plan import VISIBLE_SPLITS
-from agent2.arena.scoring import NOISE_REPLICATES, Exam, card_key, fetch_cached, log_task_access, measure_noise
+from agent2.arena.scoring import NOISE_REPLICATES, LoadedTask, card_key, fetch_cached, log_task_access, measure_noise
 from agent2.arena.tasks import Level, TaskSpec, ensure_base_model
 from agent2.benchmarks import load_benchmark
 from agent2.benchmarks.data import DataBenchmark
@@ -192,17 +192,17 @@ class _Check:
     benchmark: Benchmark
     on_progress: OnPlayed
     players: Players = field(init=False)
-    exam: Exam = field(init=False)
+    loaded: LoadedTask = field(init=False)
 
     def __post_init__(self) -> None:
         self.players = players_of(self.benchmark)
-        self.exam = Exam(self.task, self.benchmark, installation.secret())
-        log_task_access(self.exam, "task check")
+        self.loaded = LoadedTask(self.task, self.benchmark, installation.secret())
+        log_task_access(self.loaded, "task check")
 
     @cached_property
     def items(self) -> dict[Split, list[Item]]:
         """All items of the task."""
-        return {split: self.exam.items(split) for split in Split}
+        return {split: self.loaded.items(split) for split in Split}
 
     @cached_property
     def played(self) -> list[Item]:
@@ -387,7 +387,7 @@ class _Check:
         guessed = [_mean_score(self._play(benchmark.informed(guess), items=few)) for guess in guesses]
         n_stranger = len({round(value, 6) for value in guessed})
         blind = sum(guessed) / len(guessed)
-        told = _mean_score(self._play(benchmark.informed(self.exam.secret), items=few))
+        told = _mean_score(self._play(benchmark.informed(self.loaded.secret), items=few))
         every = self.played[:: max(1, len(self.played) // N_GUESSED_ITEMS)]
         short = {what: _mean_score(self._play(player, items=every)) for what, player in benchmark.shortcuts().items()}
         best = max(short.values(), default=0.0)
@@ -530,15 +530,15 @@ def check_base(
     a tiny one is unpacked or trained first.
     """
     began = time.monotonic()
-    exam = Exam(task, benchmark, installation.secret())
-    log_task_access(exam, "task base score")
+    loaded = LoadedTask(task, benchmark, installation.secret())
+    log_task_access(loaded, "task base score")
     base = inspect_checkpoint(ensure_base_model(model or task.base_model, data=data))
     require_template(base)
     with tempfile.TemporaryDirectory(prefix="agent2-task-check-") as folder:
         card = Path(folder) / "noise"
         where = "from the card of a trial"
-        if not fetch_cached(card_key(exam, base, Split.TEST_PRIVATE, NOISE_REPLICATES), card):
-            _evaluate(exam, base, card, on_progress)
+        if not fetch_cached(card_key(loaded, base, Split.TEST_PRIVATE, NOISE_REPLICATES), card):
+            _evaluate(loaded, base, card, on_progress)
             where = "played now"
         summary = read_summary(card)
         if summary.score is None:
@@ -574,15 +574,15 @@ def check_base(
     ]
 
 
-def _evaluate(exam: Exam, base: CheckpointInfo, card: Path, on_progress: Progress | None) -> None:
+def _evaluate(loaded: LoadedTask, base: CheckpointInfo, card: Path, on_progress: Progress | None) -> None:
     """Play the base model on the private items as a grader does."""
     import torch
 
     torch.set_num_threads(1)  # more are slower on shared cores
     plan = EvaluationPlan(
-        benchmark=exam.benchmark,
+        benchmark=loaded.benchmark,
         split=Split.TEST_PRIVATE,
-        items=tuple(exam.items(Split.TEST_PRIVATE)),
+        items=tuple(loaded.items(Split.TEST_PRIVATE)),
         checkpoint_name="base",
         checkpoint_digest=base.weights_digest,
         chat_template_digest=base.chat_template_digest,

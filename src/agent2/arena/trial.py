@@ -5,10 +5,10 @@ The phases, each closed by an event in events/trial.jsonl:
     base_scored (test_public) -> agent_started -> agent_ended -> graded -> base_scored (test_private)
     -> noise_measured -> final_scored -> audited -> finished
 
-A resumed trial does again what is not closed. The agent dies with the harness. If its time was not up, it is started
-again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is closed
-as interrupted; what was accepted before is evaluated, once. Time between the end and the resume is not counted.
-The report is not written here: it is computed from the folder (see `agent2.reports`).
+A resumed trial repeats the phases that were not closed. The agent dies with the harness. If its time was not up, it is
+started again in the workspace as it is, with the budget that is left (`agent_restarted`), or, on request, its phase is
+closed as interrupted; what was accepted before is evaluated, once. Time between the end and the resume is not counted.
+Does NOT write the report: it is computed from the folder (see `agent2.reports`).
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent2 import installation
 from agent2.arena.agent_files import record_commands, record_metrics
@@ -27,40 +27,40 @@ from agent2.arena.agent_phase import (
     AgentOutcome,
     Deadline,
     attempt,
-    keep_log,
     require_room,
+    rotate_log,
     sandbox_spec,
     watch_agent,
 )
 from agent2.arena.agents import Agent, load_agent
-from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json, grading_time
-from agent2.arena.audit import Audited, audit_trial, is_unfinished, lay_bait_for, log_private_access
+from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig, assignment_json, grading_time
+from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished, log_private_access, plant_bait
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
 from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
-from agent2.arena.llm import LLM_PORT, Gateway, open_gateway, require_driver
+from agent2.arena.llm import LLM_PORT, open_gateway, require_driver
 from agent2.arena.plan import (
     VISIBLE_SPLITS,
     clear_unstarted,
     create_workspace,
     lock_record,
-    require_same_exam,
-    world_told,
+    require_same_lock,
+    visible_world,
 )
 from agent2.arena.recorder import RevisionRecorder
 from agent2.arena.scoring import (
     NOISE_REPLICATES,
-    Exam,
+    LoadedTask,
     card_key,
     card_score,
     choose_final,
     fetch_cached,
-    keep_cached,
     measure_noise,
     paired_gain,
+    store_cached,
 )
 from agent2.arena.tasks import ensure_base_model
 from agent2.arena.trial_folder import (
@@ -78,7 +78,7 @@ from agent2.cards.folder import file_digest
 from agent2.errors import Agent2Error, ConfigError, Fault
 from agent2.files import write_json
 from agent2.models.checkpoint import CheckpointInfo, inspect_checkpoint, require_template
-from agent2.records import HIDDEN_SPLITS, Benchmark, JsonValue, Split
+from agent2.records import HIDDEN_SPLITS, Benchmark, Item, JsonValue, Scorer, Split
 from agent2.sandbox.backends import Sandbox, find_sandbox, free_port
 from agent2.stats.estimates import Estimate, PairedDifference
 
@@ -86,12 +86,11 @@ DRAIN_S = 24 * 3600.0
 """Longest wait for the evaluations of what was accepted; each has its own, shorter deadline."""
 GRADING_PORT = 8000
 """Loopback port of the grading API inside a sandbox."""
-UNSANDBOXED = "none"
 EVALUATION = EvaluatorProgram()
 
 
 class Steps(Protocol):
-    """Told where the trial is."""
+    """Callback that reports the phase of a trial."""
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
         """The present phase; done and total where it can be counted."""
@@ -99,17 +98,17 @@ class Steps(Protocol):
 
 def run_trial(root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION) -> None:
     """Run a new trial to its final score. evaluation: the program that plays checkpoints."""
-    _play(TrialPaths(root.resolve()), steps, evaluation)
+    _run(TrialPaths(root.resolve()), steps, evaluation)
 
 
 def resume_trial(
     root: Path, steps: Steps, evaluation: EvaluatorProgram = EVALUATION, *, restarts_agent: bool = True
 ) -> None:
-    """Resume a trial whose harness died; of a finished one, repeat an audit that did not come to its end.
+    """Resume a trial whose harness died; of a finished trial, repeat an audit that was cut short.
 
     evaluation: the program that plays checkpoints. restarts_agent: an agent that was interrupted before its time was
     up is started again with what is left of it; else its phase ends as interrupted. Raises ConfigError if the folder
-    holds no trial, the trial has lost its log or another harness is at it.
+    contains no trial, the trial has lost its log or another harness is running it.
     """
     paths = TrialPaths(root.resolve())
     if not paths.trial_json.is_file():
@@ -118,12 +117,12 @@ def resume_trial(
     if events.last("agent_started") is None and paths.alive.exists():
         raise ConfigError(
             f"{paths.trial_log}: does not say that the agent was started, but it has worked; restore the file from a "
-            "copy (resuming without it would begin anew and lose what was submitted)"
+            "copy (resuming without it would start over and lose what was submitted)"
         )
     if events.last("finished") is None:
-        _play(paths, steps, evaluation, restarts_agent=restarts_agent)
+        _run(paths, steps, evaluation, restarts_agent=restarts_agent)
     elif paths.integrity.exists() and is_unfinished(paths.integrity):
-        _play(paths, steps, evaluation, restarts_agent=False)
+        _run(paths, steps, evaluation, restarts_agent=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class _Trial:
     config: TrialConfig
     paths: TrialPaths
     agent: Agent
-    exam: Exam
+    task: LoadedTask
     base: CheckpointInfo
     sandbox: Sandbox
     inside: InsidePaths
@@ -143,9 +142,9 @@ class _Trial:
     evaluation: EvaluatorProgram
     restarts_agent: bool
 
-    def tell_unrecorded(self, sentence: str) -> None:
+    def note_unrecorded(self, reason: str) -> None:
         """Note a part of the record that is not complete."""
-        self.log.append("recording_failed", reason=sentence)
+        self.log.append("recording_failed", reason=reason)
 
 
 class TrialStopped(Agent2Error):
@@ -154,9 +153,9 @@ class TrialStopped(Agent2Error):
     fault = Fault.INFRASTRUCTURE
 
 
-def _play(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool = False) -> None:
+def _run(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool = False) -> None:
     try:
-        _play_phases(paths, steps, evaluation, restarts_agent=restarts_agent)
+        _run_phases(paths, steps, evaluation, restarts_agent=restarts_agent)
     except (OSError, sqlite3.Error) as error:
         raise TrialStopped(
             f"{paths.root}: the trial stopped ({error}); nothing recorded is lost: fix this and resume with "
@@ -164,12 +163,12 @@ def _play(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, rest
         ) from error
 
 
-def _play_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
-    with _only_harness(paths), _opened(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
-        with _grading(trial, _over()) as grader:
+def _run_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> None:
+    with _harness_lock(paths), _open_trial(paths, steps, evaluation, restarts_agent=restarts_agent) as trial:
+        with _grading(trial) as grader:
             base = _base_score(trial, grader, Split.TEST_PUBLIC)
         _agent_phase(trial, base)
-        with _grading(trial, _over()) as grader:
+        with _grading(trial) as grader:
             steps("evaluating submissions")
             if not grader.drain(DRAIN_S):
                 raise EvaluationFailed(
@@ -182,8 +181,8 @@ def _play_phases(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, 
 
 
 @contextmanager
-def _only_harness(paths: TrialPaths) -> Iterator[None]:
-    """Two harnesses at one trial would both write its logs: the second is refused."""
+def _harness_lock(paths: TrialPaths) -> Iterator[None]:
+    """Refuse a second harness, which would write the same logs. Raises ConfigError."""
     with paths.harness_lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,45 +192,47 @@ def _only_harness(paths: TrialPaths) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool) -> Iterator[_Trial]:
+def _open_trial(
+    paths: TrialPaths, steps: Steps, evaluation: EvaluatorProgram, *, restarts_agent: bool
+) -> Iterator[_Trial]:
     config = read_config(paths.trial_json)
     agent, sandbox = load_agent(str(paths.agent)), find_sandbox(config.sandbox)
     events = read_events(paths.trial_log)
     is_unstarted = events.last("agent_started") is None
     if is_unstarted:
-        sandbox.require()  # a host that refuses says so before the base model is scored
+        sandbox.require()  # a host that cannot run the sandbox must say so before the base model is scored
         require_driver(agent, config)
     data = Path(config.data) if config.data is not None else None
     benchmark = load_benchmark(config.task.benchmark, data)
-    exam = Exam(config.task, benchmark, installation.secret())
+    task = LoadedTask(config.task, benchmark, installation.secret())
     steps("base model")
-    folder = ensure_base_model(config.base_model, lambda news: steps(f"base model: {news}"), data=data)
+    folder = ensure_base_model(config.base_model, lambda message: steps(f"base model: {message}"), data=data)
     base = inspect_checkpoint(folder)
     require_template(base)
-    inside = _inside(sandbox, paths, base.path, agent, benchmark)
+    inside = _inside_paths(sandbox, paths, base.path, agent, benchmark)
     if events.last("agent_ended") is None:
         require_room(paths.root, base.path)
     if is_unstarted:
         clear_unstarted(paths)
-        create_workspace(paths.workspace, config, exam.benchmark, inside)
-        lay_bait_for(config.trial_id, exam.secret, paths.workspace)
-        write_json(paths.lock_json, lock_record(config, agent, base, exam))
+        create_workspace(paths.workspace, config, benchmark, inside)
+        plant_bait(config.trial_id, task.secret, paths.workspace)
+        write_json(paths.lock_json, lock_record(config, agent, base, task))
     else:
-        require_same_exam(paths.lock_json, lock_record(config, agent, base, exam))
+        require_same_lock(paths.lock_json, lock_record(config, agent, base, task))
     revisions = RevisionRecorder(paths.workspace, paths.revisions_git, EventLog(paths.revisions_log))
     log = EventLog(paths.trial_log)
     if events.rows:
         log.append("resumed")
     try:
         yield _Trial(
-            config, paths, agent, exam, base, sandbox, inside, revisions, log, steps, evaluation, restarts_agent
+            config, paths, agent, task, base, sandbox, inside, revisions, log, steps, evaluation, restarts_agent
         )
     finally:
         revisions.close()
         log.close()
 
 
-def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent, benchmark: Benchmark) -> InsidePaths:
+def _inside_paths(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent, benchmark: Benchmark) -> InsidePaths:
     """The paths that the agent sees; without a sandbox they are those of the host."""
     is_contained = sandbox.name != UNSANDBOXED
     llm_port = (LLM_PORT if is_contained else free_port()) if agent.spec.llm is not None else 0
@@ -245,22 +246,26 @@ def _inside(sandbox: Sandbox, paths: TrialPaths, base: Path, agent: Agent, bench
     )
 
 
-def _over() -> Deadline:
-    """The deadline of a grader that takes nothing in."""
-    return Deadline(time.time(), 0.0)
-
-
 @contextmanager
-def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
-    """A working grader; what an earlier one accepted and did not score comes first."""
-    config = trial.config
+def _grading(trial: _Trial, deadline: Deadline | None = None) -> Iterator[Grader]:
+    """A running grader; what an earlier one accepted and did not score comes first.
+
+    deadline: of submissions; None: nothing may be submitted.
+    """
+    config, benchmark = trial.config, trial.task.benchmark
+    judge: Scorer | None = None  # a scorer that is installed with the agent needs no judge at the grader
+    judged: dict[str, Item] = {}
+    if isinstance(benchmark, ProvidesJudge):
+        judge = benchmark.judge(trial.task.secret)
+        judged = {item.id: item for split in VISIBLE_SPLITS for item in trial.task.items(split)}
     settings = GraderSettings(
         paths=trial.paths,
         base=trial.base.path,
         benchmark=config.task.benchmark,
-        items={split: trial.exam.items(split) for split in HIDDEN_SPLITS},
-        deadline=deadline,
-        **_judge_of(trial),
+        items={split: trial.task.items(split) for split in HIDDEN_SPLITS},
+        deadline=deadline or Deadline(time.time(), 0.0),
+        judge=judge,
+        judged=judged,
         max_judgements=config.budget.judgements,
         max_submissions=config.budget.submissions,
         grading_s=grading_time(config),
@@ -269,9 +274,7 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         machine=config.scoring,
     )
     hidden = (installation.home() / "secret", trial.paths.grader_db, trial.paths.events, trial.paths.llm)
-    evaluate = ChildEvaluator(
-        config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, trial.exam.benchmark
-    )
+    evaluate = ChildEvaluator(config.evaluation_timeout_s, trial.sandbox, hidden, trial.evaluation, benchmark)
     grader = Grader(settings, evaluate, trial.revisions.capture, ContainedAdmission(trial.sandbox, hidden))
     grader.start()
     try:
@@ -280,16 +283,8 @@ def _grading(trial: _Trial, deadline: Deadline) -> Iterator[Grader]:
         grader.stop()
 
 
-def _judge_of(trial: _Trial) -> dict[str, Any]:
-    """The judge and the visible items that it can be asked about; none where the scorer is installed with the agent."""
-    if not isinstance(trial.exam.benchmark, ProvidesJudge):
-        return {}
-    visible = {item.id: item for split in VISIBLE_SPLITS for item in trial.exam.items(split)}
-    return {"judge": trial.exam.benchmark.judge(trial.exam.secret), "judged": visible}
-
-
 def _agent_phase(trial: _Trial, base: Estimate) -> None:
-    """Let the agent work, unless it has; after an interruption it gets what is left of its time, or nothing."""
+    """Run the agent, unless its phase is closed; after an interruption it gets what is left of its time, or nothing."""
     events = read_events(trial.paths.trial_log)
     if events.last("agent_ended") is not None:
         return
@@ -304,84 +299,78 @@ def _agent_phase(trial: _Trial, base: Estimate) -> None:
             AgentEnd.INTERRUPTED, None, "the harness died while the agent worked; it was not started again"
         )
         workspace, log = trial.paths.workspace, trial.paths.metrics_log
-        attempt("training metrics", lambda: record_metrics(workspace, log), trial.tell_unrecorded)
+        attempt("training metrics", lambda: record_metrics(workspace, log), trial.note_unrecorded)
     transcript = trial.agent.spec.transcript
-    attempt("command lines", lambda: record_commands(transcript, trial.paths), trial.tell_unrecorded)
-    told: dict[str, JsonValue] = {"end": outcome.end.value, "exit_code": outcome.exit_code, "reason": outcome.reason}
-    if isinstance(trial.exam.benchmark, ProvidesJudge):
-        told["judgements"] = count_judgements(trial.paths.grader_db)
-    trial.log.append("agent_ended", **told)
+    attempt("command lines", lambda: record_commands(transcript, trial.paths), trial.note_unrecorded)
+    fields: dict[str, JsonValue] = {"end": outcome.end.value, "exit_code": outcome.exit_code, "reason": outcome.reason}
+    if isinstance(trial.task.benchmark, ProvidesJudge):
+        fields["judgements"] = count_judgements(trial.paths.grader_db)
+    trial.log.append("agent_ended", **fields)
 
 
 def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float | None = None) -> AgentOutcome:
     """Start the agent and watch it. left_s: seconds that it may work. stopped: when it was interrupted, if it was."""
     if stopped is not None:
-        keep_log(trial.paths.agent_log)
+        rotate_log(trial.paths.agent_log)
     trial.sandbox.prepare_workspace(trial.paths.workspace)
-    benchmark = trial.exam.benchmark
-    assignment = assignment_json(
-        trial.config, trial.inside, benchmark.sampling, world_told(trial.config, benchmark, trial.inside)
-    )
-    facts = ApiFacts(task=trial.config.task.name, workspace=trial.inside.workspace, assignment=assignment)
-    with open_gateway(trial.agent, trial.config, trial.paths, trial.inside) as gateway, _told_restarts(trial, gateway):
-        deadline = Deadline(time.time(), left_s)
+    config, inside, benchmark = trial.config, trial.inside, trial.task.benchmark
+    assignment = assignment_json(config, inside, benchmark.sampling, visible_world(config, benchmark, inside))
+    facts = ApiFacts(task=config.task.name, workspace=inside.workspace, assignment=assignment)
+    with open_gateway(trial.agent, config, trial.paths, inside) as gateway:
+        deadline = Deadline(time.time(), left_s)  # from now on: the time to start the gateway is not the agent's
         total = round(deadline.wall_clock_s)
 
-        def tick(left: float) -> None:
-            trial.paths.alive.touch()
-            trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left), total)
+        def tick(left_s: float) -> None:
+            trial.paths.alive.touch()  # after a kill of the harness the only trace of how long the agent worked
+            trial.steps(f"agent {trial.agent.spec.name} (seconds)", total - round(left_s), total)
 
         with _grading(trial, deadline) as grader:
             grader.baseline = base
             server = serve_on_socket(make_app(grader, facts), trial.paths.grader_socket)
-            is_at_work = False
+            is_started = False
             try:
-                worlds = world_mounts(trial.exam.benchmark)
-                spec = sandbox_spec(trial.config, trial.paths, trial.agent, trial.base.path, trial.inside, worlds)
+                worlds = world_mounts(benchmark)
+                spec = sandbox_spec(config, trial.paths, trial.agent, trial.base.path, inside, worlds)
                 process = trial.sandbox.start(spec)
+                # these differ from trial to trial where there is no sandbox; a replay masks them by this record
+                fields: dict[str, JsonValue] = {
+                    "workspace": inside.workspace,
+                    "grading_port": inside.grading_port,
+                    "llm_port": inside.llm_port,
+                }
+                if stopped is not None:
+                    fields["stopped_at"] = stopped
                 event = "agent_started" if stopped is None else "agent_restarted"
-                told = _places(trial) | ({} if stopped is None else {"stopped_at": stopped})
-                trial.log.append(event, t=deadline.started_at, deadline=deadline.ends_at, **told)
-                is_at_work = True
-                return watch_agent(
-                    process, trial.paths, trial.revisions, deadline, tick, trial.tell_unrecorded,
+                trial.log.append(event, t=deadline.started_at, deadline=deadline.ends_at, **fields)
+                is_started = True
+                outcome = watch_agent(
+                    process, trial.paths, trial.revisions, deadline, tick, trial.note_unrecorded,
                     gateway.gone if gateway is not None else lambda: None,
                 )  # fmt: skip
             except BaseException as error:  # Ctrl-C too: what was used of the time is known to the second
-                if is_at_work:
-                    _tell_interruption(trial, deadline, error)
+                if is_started:
+                    _log_interruption(trial, deadline, error)
                 raise
             finally:
                 server.stop()
+        if gateway is not None and gateway.n_restarts:
+            trial.note_unrecorded(f"LLM gateway: it died and was started again {gateway.n_restarts} times")
+    return outcome
 
 
-def _tell_interruption(trial: _Trial, deadline: Deadline, error: BaseException) -> None:
+def _log_interruption(trial: _Trial, deadline: Deadline, error: BaseException) -> None:
     reason = "interrupted by a person" if isinstance(error, KeyboardInterrupt) else f"the machine failed: {error}"
     with suppress(OSError):  # the disk may be full; the time of the last touch says when
         trial.log.append("agent_interrupted", t=min(deadline.now(), deadline.ends_at), reason=reason)
-
-
-@contextmanager
-def _told_restarts(trial: _Trial, gateway: Gateway | None) -> Iterator[None]:
-    """Note afterwards how often the gateway died and came back."""
-    yield
-    if gateway is not None and gateway.n_restarts:
-        trial.tell_unrecorded(f"LLM gateway: it died and was started again {gateway.n_restarts} times")
-
-
-def _places(trial: _Trial) -> dict[str, JsonValue]:
-    """What the agent was given that differs between trials without a sandbox; a replay masks it."""
-    inside = trial.inside
-    return {"workspace": inside.workspace, "grading_port": inside.grading_port, "llm_port": inside.llm_port}
 
 
 def _final_phase(trial: _Trial, grader: Grader, base_public: Estimate) -> None:
     """Score the chosen checkpoint and the base on private items, and measure the noise band, unless that is done."""
     if read_events(trial.paths.trial_log).last("final_scored") is not None:
         return
-    log_private_access(trial.config.trial_id, trial.exam, trial.base.weights_digest, trial.paths.root)
+    log_private_access(trial.config.trial_id, trial.task, trial.base.weights_digest, trial.paths.root)
     _base_score(trial, grader, Split.TEST_PRIVATE)
-    _noise(trial, grader)
+    _noise_band(trial, grader)
     submissions = grader.all()
     final = choose_final(submissions, base_public)
     base_card = trial.paths.card("base", Split.TEST_PRIVATE)
@@ -410,8 +399,8 @@ def _audit(trial: _Trial, grader: Grader) -> None:
     final = scored["submission"] if scored is not None else None
     trial.steps("integrity audit")
     record = audit_trial(
-        Audited(
-            trial.config.trial_id, trial.paths, trial.exam, trial.base.path, trial.sandbox, tuple(grader.all()), final
+        AuditedTrial(
+            trial.config.trial_id, trial.paths, trial.task, trial.base.path, trial.sandbox, tuple(grader.all()), final
         )
     )
     n_findings = sum(len(check.findings) for check in record.checks)
@@ -427,25 +416,26 @@ def _base_score(trial: _Trial, grader: Grader, split: Split) -> Estimate:
     rows = read_events(trial.paths.trial_log).rows
     if not any(row["event"] == "base_scored" and row["split"] == split.value for row in rows):
         trial.steps(f"base model on {split.value}")
-        _cached_evaluation(trial, grader, split, card, attempts=trial.exam.benchmark.attempts)
+        _evaluate_base(trial, grader, split, card, attempts=trial.task.benchmark.attempts)
         stored = stored_score(card_score(card), str(card.relative_to(trial.paths.root)))
         trial.log.append("base_scored", split=split.value, score=stored)
     return card_score(card)
 
 
-def _noise(trial: _Trial, grader: Grader) -> None:
+def _noise_band(trial: _Trial, grader: Grader) -> None:
+    """Measure how far the base model is from itself on private items under other sampling seeds, unless it was."""
     if read_events(trial.paths.trial_log).last("noise_measured") is not None:
         return
-    card = trial.paths.noise_card
     trial.steps("noise band")
-    _cached_evaluation(trial, grader, Split.TEST_PRIVATE, card, attempts=NOISE_REPLICATES)
+    card = trial.paths.noise_card
+    _evaluate_base(trial, grader, Split.TEST_PRIVATE, card, attempts=NOISE_REPLICATES)
     band = measure_noise(card)
     trial.log.append("noise_measured", half_width=band.half_width, n_replicates=band.n_replicates, over=band.over)
 
 
-def _cached_evaluation(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:
-    key = card_key(trial.exam, trial.base, split, attempts, trial.config.scoring)
-    if fetch_cached(key, card):
-        return
-    grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
-    keep_cached(key, card)
+def _evaluate_base(trial: _Trial, grader: Grader, split: Split, card: Path, attempts: int) -> None:
+    """Produce a card of the base model: copied from the installation's cache, or played by the grader and cached."""
+    key = card_key(trial.task, trial.base, split, attempts, trial.config.scoring)
+    if not fetch_cached(key, card):
+        grader.evaluate_checkpoint(trial.base.path, split, card, name="base", attempts=attempts)
+        store_cached(key, card)

@@ -24,7 +24,7 @@ trials/<trial_id>/
 ├── llm/                  recorded LLM traffic; no keys
 ├── launch/               the agent's configuration and prompt, read-only at /launch
 ├── run/                  unix sockets while the trial runs, each alone in its folder
-├── harness.lock          held by the one harness that is at the trial
+├── harness.lock          held by the harness that runs the trial
 ├── harness.alive         touched by it while the agent works
 ├── agent.log             what the agent printed (agent.1.log: before it was started again)
 ├── replay.json           of a replay: what was the same as in its source, and what was not
@@ -36,7 +36,7 @@ Event logs are append-only: one JSON object a line, one writer each, on disk whe
 the middle of a line leaves a torn tail; `read_events` leaves it out and counts it.
 
 The agent dies with its harness. `trial.jsonl` then has `agent_interrupted` (Ctrl-C, a full disk) or nothing (a killed
-harness, whose last touch of `harness.alive` says when), and `agent_restarted` once the trial was resumed.
+harness; the time of its last touch of `harness.alive` counts), and `agent_restarted` once the trial was resumed.
 `ActiveTime` maps moments to a clock that excludes these pauses.
 
 Interventions are what people did to a trial while its agent worked, written by `agent2 intervene`. They cannot be
@@ -60,6 +60,11 @@ from agent2.arena.assignment import TrialConfig
 from agent2.errors import ConfigError
 from agent2.files import atomic_write
 from agent2.records import JsonValue, Split
+
+LEAST_RESTART_S = 5.0
+"""An agent with less time left is not started again: it could do nothing."""
+MAX_NOTE = 2_000
+"""Characters of the note on an intervention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,7 @@ class TrialPaths:
 
     @property
     def workspace(self) -> Path:
-        """All that the agent may write."""
+        """The only folder that the agent may write to."""
         return self.root / "workspace"
 
     @property
@@ -180,12 +185,12 @@ class TrialPaths:
 
     @property
     def alive(self) -> Path:
-        """Touched by the harness while the agent works: when a killed harness was alive last."""
+        """Touched by the harness while the agent works: its time says when a killed harness was last alive."""
         return self.root / "harness.alive"
 
     @property
     def resume_command(self) -> str:
-        """What to type to resume the trial."""
+        """The shell command that resumes the trial."""
         return f"agent2 resume {shlex.quote(str(self.root))}"
 
     @property
@@ -205,9 +210,9 @@ class TrialPaths:
         """Its evaluation on test_public."""
         return self.submission(number) / "card"
 
-    def card(self, who: str, split: Split) -> Path:
+    def card(self, model: str, split: Split) -> Path:
         """Card of `base` or `final` on a split."""
-        return self.root / "cards" / f"{who}-{split.value}"
+        return self.root / "cards" / f"{model}-{split.value}"
 
     @property
     def noise_card(self) -> Path:
@@ -221,7 +226,7 @@ class TrialPaths:
 
     @property
     def harness_lock(self) -> Path:
-        """Locked while a harness is at the trial."""
+        """Locked while a harness runs the trial."""
         return self.root / "harness.lock"
 
 
@@ -233,12 +238,12 @@ def read_config(path: Path) -> TrialConfig:
         raise ConfigError(f"{path.parent}: no {path.name} there; pass the folder of a trial") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {where}: {first['msg']}; it is machine-written, restore it") from error
+        field = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{path}: {field}: {first['msg']}; it is machine-written, restore it") from error
 
 
 class EventLog:
-    """The writer of one log; safe to call from several threads."""
+    """Writer of one event log; safe to call from several threads."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -251,10 +256,10 @@ class EventLog:
         """Write one event and force it to disk. t: Unix seconds, now by default."""
         line = _line({"t": self._clock() if t is None else t, "event": event, **fields})
         with self._lock:
-            rest = memoryview(b"\n" + line if self._is_torn else line)  # a torn line must not swallow this one
-            self._is_torn = True
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            unwritten = memoryview(b"\n" + line if self._is_torn else line)  # not glued to a torn line
+            self._is_torn = True  # until all of it is written: a full disk ends the loop with an error
+            while unwritten:  # an unbuffered file may write less than it is given
+                unwritten = unwritten[self._file.write(unwritten) :]
             os.fsync(self._file.fileno())
             self._is_torn = False
 
@@ -279,7 +284,7 @@ def write_events(path: Path, event: str, rows: Iterable[dict[str, JsonValue]]) -
 def _line(row: dict[str, JsonValue]) -> bytes:
     try:
         return msgspec.json.encode(row) + b"\n"
-    except (UnicodeEncodeError, OverflowError):  # it holds text or a number of an agent's making
+    except (UnicodeEncodeError, OverflowError):  # an agent wrote lone surrogates, or an integer beyond 64 bits
         return msgspec.json.encode(_storable(row)) + b"\n"
 
 
@@ -298,11 +303,11 @@ def _storable(value: JsonValue) -> JsonValue:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a log holds."""
+    """The content of an event log."""
 
     rows: list[dict[str, JsonValue]]
     n_torn: int
-    """Lines that are no JSON object, or whose `t` is no time: torn by a kill, or not ours."""
+    """Lines that are not a JSON object, or whose `t` is not a number: torn by a kill, or not written by us."""
 
     def last(self, event: str) -> dict[str, JsonValue] | None:
         """The latest row of that name."""
@@ -329,16 +334,12 @@ def read_events(path: Path) -> Events:
     return Events(rows, n_torn)
 
 
-LEAST_RESTART_S = 5.0
-"""An agent with less time left is not started again: it could do nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Interruption:
     """The agent was stopped with its harness and started again."""
 
     stopped_at: float
-    """Unix seconds; of a killed harness when it was alive last."""
+    """Unix seconds; of a killed harness, when it was last alive."""
     restarted_at: float
     used_s: float
     """Seconds that the agent had worked until then, pauses left out."""
@@ -347,23 +348,23 @@ class Interruption:
 
 def interruptions(events: Events) -> tuple[Interruption, ...]:
     """Every interruption that was followed by a restart, in order."""
-    found: list[Interruption] = []
+    closed: list[Interruption] = []
     began = used_s = 0.0
-    told: dict[str, JsonValue] | None = None
+    interrupted: dict[str, JsonValue] | None = None
     for row in events.rows:
         name = row.get("event")
         if name == "agent_started":
             began = float(row["t"])
         elif name == "agent_interrupted":
-            told = row
+            interrupted = row
         elif name == "agent_restarted":
             restarted_at = float(row["t"])
             stopped = min(max(float(row["stopped_at"]), began), restarted_at)
             used_s += stopped - began
-            reason = str(told.get("reason", "")) if told is not None else "the harness was killed"
-            found.append(Interruption(stopped, restarted_at, used_s, reason))
-            began, told = restarted_at, None
-    return tuple(found)
+            reason = str(interrupted.get("reason", "")) if interrupted is not None else "the harness was killed"
+            closed.append(Interruption(stopped, restarted_at, used_s, reason))
+            began, interrupted = restarted_at, None
+    return tuple(closed)
 
 
 def stopped_at(events: Events, paths: TrialPaths) -> float | None:
@@ -372,9 +373,9 @@ def stopped_at(events: Events, paths: TrialPaths) -> float | None:
     if not starts or events.last("agent_ended") is not None:
         return None
     began, deadline = float(starts[-1]["t"]), float(starts[-1]["deadline"])
-    told = events.last("agent_interrupted")
-    if told is not None and float(told["t"]) >= began:
-        last = float(told["t"])
+    interrupted = events.last("agent_interrupted")
+    if interrupted is not None and float(interrupted["t"]) >= began:
+        last = float(interrupted["t"])
     else:
         last = paths.alive.stat().st_mtime if paths.alive.exists() else began
     return min(max(last, began), deadline)
@@ -402,18 +403,15 @@ class ActiveTime:
         return t - lost
 
 
-MAX_NOTE = 2_000
-
-
 def record_intervention(paths: TrialPaths, note: str, by: str = "") -> None:
-    """Append one intervention. Raises ConfigError if the note is empty or too long, or no agent is at work there."""
+    """Append one intervention. Raises ConfigError if the note is empty or too long, or no agent is working there."""
     if not note.strip() or len(note) > MAX_NOTE:
         raise ConfigError(f"--note has {len(note)} characters; say what was done in 1 to {MAX_NOTE}")
     if not paths.trial_json.is_file():
         raise ConfigError(f"{paths.root}: no trial.json there; pass the folder of a trial")
     events = read_events(paths.trial_log)
-    is_at_work = events.last("agent_started") is not None and events.last("agent_ended") is None
-    if not is_at_work or not _is_held(paths):
+    is_open = events.last("agent_started") is not None and events.last("agent_ended") is None
+    if not is_open or not _is_running(paths):
         raise ConfigError(f"{paths.root}: no agent is at work there now; interventions are recorded as they happen")
     log = EventLog(paths.interventions_log)
     try:
@@ -422,10 +420,11 @@ def record_intervention(paths: TrialPaths, note: str, by: str = "") -> None:
         log.close()
 
 
-def _is_held(paths: TrialPaths) -> bool:
-    """Whether a harness is at the trial."""
+def _is_running(paths: TrialPaths) -> bool:
+    """Whether a harness runs the trial."""
     with paths.harness_lock.open("a") as handle:
         try:
+            # shared: two of these checks at the same time must not take each other for a harness
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -433,13 +432,14 @@ def _is_held(paths: TrialPaths) -> bool:
 
 
 def unix_listener(path: Path) -> socket.socket:
-    """A bound unix socket to which only its owner may connect; replaces one that a killed harness left.
+    """A bound unix socket to which only its owner may connect; replaces one that a killed harness left behind.
 
-    The path may be longer than the kernel takes: it is bound through its folder's descriptor. Raises OSError.
+    Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The kernel takes socket paths of at most 107 bytes; a trial's folder may be longer, its descriptor's path is not.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         listener.bind(f"/proc/self/fd/{folder}/{path.name}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent2.arena.audit import familiar_texts
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.tasks import BASE_MODELS, SplitSizes, ensure_base_model, load_task
 from agent2.benchmarks.alfworld import OWN_PROMPTS, Alfworld, OfficialData, is_dev
 from agent2.benchmarks.alfworld.base import SIZE, build, official_corpus, room_of, vocabulary, with_data
@@ -135,11 +135,11 @@ def test_a_shortened_recipe_makes_a_model_that_plays_in_the_prompt_of_the_benchm
 
 def test_the_solved_examples_of_a_prompt_are_no_leak_and_a_hidden_game_still_is(folder):
     sizes = SplitSizes(train=4, dev=1, test_public=1, test_private=4)
-    exam = Exam(load_task("alfworld").model_copy(update={"n_items": sizes}), Alfworld(folder), b"s" * 32)
-    example = exam.items(Split.TRAIN)[0].payload["opening"][0]["content"]
+    loaded = LoadedTask(load_task("alfworld").model_copy(update={"n_items": sizes}), Alfworld(folder), b"s" * 32)
+    example = loaded.items(Split.TRAIN)[0].payload["opening"][0]["content"]
     same_room = example[example.index("You are in") : example.index(".\n>")]
     hidden = [Item("as in the example", Split.TEST_PRIVATE, same_room), Item("other", Split.TEST_PRIVATE, OTHER)]
-    index = NgramIndex([item.prompt for item in hidden], familiar_texts(exam))
+    index = NgramIndex([item.prompt for item in hidden], familiar_texts(loaded))
     assert [hit.item for hit in index.search(f"{example}\n{OTHER}")] == [1]
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agent2.arena.audit import control_items
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task
 from agent2.benchmarks import load_benchmark
@@ -93,9 +93,9 @@ def test_hidden_instructions_that_everybody_has_are_looked_for_without_a_control
     benchmark = load_benchmark("alpacaeval", data)
     found = {split: [item for item in benchmark._all() if item.split is split] for split in Split}
     sizes = SplitSizes(**{split.value: len(items) for split, items in found.items()})
-    exam = Exam(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark, b"s" * 32)
+    loaded = LoadedTask(load_task("alpacaeval").model_copy(update={"n_items": sizes}), benchmark, b"s" * 32)
     hidden = {split: found[split] for split in sorted(HIDDEN_SPLITS)}
-    assert control_items(exam, hidden) == []
+    assert control_items(loaded, hidden) == []
     items = [item for split in hidden.values() for item in split]
     asked = asked_of(items, [], [item.prompt for item in found[Split.TRAIN]])
     own = [TextUnit(f"output/rows.jsonl:{k}", item.prompt) for k, item in enumerate(found[Split.TRAIN])]

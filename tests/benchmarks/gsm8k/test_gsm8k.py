@@ -9,7 +9,7 @@ import pytest
 
 from agent2.arena.analysis.result import analyse
 from agent2.arena.audit import control_items
-from agent2.arena.scoring import Exam
+from agent2.arena.scoring import LoadedTask
 from agent2.arena.task_check import check_task
 from agent2.arena.tasks import SplitSizes, load_task, task_names
 from agent2.benchmarks import load_benchmark
@@ -99,9 +99,9 @@ def test_the_task_passes_its_check(gsm8k, tmp_path, monkeypatch):
 def test_hidden_items_that_everybody_has_are_looked_for_without_a_control(tmp_path, n_words):
     """Another secret gives the same test set: as a control it would hide every leak of it. Short items, too."""
     benchmark = load_benchmark("gsm8k", write(tmp_path / "data", n_words))
-    exam = Exam(load_task("gsm8k").model_copy(update={"n_items": SIZES}), benchmark, SECRET)
+    loaded = LoadedTask(load_task("gsm8k").model_copy(update={"n_items": SIZES}), benchmark, SECRET)
     hidden = hidden_of(benchmark)
-    control = control_items(exam, hidden)
+    control = control_items(loaded, hidden)
     assert control == []
     items = [item for found in hidden.values() for item in found]
     familiar = [item.prompt for item in benchmark.items(Split.TRAIN, 45, None)]

@@ -93,7 +93,7 @@ def _play(scene: Scene, folder: Path) -> Path:
     shape = {"hidden_size": HIDDEN_SIZE, "head_dim": 32}
     budget = {"wall_clock_s": 1800, "submissions": 1}
     task = write_task(folder / "task", base_config=shape, n_items=N_ITEMS, budget=budget)
-    answers = Counter(item.reference for item in scene.exam.benchmark.items(Split.TRAIN, 3000, None))
+    answers = Counter(item.reference for item in scene.task.benchmark.items(Split.TRAIN, 3000, None))
     likely = next(answer for answer, _ in answers.most_common() if answer and len(answer) == 1)
     program = AGENT.replace("{answer!r}", repr(likely)).replace("SIZE", str(HIDDEN_SIZE))
     agent = write_agent(folder / "stranger", program)
