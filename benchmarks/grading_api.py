@@ -36,7 +36,7 @@ from agent2.arena.agent_phase import Deadline
 from agent2.arena.evidence import SubmissionState
 from agent2.arena.grader.evaluator import GraderSettings
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome
-from agent2.arena.grader.server import MAX_LISTED, ApiFacts, make_app, serve_on_socket
+from agent2.arena.grader.server import MAX_LISTED, ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_ATTEMPTS, Grader
 from agent2.arena.grader.store import read_submissions
 from agent2.arena.trial_folder import TrialPaths
@@ -78,7 +78,7 @@ def serve(root: Path, evaluation_ms: float) -> None:
     grader = Grader(GraderSettings(paths, root / "base", "arithmetic", items, deadline), evaluate)
     grader.baseline = Estimate(BASELINE, None, None, 1)
     grader.start()
-    server = serve_on_socket(make_app(grader, ApiFacts("arithmetic", "/workspace", {"task": "t"})), paths.grader_socket)
+    server = serve_on_socket(make_app(grader, ApiInfo("arithmetic", "/workspace", {"task": "t"})), paths.grader_socket)
     print("ready", flush=True)
     sys.stdin.read()
     server.stop()

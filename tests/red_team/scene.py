@@ -29,7 +29,7 @@ from agent2.arena.agents import load_agent
 from agent2.arena.assignment import InsidePaths, TrialConfig, assignment_json
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
 from agent2.arena.grader.evaluator import ChildEvaluator, GraderSettings
-from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
+from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
 from agent2.arena.plan import create_workspace, new_trial
@@ -185,7 +185,7 @@ class Scene:
         create_workspace(paths.workspace, self.config, self.task.benchmark, self.inside)
         grader = _grader(self.config, paths, self.task, self.base, self.config.budget.submissions)
         grader.start()
-        server = serve_on_socket(make_app(grader, ApiFacts("arithmetic", "/workspace", {})), paths.grader_socket)
+        server = serve_on_socket(make_app(grader, ApiInfo("arithmetic", "/workspace", {})), paths.grader_socket)
 
         def make_client() -> httpx.Client:
             transport = httpx.HTTPTransport(uds=str(paths.grader_socket))
@@ -244,7 +244,7 @@ def set_scene(root: Path) -> Iterator[Scene]:
     scene = Scene(root, config, paths, other, loaded, base, inside, grader, loaded.secret)
     _hide(scene)
     grader.start()
-    facts = ApiFacts(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
+    facts = ApiInfo(config.task.name, "/workspace", assignment_json(config, inside, loaded.benchmark.sampling))
     server = serve_on_socket(make_app(grader, facts), paths.grader_socket)
     try:
         with (

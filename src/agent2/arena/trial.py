@@ -37,7 +37,7 @@ from agent2.arena.assignment import UNSANDBOXED, InsidePaths, TrialConfig, assig
 from agent2.arena.audit import AuditedTrial, audit_trial, is_unfinished, log_private_access, plant_bait
 from agent2.arena.evidence import AgentEnd, stored_gain, stored_score
 from agent2.arena.grader.evaluator import ChildEvaluator, EvaluationFailed, EvaluatorProgram, GraderSettings
-from agent2.arena.grader.server import ApiFacts, make_app, serve_on_socket
+from agent2.arena.grader.server import ApiInfo, make_app, serve_on_socket
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.arena.grader.submission import ContainedAdmission, snapshot_limits
@@ -315,7 +315,7 @@ def _run_agent(trial: _Trial, base: Estimate, left_s: float, *, stopped: float |
     trial.sandbox.prepare_workspace(trial.paths.workspace)
     config, inside, benchmark = trial.config, trial.inside, trial.task.benchmark
     assignment = assignment_json(config, inside, benchmark.sampling, visible_world(config, benchmark, inside))
-    facts = ApiFacts(task=config.task.name, workspace=inside.workspace, assignment=assignment)
+    facts = ApiInfo(task=config.task.name, workspace=inside.workspace, assignment=assignment)
     with open_gateway(trial.agent, config, trial.paths, inside) as gateway:
         deadline = Deadline(time.time(), left_s)  # from now on: the time to start the gateway is not the agent's
         total = round(deadline.wall_clock_s)

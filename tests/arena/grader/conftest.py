@@ -38,15 +38,15 @@ def make_grader(
     trial: TrialPaths, base: Path, hidden_items: dict[Split, Sequence[Item]]
 ) -> Iterator[Callable[..., Grader]]:
     """Graders over the trial's folder; all are stopped at the end."""
-    made: list[Grader] = []
+    graders: list[Grader] = []
 
     def make(evaluate: Any = None, on_submit: Any = None, **changes: Any) -> Grader:
         deadline = changes.pop("deadline", Deadline(1_000.0, 600.0, lambda: 1_100.0))
         settings = GraderSettings(trial, base, "arithmetic", hidden_items, deadline, **changes)
-        made.append(Grader(settings, evaluate or ScriptedEvaluation(), on_submit))
-        return made[-1]
+        graders.append(Grader(settings, evaluate or ScriptedEvaluation(), on_submit))
+        return graders[-1]
 
     yield make
-    for grader in made:
+    for grader in graders:
         if not grader.is_stopped:
             grader.stop()

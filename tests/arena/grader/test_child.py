@@ -160,10 +160,10 @@ def test_a_crash_leaves_a_log_and_a_reason_without_it(make_job, base):
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_a_draft_is_continued_after_a_crash_unless_it_holds_a_damaged_card(make_job, base, is_damaged):
     job = make_job(base)
-    made = take_up(job) / INSIDE_DRAFT
-    scripted_child.play(job.model_copy(update={"card": made}), answer_s=0.0)
+    card = take_up(job) / INSIDE_DRAFT
+    scripted_child.play(job.model_copy(update={"card": card}), answer_s=0.0)
     if is_damaged:
-        file = made / "rollouts.parquet"
+        file = card / "rollouts.parquet"
         file.chmod(0o644)
         file.write_bytes(file.read_bytes()[:-1000])
     crash = EvaluatorProgram(("python", "-c", "raise RuntimeError('no such thing')"))
@@ -178,17 +178,17 @@ def test_a_model_is_scored_in_the_precision_that_the_trial_says_and_the_card_tel
 
 
 def test_a_model_is_scored_with_the_gpu_that_the_trial_says_and_no_other(make_job, base, monkeypatch):
-    asked = []
+    requests = []
 
     def contained(request, *_, **__):
-        asked.append(request)
+        requests.append(request)
         return ContainedEnd(EndedBy.ITSELF, 1, b"", 0, None, "it is a test")
 
     monkeypatch.setattr("agent2.arena.grader.evaluator.run_contained", contained)
     run_in_child(make_job(base, machine=ScoringMachine(gpu=3)))
     run_in_child(make_job(base))
-    assert [request.gpus for request in asked] == [(3,), ()]
-    assert [EvaluationJob.model_validate_json(request.stdin).machine.device for request in asked] == ["cuda", "cpu"]
+    assert [request.gpus for request in requests] == [(3,), ()]
+    assert [EvaluationJob.model_validate_json(request.stdin).machine.device for request in requests] == ["cuda", "cpu"]
 
 
 @pytest.mark.usefixtures("no_child_stays")
@@ -204,20 +204,20 @@ def test_stopping_the_grader_ends_the_child(make_job, base):
 def test_the_child_inherits_no_key_and_no_secret(make_job, base, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     monkeypatch.setenv("AGENT2_HOME", "/somewhere/secret")
-    seen: list[dict[str, str]] = []
+    environments: list[dict[str, str]] = []
 
     def look() -> None:
         process = _evaluating_child()
-        seen.append(process.environ())
+        environments.append(process.environ())
         process.kill()
 
     watcher = threading.Thread(target=look)
     watcher.start()
     run_in_child(make_job(base))
     watcher.join()
-    assert "HF_HOME" in seen[0]
-    assert not {"OPENAI_API_KEY", "AGENT2_HOME"} & set(seen[0])
-    assert "sk-very-secret" not in " ".join(seen[0].values())
+    assert "HF_HOME" in environments[0]
+    assert not {"OPENAI_API_KEY", "AGENT2_HOME"} & set(environments[0])
+    assert "sk-very-secret" not in " ".join(environments[0].values())
 
 
 SNOOP = """
@@ -264,18 +264,18 @@ def test_the_child_sees_its_job_and_nothing_else_and_without_a_sandbox_it_would(
     secret.write_text("the secret")
     record.write_text("the record")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        told = tmp_path / "told.json"
+        facts_file = tmp_path / "told.json"
         facts = {"secret": str(secret), "trial": str(record), "port": listener.getsockname()[1], "harness": os.getpid()}
-        told.write_text(json.dumps(facts))
+        facts_file.write_text(json.dumps(facts))
         (tmp_path / "snoop.py").write_text(SNOOP)
-        for sandbox, where in ((find_sandbox(), "/told.json"), (Unsandboxed(), str(told))):
+        for sandbox, where in ((find_sandbox(), "/told.json"), (Unsandboxed(), str(facts_file))):
             script = "/snoop.py" if where == "/told.json" else str(tmp_path / "snoop.py")
-            mounts = (Mount(told, "/told.json"), Mount(tmp_path / "snoop.py", "/snoop.py"))
+            mounts = (Mount(facts_file, "/told.json"), Mount(tmp_path / "snoop.py", "/snoop.py"))
             program = EvaluatorProgram(("python", "-P", script, where), mounts)
             evaluate = ChildEvaluator(60.0, sandbox, (secret, record), program)
-            found = json.loads(evaluate(make_job(model, base=folder), threading.Event()).reason)
-            assert (found["job"], found["scratch"], found["draft"]) == (8, "done", "done")
-            others = {name: found[name] for name in ("secret", "trial", "loopback", "harness", "base", "checkpoint")}
+            results = json.loads(evaluate(make_job(model, base=folder), threading.Event()).reason)
+            assert (results["job"], results["scratch"], results["draft"]) == (8, "done", "done")
+            others = {name: results[name] for name in ("secret", "trial", "loopback", "harness", "base", "checkpoint")}
             if sandbox.name == "none":
                 control = {"secret": "the secret", "trial": "the record", "loopback": "done", "harness": "done"}
                 assert others == control | {"base": "done", "checkpoint": "done"}
@@ -369,17 +369,17 @@ def _fresh(folder: Path) -> Path:
 
 def _evaluating_child() -> psutil.Process:
     """The innermost process of the evaluation, once it runs."""
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
 
     def look() -> bool:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 if process.cmdline()[-1:] == ["agent2.arena.grader.child"] and "HF_HOME" in process.environ():
-                    found.append(process)
-        return bool(found)
+                    processes.append(process)
+        return bool(processes)
 
     _wait_until(look)
-    return found[-1]
+    return processes[-1]
 
 
 def _wait_until(is_so, timeout_s: float = 300.0) -> None:

@@ -16,7 +16,7 @@ from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.server import (
     MAX_CONNECTIONS,
     PACE,
-    ApiFacts,
+    ApiInfo,
     Pace,
     make_app,
     serve_on_loopback,
@@ -30,7 +30,7 @@ from grading_builders import ScriptedEvaluation, broken, scored, write_checkpoin
 
 pytestmark = pytest.mark.slow  # each test starts a server
 
-FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0})
+INFO = ApiInfo("arithmetic", "/workspace", {"task": "arithmetic", "seed": 0})
 BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 
 
@@ -45,7 +45,7 @@ def serve(make_grader, trial, tmp_path, monkeypatch):
         grader = make_grader(evaluate, **changes)
         grader.baseline = BASELINE
         grader.start()
-        server = serve_on_socket(make_app(grader, FACTS), trial.grader_socket, pace)
+        server = serve_on_socket(make_app(grader, INFO), trial.grader_socket, pace)
         client = httpx.Client(
             transport=httpx.HTTPTransport(uds=str(trial.grader_socket.relative_to(tmp_path))),
             base_url="http://grader",
@@ -141,7 +141,7 @@ def test_health_assignment_and_time_tell_the_facts(serve):
     assert client.get("/health").json() == {
         "status": "healthy", "task": "arithmetic", "workspace": "/workspace", "available_gpus": []
     }  # fmt: skip
-    assert client.get("/assignment").json() == FACTS.assignment
+    assert client.get("/assignment").json() == INFO.assignment
     expected = {
         "start_time": 1000.0, "timeout_s": 600.0, "end_time": 1600.0, "now": 1100.0, "remaining": 500.0
     }  # fmt: skip
@@ -215,7 +215,7 @@ def test_answers_hold_no_items_and_no_paths_of_the_host(serve, trial, base, hidd
 def test_a_socket_with_a_long_path_is_served(serve, make_grader, tmp_path, monkeypatch):
     folder = tmp_path / ("d" * 120)
     grader = make_grader()
-    server = serve_on_socket(make_app(grader, FACTS), folder / "grader.sock")
+    server = serve_on_socket(make_app(grader, INFO), folder / "grader.sock")
     try:
         monkeypatch.chdir(folder)
         client = httpx.Client(transport=httpx.HTTPTransport(uds="grader.sock"), base_url="http://grader", timeout=120)
@@ -260,7 +260,7 @@ def test_a_reference_agents_submission_survives_reset_connections_and_is_charged
     grader = make_grader(ScriptedEvaluation([scored(0.5)]), max_submissions=1)
     grader.baseline = BASELINE
     grader.start()
-    server = serve_on_loopback(make_app(grader, FACTS))
+    server = serve_on_loopback(make_app(grader, INFO))
     try:
         with resetting_port(server.port, n_resets=2) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -279,8 +279,8 @@ def test_a_grader_that_is_gone_is_an_error_that_names_it():
     with socket.socket() as silent:  # held, so that nobody else can listen there
         silent.bind(("127.0.0.1", 0))
         port = silent.getsockname()[1]
-        told = rf"127\.0\.0\.1:{port}/submit: the grader cannot be reached: .*refused"
-        with pytest.raises(SubmissionError, match=told):
+        message = rf"127\.0\.0\.1:{port}/submit: the grader cannot be reached: .*refused"
+        with pytest.raises(SubmissionError, match=message):
             post_again(f"http://127.0.0.1:{port}/submit", {"key": "k"}, pauses_s=(0.01, 0.01))
 
 
@@ -294,7 +294,7 @@ def test_a_socket_left_by_a_killed_harness_is_replaced(serve, trial, tmp_path, m
 
 
 def test_over_tcp_a_bearer_token_is_demanded(make_grader):
-    server = serve_on_loopback(make_app(make_grader(), FACTS, token="secret-token"))
+    server = serve_on_loopback(make_app(make_grader(), INFO, token="secret-token"))
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=120) as client:
             assert client.get("/health").status_code == 401

@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent2.arena.grader import server as api
-from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, ApiFacts, Pace, depth_of, make_app, serve_on_socket
+from agent2.arena.grader.server import MAX_BODY_BYTES, MAX_DEPTH, ApiInfo, Pace, depth_of, make_app, serve_on_socket
 from agent2.arena.grader.service import MAX_NOTE
 from agent2.stats.estimates import Estimate
 from grading_builders import ScriptedEvaluation, write_checkpoint
 
-FACTS = ApiFacts("arithmetic", "/workspace", {"task": "arithmetic"})
+INFO = ApiInfo("arithmetic", "/workspace", {"task": "arithmetic"})
 BASELINE = Estimate(0.3, 0.2, 0.4, 8, 0)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "SUBMIT")
 READING = ("/health", "/assignment", "/time", "/submissions", "/submissions/1", "/best")
@@ -39,15 +39,15 @@ JSON_TYPE = {"Content-Type": "application/json"}
 @pytest.fixture
 def grader(make_grader, trial):
     write_checkpoint(trial.workspace / "output" / "model", seed=1)
-    made = make_grader()
-    made.baseline = BASELINE
-    made.submit("output/model", "the first")
-    return made
+    loaded_grader = make_grader()
+    loaded_grader.baseline = BASELINE
+    loaded_grader.submit("output/model", "the first")
+    return loaded_grader
 
 
 @pytest.fixture
 def client(grader):
-    return TestClient(make_app(grader, FACTS), raise_server_exceptions=False, follow_redirects=False)
+    return TestClient(make_app(grader, INFO), raise_server_exceptions=False, follow_redirects=False)
 
 
 def dump(trial) -> list[str]:
@@ -172,7 +172,7 @@ def test_a_body_of_1_gb_is_refused_after_its_first_piece(grader):
             statuses.append(message["status"])
 
     scope = {"type": "http", "method": "POST", "path": "/submit", "headers": [], "query_string": b"", "raw_path": b""}
-    asyncio.run(make_app(grader, FACTS)(scope, receive_in_pieces, send))
+    asyncio.run(make_app(grader, INFO)(scope, receive_in_pieces, send))
     assert statuses == [413]
     assert sent <= MAX_BODY_BYTES + (1 << 20)
 
@@ -182,7 +182,7 @@ def test_the_list_of_submissions_is_told_in_pages(make_grader):
     n_all = api.MAX_LISTED + 7
     for _ in range(n_all):
         grader.submit("nothing")
-    client = TestClient(make_app(grader, FACTS))
+    client = TestClient(make_app(grader, INFO))
     last = client.get("/submissions").json()
     assert [row["submission_id"] for row in last["submissions"]] == list(range(8, n_all + 1))
     assert last["total_submissions"] == n_all
@@ -213,7 +213,7 @@ def connect(make_grader, trial, tmp_path, monkeypatch):
     evaluate = ScriptedEvaluation()
     grader = make_grader(evaluate)
     grader.start()
-    server = serve_on_socket(make_app(grader, FACTS, body_s=PACE.body_s), trial.grader_socket, PACE)
+    server = serve_on_socket(make_app(grader, INFO, body_s=PACE.body_s), trial.grader_socket, PACE)
     opened = []
 
     def make() -> socket.socket:
@@ -329,10 +329,10 @@ def test_slow_clients_leave_room_for_others(connect):
             connection.sendall(b"GET /hea")
     ends_at = time.monotonic() + 120
     while True:
-        other = connect()
+        late_connection = connect()
         try:
-            other.sendall(GET)
-            answer = other.recv(65536)
+            late_connection.sendall(GET)
+            answer = late_connection.recv(65536)
         except ConnectionError:
             answer = b""
         if answer:
@@ -346,7 +346,7 @@ def test_a_request_that_states_its_length_in_two_ways_is_refused_and_the_connect
     grader, trial, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)  # the path of a unix socket may be too long for the kernel
-    server = serve_on_socket(make_app(grader, FACTS), trial.grader_socket)
+    server = serve_on_socket(make_app(grader, INFO), trial.grader_socket)
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(60)

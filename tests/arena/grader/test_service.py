@@ -419,9 +419,11 @@ def test_sharded_weights_of_equal_tensors_are_the_same_weights(make_grader, base
     tensors = llama_tensors(0)
     names = sorted(tensors)
     halves = {"model-00001-of-00002.safetensors": names[:5], "model-00002-of-00002.safetensors": names[5:]}
-    for file, some in halves.items():
-        save_file({name: np.ascontiguousarray(tensors[name]) for name in some}, sharded / file, {"format": "pt"})
-    where = {name: file for file, some in halves.items() for name in some}
+    for file, tensor_names in halves.items():
+        save_file(
+            {name: np.ascontiguousarray(tensors[name]) for name in tensor_names}, sharded / file, {"format": "pt"}
+        )
+    where = {name: file for file, tensor_names in halves.items() for name in tensor_names}
     (sharded / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
     grader = make_grader()
     assert grader.submit("output/sharded").is_accepted

@@ -70,7 +70,7 @@ def test_a_submission_gets_one_score_only(path):
     number = arrive(store)
     give(store, number, 0.25)
     for again in (lambda: give(store, number, 0.75), lambda: store.set_failed(number, Fault.MODEL, "x", 9.0)):
-        with pytest.raises(StoreError, match="must not get a second one"):
+        with pytest.raises(StoreError, match="it must not get two"):
             again()
     record = store.get(number)
     assert record is not None and record.score == score(0.25) and record.state is SubmissionState.SCORED

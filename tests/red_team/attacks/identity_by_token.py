@@ -2,7 +2,7 @@
 
 import httpx
 
-from agent2.arena.grader.server import ApiFacts, make_app, serve_on_loopback
+from agent2.arena.grader.server import ApiInfo, make_app, serve_on_loopback
 from red_team.frame import Outcome
 from red_team.scene import Scene
 
@@ -32,7 +32,7 @@ def control(scene: Scene) -> Outcome:
 
 
 def _try(scene: Scene, token: str | None) -> Outcome:
-    server = serve_on_loopback(make_app(scene.grader, ApiFacts("arithmetic", "/workspace", {}), token))
+    server = serve_on_loopback(make_app(scene.grader, ApiInfo("arithmetic", "/workspace", {}), token))
     try:
         url = f"http://127.0.0.1:{server.port}"
         said = [httpx.get(f"{url}{path}", headers=t).status_code for t in TRICKS for path in ("/submissions", "/best")]

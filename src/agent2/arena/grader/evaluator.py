@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.job import EvaluationJob, EvaluationOutcome, EvaluationStopped, ScoringMachine, outcome_of
-from agent2.arena.grader.submission import SnapshotLimits, without_host_paths
+from agent2.arena.grader.submission import SnapshotLimits, remove_folder, without_host_paths
 from agent2.arena.trial_folder import TrialPaths
 from agent2.benchmarks import code_folders, load_benchmark, name_inside
 from agent2.benchmarks.home import world_mounts
@@ -45,127 +45,162 @@ from agent2.sandbox.backends import Contained, ContainedEnd, EndedBy, Sandbox, f
 from agent2.sandbox.spec import GIB, HOST_DISK, Limits, Mount
 from agent2.stats.estimates import Estimate
 
+logger = logging.getLogger(__name__)
+
 INSIDE_DRAFT = "card"
 """The child's card, in the draft."""
+INSIDE = "/grading"
+"""Where the child finds the base model, the checkpoint and the draft of the card."""
 MAX_CARD_BYTES = 8 << 30
 MAX_CARD_FILES = 100
 MAX_FACTS_BYTES = 256 << 20
 """Of card.json, which is read in one piece."""
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-def draft_of(card: Path) -> Path:
-    """Where the child writes."""
-    return card.with_name(f".{card.name}.draft")
-
-
-def take_up(job: EvaluationJob) -> Path:
-    """The draft that the child continues: what an earlier one left, or an empty folder."""
-    draft = draft_of(job.card)
-    if job.discard_card:
-        _remove(job.card)
-        _remove(draft)
-    draft.mkdir(parents=True, exist_ok=True)
-    if job.card.exists():  # finished, and its score was not recorded: read again, not played again
-        _remove(draft / INSIDE_DRAFT)
-        os.rename(job.card, draft / INSIDE_DRAFT)
-    return draft
-
-
-def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
-    """Move a finished card from the draft to its place.
-
-    outcome: what the child said. Call it when the child is gone. Raises CardError, and moves nothing, for anything
-    but a sound card of this job that says the same.
-    """
-    draft = draft_of(job.card)
-    made = draft / INSIDE_DRAFT
-    _adopt(made)
-    problems = validate_card(made, columns=False)  # a hostile child wrote them: they are made again below
-    if problems:
-        raise CardError(f"{problems[0]}; the evaluation has to be made again")
-    header = read_header(made)
-    asked = (job.name, job.split, digest_of(list(job.items)), job.seed)
-    if (header.checkpoint_name, header.protocol.split, header.protocol.items_digest, header.seed) != asked:
-        raise CardError(f"{made}: is the card of another evaluation; the evaluation has to be made again")
-    if outcome.value is not None:
-        card = read_summary(made)
-        said = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
-        if (card.value, card.low, card.high, card.n_items, card.n_missing) != said:
-            raise CardError(f"{made}: does not say what the child said ({said}); the evaluation has to be made again")
-    from agent2.cards.tables import write_anew  # loads pyarrow
-
-    anew = draft / "anew"  # a folder of its own: a kill in the middle leaves the child's card as it is
-    _remove(anew)
-    write_anew(made, anew)
-    os.rename(anew, job.card)
-    _remove(draft)
-
-
-def has_finished_card(job: EvaluationJob) -> bool:
-    """Whether the draft holds a card that was closed; a damaged one is none."""
-    made = draft_of(job.card) / INSIDE_DRAFT
-    try:
-        folder, facts = made.lstat(), (made / CARD_JSON).lstat()
-        if not stat.S_ISDIR(folder.st_mode) or not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FACTS_BYTES:
-            return False
-        return is_finished(made)
-    except (OSError, CardError):
-        return False
-
-
-def _adopt(made: Path) -> None:
-    """Make a folder of plain files ours; nothing in it is followed. Raises CardError for anything else."""
-    total = 0
-    for count, (name, status) in enumerate(_own(made), start=1):
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            raise CardError(f"{made}: {name!r} is not a plain file; the evaluation has to be made again")
-        total += status.st_size
-        is_long = name == CARD_JSON and status.st_size > MAX_FACTS_BYTES
-        if is_long or count > MAX_CARD_FILES or total > MAX_CARD_BYTES:
-            raise CardError(f"{made}: is larger than any card; the evaluation has to be made again")
-
-
-def _own(made: Path) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        folder = os.open(made, _OPEN | os.O_DIRECTORY)
-    except OSError as error:
-        raise CardError(f"{made}: is not a directory; the evaluation has to be made again") from error
-    try:
-        os.fchown(folder, os.geteuid(), os.getegid())
-        os.fchmod(folder, 0o755)
-        for name in sorted(os.listdir(folder)):
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            yield name, status
-            handle = os.open(name, _OPEN, dir_fd=folder)
-            try:
-                os.fchown(handle, os.geteuid(), os.getegid())
-                os.fchmod(handle, 0o644)
-            finally:
-                os.close(handle)
-    finally:
-        os.close(folder)
-
-
-def _remove(folder: Path) -> None:
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.exists():
-        shutil.rmtree(folder)
-
-
-logger = logging.getLogger(__name__)
-
-INSIDE = "/grading"
-"""Where the child finds the base model, the checkpoint and the draft of the card."""
+MAX_LOG_BYTES = 64 << 20
 SPARE_GIB = 6.0
 """Memory and disk of an evaluation besides the model: libraries, caches, worlds, the card."""
 TIMES_BASE = 8
 """What a model may take of memory and disk, of the base model's size: two copies in four bytes, and merging."""
-MAX_LOG_BYTES = 64 << 20
+# never through a symbolic link (O_NOFOLLOW), and without waiting at a FIFO that has no writer (O_NONBLOCK)
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Evaluate = Callable[[EvaluationJob, threading.Event], EvaluationOutcome]
 """Plays a job to its outcome; raises EvaluationStopped soon after the event is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderSettings:
+    """What one grader works with."""
+
+    paths: TrialPaths
+    base: Path
+    """Folder of the base model."""
+    benchmark: str
+    items: Mapping[Split, Sequence[Item]]
+    """The hidden items, in order; never leave the harness and its evaluating children."""
+    deadline: Deadline
+    judge: Scorer | None = None
+    """Of a task of level 2, with the secret; None: the task offers no judge."""
+    judged: Mapping[str, Item] = field(default_factory=dict)
+    """Visible items by id; the judge gives verdicts on replies to these."""
+    max_judgements: int | None = None
+    """Replies that the judge gives a verdict on; one that was judged before costs nothing."""
+    max_submissions: int | None = None
+    """Accepted submissions, whatever came of them."""
+    grading_s: float | None = None
+    """Seconds that all evaluations of submissions may take together; None: no limit."""
+    limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    seed: int = 0
+    threads: int = 1
+    machine: ScoringMachine = field(default_factory=ScoringMachine)
+    max_missing: int = 0
+    """Rollouts without a score that a score may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """Which checkpoint is to be scored, on which split."""
+
+    checkpoint: Path
+    split: Split
+    card: Path
+    """Folder that the card is written to."""
+    name: str
+    """What the card calls the checkpoint."""
+    attempts: int | None = None
+    """Rollouts for each item; None: as the benchmark says."""
+
+
+class EvaluationFailed(Agent2Error):
+    """An evaluation that the trial itself asked for ended in a fault."""
+
+    def __init__(self, message: str, fault: Fault):
+        super().__init__(message)
+        self.fault = fault
+
+
+def score_of(outcome: EvaluationOutcome) -> Estimate:
+    """The outcome's score. Raises EvaluationFailed if it has none."""
+    if outcome.score is None:
+        raise EvaluationFailed("the evaluation returned no value", Fault.INFRASTRUCTURE)
+    return outcome.score
+
+
+class CheckpointEvaluator:
+    """Evaluates checkpoints of one trial."""
+
+    def __init__(self, settings: GraderSettings, evaluate: Evaluate, stop: threading.Event):
+        self._settings = settings
+        self._evaluate = evaluate
+        self._stop = stop
+
+    def evaluate(
+        self,
+        request: EvaluationRequest,
+        add_remark: Callable[[str], None] = lambda remark: None,
+        time_left: Callable[[], float] | None = None,
+    ) -> EvaluationOutcome:
+        """Evaluate, once more after a fault that the fault table allows to retry.
+
+        add_remark: takes one sentence for the agent. time_left: asked before each try how many seconds it may take; a
+        try for which none are left is not made. Raises EvaluationStopped when the grader is stopped.
+        """
+        settings = self._settings
+        job = EvaluationJob(
+            checkpoint=request.checkpoint,
+            base=settings.base,
+            name=request.name,
+            benchmark=settings.benchmark,
+            split=request.split,
+            items=tuple(settings.items[request.split]),
+            card=request.card,
+            scratch=_scratch(request.card),
+            seed=settings.seed,
+            attempts=request.attempts,
+            max_missing=settings.max_missing,
+            threads=settings.threads,
+            machine=settings.machine,
+        )
+        first = self._evaluate_once(job, time_left)
+        if first.fault is None or not FAULT_POLICY[first.fault].retry:
+            return first
+        if time_left is not None and time_left() <= 0:
+            return first
+        add_remark(f"evaluated twice: the first evaluation ended in a fault of the {first.fault}")
+        logger.warning("%s on %s: tried once more after: %s", job.name, job.split, first.reason)
+        return self._evaluate_once(job.model_copy(update={"discard_card": not first.is_resumable}), time_left)
+
+    def _evaluate_once(self, job: EvaluationJob, time_left: Callable[[], float] | None) -> EvaluationOutcome:
+        """One try in an empty scratch folder; an error of the harness is an outcome as well."""
+        seconds_left = math.inf if time_left is None else time_left()
+        if seconds_left < math.inf:
+            # model_copy does not validate, the child does: a job without a second left would be refused there
+            job = job.model_copy(update={"timeout_s": max(1.0, seconds_left)})
+        remove_folder(job.scratch)
+        job.scratch.mkdir(parents=True)
+        try:
+            return self._evaluate(job, self._stop)
+        except EvaluationStopped:
+            raise
+        except Exception as error:  # the boundary that turns a fault of the harness into an outcome
+            logger.exception("%s on %s could not be evaluated", job.name, job.split)
+            cause = str(error) if isinstance(error, SandboxError) else type(error).__name__
+            reason = f"the evaluation could not be run ({cause}); submit again later"
+            return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
+        finally:
+            remove_folder(job.scratch)
+
+    def reason_for_agent(self, reason: str, request: EvaluationRequest) -> str:
+        """A reason without paths of the host."""
+        names = [
+            (_scratch(request.card), "scratch"),
+            (request.checkpoint, "the checkpoint"),
+            (self._settings.paths.root, "the trial"),
+        ]
+        return without_host_paths(reason, names, self._settings.base)
+
+
+def _scratch(card: Path) -> Path:
+    return card.with_name(f".{card.name}.scratch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +237,13 @@ class ChildEvaluator:
         self, job: EvaluationJob, benchmark: Benchmark, stop: threading.Event, ends_at: float
     ) -> EvaluationOutcome:
         """Let the child play, unless it has, and score its card here."""
-        played = played_beside(job.card)
+        played_card = played_beside(job.card)
         if job.discard_card:
-            for card in (job.card, played):
+            for card in (job.card, played_card):
                 shutil.rmtree(card, ignore_errors=True)
         if not (card_exists(job.card) and is_finished(job.card)):
-            if not card_exists(played):  # there once it was handed over, finished and sound
-                to_play = job.model_copy(update={"card": played, "plays_only": True})
+            if not card_exists(played_card):  # it exists only once it was handed over, finished and sound
+                to_play = job.model_copy(update={"card": played_card, "plays_only": True})
                 outcome = self._run_child(to_play, stop, ends_at - time.monotonic(), log_of(job.card))
                 if outcome.fault is not None:
                     return outcome
@@ -228,15 +263,15 @@ class ChildEvaluator:
         draft = take_up(job)
         request = self._request(job, draft)
         names = {path: str(inside(request, self.sandbox, path)) for path in (job.checkpoint, job.base, job.scratch)}
-        seen = {
+        inside_paths = {
             "checkpoint": names[job.checkpoint],
             "base": names[job.base],
             "scratch": names[job.scratch],
             "benchmark": name_inside(job.benchmark, job.scratch, lambda path: inside(request, self.sandbox, path)),
             "card": str(inside(request, self.sandbox, draft / "card")),
-            "discard_card": False,
+            "discard_card": False,  # `take_up` did it
         }
-        request = replace(request, stdin=job.model_copy(update=seen).model_dump_json().encode())
+        request = replace(request, stdin=job.model_copy(update=inside_paths).model_dump_json().encode())
         try:
             end = run_contained(request, self.sandbox, timeout_s=timeout_s, stop=stop)
         finally:
@@ -249,13 +284,15 @@ class ChildEvaluator:
                 "score; submit again, and make sure that the model ends its answers"
             )
         outcome = _read_outcome(end)
-        host_names = outcome.reason
-        for host, name in sorted(names.items(), key=lambda pair: -len(pair[1])):
-            host_names = host_names.replace(name, str(host))
-        return _with_card(job, outcome.model_copy(update={"reason": host_names}))
+        reason = outcome.reason
+        for host, name in sorted(
+            names.items(), key=lambda pair: -len(pair[1])
+        ):  # longest first: one may contain another
+            reason = reason.replace(name, str(host))
+        return _with_card(job, outcome.model_copy(update={"reason": reason}))
 
     def _request(self, job: EvaluationJob, draft: Path) -> Contained:
-        """What is run, and all that it may see."""
+        """The command of the child, and all that it may see."""
         threads = str(job.threads)
         worlds = [Mount(host, f"{INSIDE}/worlds/{name}") for host, name in world_mounts(self.benchmark).items()]
         code = [Mount(folder, f"{INSIDE}/code-{k}") for k, folder in enumerate(code_folders(job.benchmark))]
@@ -296,7 +333,7 @@ class ChildEvaluator:
 
 
 def log_of(card: Path) -> Path:
-    """What the children printed that made a card."""
+    """Where the output of the children that made a card is kept."""
     return card.with_name(f"{card.name}.log")
 
 
@@ -308,7 +345,7 @@ def evaluation_limits(base: Path) -> Limits:
 
 
 def _keep_log(part: Path, whole: Path) -> None:
-    """Put what one child printed behind what others did, up to a size that is no burden."""
+    """Append what one child printed to the output of earlier ones; nothing once that is `MAX_LOG_BYTES` long."""
     if not part.is_file():
         return
     if not whole.exists() or whole.stat().st_size < MAX_LOG_BYTES:
@@ -327,22 +364,23 @@ def _read_outcome(end: ContainedEnd) -> EvaluationOutcome:
         return _infrastructure(f"the evaluation could not be finished: {end.reason}; make room there")
     killed_by = end.code - 128
     if end.broke is not None:
-        how = f"broke a limit ({end.reason})"
+        ending = f"broke a limit ({end.reason})"
     elif killed_by in set(signal.Signals):
         memory = " (often: out of memory)" if killed_by == signal.SIGKILL else ""
-        how = f"was killed by {signal.Signals(killed_by).name}{memory}"
+        ending = f"was killed by {signal.Signals(killed_by).name}{memory}"
     else:
-        how = f"ended with exit code {end.code}"
+        ending = f"ended with exit code {end.code}"
     return _infrastructure(
-        f"the evaluating process {how} before it had a result, so nothing is known about the score; "
+        f"the evaluating process {ending} before it had a result, so nothing is known about the score; "
         "submit again, and check first that the folder loads with transformers"
     )
 
 
 def _with_card(job: EvaluationJob, outcome: EvaluationOutcome) -> EvaluationOutcome:
-    """The outcome once its card is in place; a score without a sound card is none."""
+    """The outcome once its card is in place; without a sound card there is no score."""
     if outcome.fault is None and outcome.is_played != job.plays_only:
         return _infrastructure("the evaluating process did something else than it was asked; submit again later")
+    # after a fault a finished card is taken over as well, so that the next try need not play it again
     if outcome.fault is not None and not has_finished_card(job):
         return outcome
     try:
@@ -360,142 +398,99 @@ def _infrastructure(reason: str) -> EvaluationOutcome:
     return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason, is_resumable=True)
 
 
-@dataclass(frozen=True, slots=True)
-class GraderSettings:
-    """What one grader works with."""
-
-    paths: TrialPaths
-    base: Path
-    """Folder of the base model."""
-    benchmark: str
-    items: Mapping[Split, Sequence[Item]]
-    """The hidden items, in order; never leave the harness and its evaluating children."""
-    deadline: Deadline
-    judge: Scorer | None = None
-    """Of a task of level 2, with the secret; None: the task has no judge to be asked."""
-    judged: Mapping[str, Item] = field(default_factory=dict)
-    """Visible items by id, on whose replies it gives verdicts."""
-    max_judgements: int | None = None
-    """Replies that the judge gives a verdict on; one that was judged before costs nothing."""
-    max_submissions: int | None = None
-    """Accepted submissions, whatever came of them."""
-    grading_s: float | None = None
-    """Seconds that all evaluations of submissions may take together; None: no limit."""
-    limits: SnapshotLimits = field(default_factory=SnapshotLimits)
-    seed: int = 0
-    threads: int = 1
-    machine: ScoringMachine = field(default_factory=ScoringMachine)
-    max_missing: int = 0
-    """Rollouts without a score that a score may have."""
+def draft_of(card: Path) -> Path:
+    """Where the child writes."""
+    return card.with_name(f".{card.name}.draft")
 
 
-@dataclass(frozen=True, slots=True)
-class ExamQuestion:
-    """Which checkpoint is to be scored on what."""
-
-    checkpoint: Path
-    split: Split
-    card: Path
-    """Folder that the card is written to."""
-    name: str
-    """What the card calls the checkpoint."""
-    attempts: int | None = None
-    """Rollouts for each item; None: as the benchmark says."""
-
-
-class EvaluationFailed(Agent2Error):
-    """An evaluation that the trial itself asked for ended in a fault."""
-
-    def __init__(self, message: str, fault: Fault):
-        super().__init__(message)
-        self.fault = fault
+def take_up(job: EvaluationJob) -> Path:
+    """The draft that the child continues: what an earlier one left, or an empty folder."""
+    draft = draft_of(job.card)
+    if job.discard_card:
+        remove_folder(job.card)
+        remove_folder(draft)
+    draft.mkdir(parents=True, exist_ok=True)
+    if job.card.exists():  # finished, but its score was not recorded: the child reads it and plays nothing again
+        remove_folder(draft / INSIDE_DRAFT)
+        os.rename(job.card, draft / INSIDE_DRAFT)
+    return draft
 
 
-def score_of(outcome: EvaluationOutcome) -> Estimate:
-    """The outcome's score. Raises EvaluationFailed if it has none."""
-    if outcome.score is None:
-        raise EvaluationFailed("the evaluation returned no value", Fault.INFRASTRUCTURE)
-    return outcome.score
+def hand_over(job: EvaluationJob, outcome: EvaluationOutcome) -> None:
+    """Move a finished card from the draft to its place.
+
+    outcome: what the child reported. Call it when the child is gone. Raises CardError, and moves nothing, for anything
+    but a sound card of this job that reports the same.
+    """
+    draft = draft_of(job.card)
+    card = draft / INSIDE_DRAFT
+    _adopt(card)  # first: until then the child's files may be links, and their modes are the child's choice
+    problems = validate_card(card, columns=False)  # a hostile child wrote them: they are made again below
+    if problems:
+        raise CardError(f"{problems[0]}; the evaluation has to be made again")
+    header = read_header(card)
+    requested = (job.name, job.split, digest_of(list(job.items)), job.seed)
+    if (header.checkpoint_name, header.protocol.split, header.protocol.items_digest, header.seed) != requested:
+        raise CardError(f"{card}: is the card of another evaluation; the evaluation has to be made again")
+    if outcome.value is not None:
+        summary = read_summary(card)
+        reported = (outcome.value, outcome.low, outcome.high, outcome.n_items, outcome.n_missing)
+        if (summary.value, summary.low, summary.high, summary.n_items, summary.n_missing) != reported:
+            raise CardError(
+                f"{card}: differs from what the child reported ({reported}); the evaluation has to be made again"
+            )
+    from agent2.cards.tables import write_anew  # loads pyarrow
+
+    rewritten = draft / "anew"  # a folder of its own: a kill in the middle leaves the child's card as it is
+    remove_folder(rewritten)
+    write_anew(card, rewritten)
+    os.rename(rewritten, job.card)
+    remove_folder(draft)
 
 
-class Examiner:
-    """Evaluates checkpoints of one trial."""
-
-    def __init__(self, settings: GraderSettings, evaluate: Evaluate, stop: threading.Event):
-        self._settings = settings
-        self._evaluate = evaluate
-        self._stop = stop
-
-    def examine(
-        self,
-        question: ExamQuestion,
-        tell: Callable[[str], None] = lambda remark: None,
-        time_left: Callable[[], float] | None = None,
-    ) -> EvaluationOutcome:
-        """Evaluate, once more after a fault that the fault table allows to retry.
-
-        tell: takes one sentence for the agent. time_left: asked before each try how many seconds it may take; a try
-        for which none are left is not made. Raises EvaluationStopped when the grader is stopped.
-        """
-        job = self._job(question)
-        first = self._evaluate_once(_limited(job, time_left))
-        if first.fault is None or not FAULT_POLICY[first.fault].retry:
-            return first
-        if time_left is not None and time_left() <= 0:
-            return first
-        tell(f"evaluated twice: the first evaluation ended in a fault of the {first.fault}")
-        logger.warning("%s on %s: tried once more after: %s", job.name, job.split, first.reason)
-        second = job.model_copy(update={"discard_card": not first.is_resumable})
-        return self._evaluate_once(_limited(second, time_left))
-
-    def _evaluate_once(self, job: EvaluationJob) -> EvaluationOutcome:
-        _remove(job.scratch)
-        job.scratch.mkdir(parents=True)
-        try:
-            return self._evaluate(job, self._stop)
-        except EvaluationStopped:
-            raise
-        except Exception as error:  # the boundary that records the fault: nobody's answer was seen
-            logger.exception("%s on %s could not be evaluated", job.name, job.split)
-            why = str(error) if isinstance(error, SandboxError) else type(error).__name__
-            reason = f"the evaluation could not be run ({why}); submit again later"
-            return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=reason)
-        finally:
-            _remove(job.scratch)
-
-    def fit_for_agent(self, reason: str, question: ExamQuestion) -> str:
-        """A reason without paths of the host."""
-        names = [
-            (_scratch(question.card), "scratch"),
-            (question.checkpoint, "the checkpoint"),
-            (self._settings.paths.root, "the trial"),
-        ]
-        return without_host_paths(reason, names, self._settings.base)
-
-    def _job(self, question: ExamQuestion) -> EvaluationJob:
-        settings = self._settings
-        return EvaluationJob(
-            checkpoint=question.checkpoint,
-            base=settings.base,
-            name=question.name,
-            benchmark=settings.benchmark,
-            split=question.split,
-            items=tuple(settings.items[question.split]),
-            card=question.card,
-            scratch=_scratch(question.card),
-            seed=settings.seed,
-            attempts=question.attempts,
-            max_missing=settings.max_missing,
-            threads=settings.threads,
-            machine=settings.machine,
-        )
+def has_finished_card(job: EvaluationJob) -> bool:
+    """Whether the draft holds a card that was closed and is not damaged."""
+    card = draft_of(job.card) / INSIDE_DRAFT
+    try:
+        # lstat: asked before the card is adopted, when its files may still be links, FIFOs or endless
+        folder, facts = card.lstat(), (card / CARD_JSON).lstat()
+        if not stat.S_ISDIR(folder.st_mode) or not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FACTS_BYTES:
+            return False
+        return is_finished(card)
+    except (OSError, CardError):
+        return False
 
 
-def _limited(job: EvaluationJob, time_left: Callable[[], float] | None) -> EvaluationJob:
-    """The job with what is left of the grading time."""
-    left = math.inf if time_left is None else max(1.0, time_left())
-    return job if left == math.inf else job.model_copy(update={"timeout_s": left})
+def _adopt(card: Path) -> None:
+    """Make a folder of plain files ours; nothing in it is followed. Raises CardError for anything else."""
+    total = 0
+    for count, (name, status) in enumerate(_take_ownership(card), start=1):
+        # a second hard link elsewhere would change its owner and mode with this one
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise CardError(f"{card}: {name!r} is not a plain file; the evaluation has to be made again")
+        total += status.st_size
+        is_long = name == CARD_JSON and status.st_size > MAX_FACTS_BYTES
+        if is_long or count > MAX_CARD_FILES or total > MAX_CARD_BYTES:
+            raise CardError(f"{card}: is larger than any card; the evaluation has to be made again")
 
 
-def _scratch(card: Path) -> Path:
-    return card.with_name(f".{card.name}.scratch")
+def _take_ownership(card: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Own the folder and then, one by one, the files in it: each is yielded before it is opened."""
+    try:
+        folder = os.open(card, _OPEN | os.O_DIRECTORY)
+    except OSError as error:
+        raise CardError(f"{card}: is not a directory; the evaluation has to be made again") from error
+    try:
+        os.fchown(folder, os.geteuid(), os.getegid())
+        os.fchmod(folder, 0o755)
+        for name in sorted(os.listdir(folder)):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            yield name, status
+            handle = os.open(name, _OPEN, dir_fd=folder)
+            try:
+                os.fchown(handle, os.geteuid(), os.getegid())
+                os.fchmod(handle, 0o644)
+            finally:
+                os.close(handle)
+    finally:
+        os.close(folder)

@@ -57,6 +57,26 @@ from agent2.scorers.hidden import MAX_ANSWERS
 
 MAX_CONNECTIONS = 128
 """Open at once; a flood of them must not use up the harness's descriptors."""
+MAX_BODY_BYTES = 64 << 10
+"""The longest path and note, escaped, fit several times."""
+MAX_DEPTH = 8
+"""Of brackets and braces; a request needs one."""
+MAX_COPYING = 4
+"""Submissions that are copied at the same time; further ones wait, other routes do not."""
+MAX_NUMBER = 2**63 - 1
+"""Of a submission, as SQLite can hold it."""
+MAX_LISTED = 100
+"""Submissions in one answer of GET /submissions: the last ones, or the last before a number."""
+POLL_S = 0.1
+"""How often a waiting request looks for its verdict."""
+START_S = 120.0
+"""Longest that the server may take to start, on a busy machine."""
+STOP_S = 5.0
+"""For the requests in progress, and again for the thread, when the server stops."""
+ROUTES = "POST /submit, /judge; GET /health, /assignment, /time, /submissions, /submissions/{id}, /best"
+# the closing quote is optional: a string that the body cuts short hides its brackets as a whole one does
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +89,10 @@ class Pace:
     """From the end of the head to the end of the body."""
     read_s: float = 30.0
     """How long an answer may wait for its reader."""
+
+
+PACE = Pace()
+"""Of a server whose caller sets none."""
 
 
 class BoundedProtocol(H11Protocol):
@@ -94,7 +118,7 @@ class BoundedProtocol(H11Protocol):
         self._watch_head()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request; uvicorn's own timer ends with the first byte of its head."""
+        """Wait for the next request; uvicorn's own timer ends with the first byte of its head."""
         super().on_response_complete()
         self._watch_head()
 
@@ -132,14 +156,6 @@ class BoundedProtocol(H11Protocol):
             self._read_timer = None
 
 
-MAX_BODY_BYTES = 64 << 10
-"""The longest path and note, escaped, fit several times."""
-MAX_DEPTH = 8
-"""Of brackets and braces; a request needs one."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
-
-
 class Guard:
     """ASGI middleware; answers 400, 401, 408, 413 or 422 itself and hands everything else on."""
 
@@ -153,10 +169,11 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        # RFC 9112, section 6.3: a proxy and h11 might take a different one for the end of the request
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             await _refuse(send, 400, "both Content-Length and Transfer-Encoding are set; send one of them")
             return
-        if not self._is_known(scope):
+        if not self._is_authorized(scope):
             await _refuse(send, 401, "a bearer token is needed; send the header 'Authorization: Bearer ...'")
             return
         try:
@@ -175,11 +192,11 @@ class Guard:
             return
         await self._app(scope, _replay(body, receive), send)
 
-    def _is_known(self, scope: Scope) -> bool:
+    def _is_authorized(self, scope: Scope) -> bool:
         if self._token is None:
             return True
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        return secrets.compare_digest(given, self._token)
+        authorization = dict(scope["headers"]).get(b"authorization", b"")
+        return secrets.compare_digest(authorization, self._token)
 
 
 def depth_of(body: bytes) -> int:
@@ -210,10 +227,10 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body once and then whatever comes."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
+        return unread.pop() if unread else await receive()
 
     return replay
 
@@ -224,11 +241,6 @@ async def _refuse(send: Send, status: int, error: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-PACE = Pace()
-START_S = 120.0
-STOP_S = 5.0
 
 
 class ServerError(Agent2Error):
@@ -281,8 +293,8 @@ def serve_on_loopback(app: FastAPI, port: int = 0) -> GradingServer:
     return _start(app, listener, PACE, None)
 
 
-def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Not what is not HTTP: a client can send it without end."""
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """False for bytes that are not HTTP: a client can send them without end, one line of log each."""
     return record.msg != "Invalid HTTP request received."
 
 
@@ -290,7 +302,7 @@ def _start(app: FastAPI, listener: socket.socket, pace: Pace, path: Path | None)
     config = uvicorn.Config(
         app,
         http=functools.partial(BoundedProtocol, pace=pace),  # type: ignore[arg-type]
-        ws="none",  # a connection that changes its protocol would be counted and timed by nobody
+        ws="none",  # a connection that became a websocket would escape the count and the timers
         proxy_headers=False,
         log_level="warning",
         access_log=False,
@@ -298,7 +310,7 @@ def _start(app: FastAPI, listener: socket.socket, pace: Pace, path: Path | None)
         timeout_graceful_shutdown=1,
         log_config=None,
     )
-    logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
+    logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="grading-api", daemon=True)
     thread.start()
@@ -313,21 +325,9 @@ def _start(app: FastAPI, listener: socket.socket, pace: Pace, path: Path | None)
     return GradingServer(port, server, thread, listener, path)
 
 
-POLL_S = 0.1
-"""How often a waiting request looks for its verdict."""
-MAX_COPYING = 4
-"""Submissions that are taken in at the same time; others wait, other routes do not."""
-MAX_NUMBER = 2**63 - 1
-"""Of a submission, as SQLite can hold it."""
-MAX_LISTED = 100
-"""Submissions in one answer of GET /submissions: the last ones, or the last before a number."""
-
-ROUTES = "POST /submit, /judge; GET /health, /assignment, /time, /submissions, /submissions/{id}, /best"
-
-
 @dataclass(frozen=True, slots=True)
-class ApiFacts:
-    """What the API offers besides submissions; all of it is visible to the agent."""
+class ApiInfo:
+    """What the API tells about its trial; all of it is visible to the agent."""
 
     task: str
     workspace: str
@@ -370,13 +370,13 @@ class JudgeBody(BaseModel):
     answers: Annotated[list[AnswerBody], Field(min_length=1, max_length=MAX_ANSWERS)]
 
 
-def make_app(grader: Grader, facts: ApiFacts, token: str | None = None, body_s: float = PACE.body_s) -> FastAPI:
+def make_app(grader: Grader, info: ApiInfo, token: str | None = None, body_s: float = PACE.body_s) -> FastAPI:
     """The API of one trial.
 
     token: demanded as a bearer token; None where the socket is the identity. body_s: longest that a body may take.
     """
     app = FastAPI(title="agent2 grading API", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(_reading_routes(grader, facts))
+    app.include_router(_reading_routes(grader, info))
     app.include_router(_submit_route(grader))
     app.include_router(_judge_route(grader))
     app.add_exception_handler(RequestValidationError, _explain_bad_body)
@@ -385,17 +385,17 @@ def make_app(grader: Grader, facts: ApiFacts, token: str | None = None, body_s: 
     return app
 
 
-def _reading_routes(grader: Grader, facts: ApiFacts) -> APIRouter:
+def _reading_routes(grader: Grader, info: ApiInfo) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/health")
     def health() -> dict[str, JsonValue]:
         # the published benchmark's API has a choice of GPUs; here a submission is scored where the task says
-        return {"status": "healthy", "task": facts.task, "workspace": facts.workspace, "available_gpus": []}
+        return {"status": "healthy", "task": info.task, "workspace": info.workspace, "available_gpus": []}
 
     @routes.get("/assignment")
     def assignment() -> JsonValue:
-        return facts.assignment
+        return info.assignment
 
     @routes.get("/time")
     def read_clock() -> dict[str, JsonValue]:
@@ -456,26 +456,34 @@ def _judge_route(grader: Grader) -> APIRouter:
     @routes.post("/judge")
     def judge(body: JudgeBody) -> JSONResponse:
         try:
-            found = grader.judge([(one.id, one.answer) for one in body.answers])
+            verdicts = grader.judge([(answer.id, answer.answer) for answer in body.answers])
         except (ConfigError, SubmissionError) as error:
             status = 400 if isinstance(error, ConfigError) else 403
             return JSONResponse({"scores": None, "error": str(error)}, status)
         return JSONResponse(
-            {"scores": list(found.scores), "charged": found.n_charged, "judgements_left": found.n_left, "error": None}
+            {
+                "scores": list(verdicts.scores),
+                "charged": verdicts.n_charged,
+                "judgements_left": verdicts.n_left,
+                "error": None,
+            }
         )
 
     return routes
 
 
-async def _await_verdict(grader: Grader, number: int, waiting: Request | None) -> SubmissionRecord | None:
-    """The submission once it has a verdict; as it is when nobody waits (any more) or the grader stops."""
+async def _await_verdict(grader: Grader, number: int, request: Request | None) -> SubmissionRecord | None:
+    """The submission once it has a verdict; as it is when the client is gone or the grader stops.
+
+    request: the one that waits; None: it does not wait.
+    """
     while True:
         n_verdicts = grader.n_verdicts
         record = await asyncio.to_thread(grader.get, number)
-        if record is None or record.state is not SubmissionState.ACCEPTED or waiting is None:
+        if record is None or record.state is not SubmissionState.ACCEPTED or request is None:
             return record
-        while grader.n_verdicts == n_verdicts:
-            if grader.is_stopped or await waiting.is_disconnected():
+        while grader.n_verdicts == n_verdicts:  # polls a number in memory, not the grader's file
+            if grader.is_stopped or await request.is_disconnected():
                 return record
             await asyncio.sleep(POLL_S)
 
@@ -543,10 +551,10 @@ def _is_judging(request: Request) -> bool:
     return request.url.path == "/judge"
 
 
-def _fields(request: Request, place: Sequence[object]) -> Sequence[str]:
-    """The fields that a body has where an unknown one was found."""
-    kind = SubmitBody if not _is_judging(request) else JudgeBody if len(place) <= 2 else AnswerBody
-    return list(kind.model_fields)
+def _fields(request: Request, location: Sequence[object]) -> Sequence[str]:
+    """The known fields at the location of an unknown one: ("body", name), or ("body", "answers", number, name)."""
+    model = SubmitBody if not _is_judging(request) else JudgeBody if len(location) <= 2 else AnswerBody
+    return list(model.model_fields)
 
 
 async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
@@ -556,9 +564,9 @@ async def _explain_bad_body(request: Request, error: Exception) -> JSONResponse:
     problem = error.errors()[0]
     name = str(problem["loc"][-1])
     if problem["type"] == "extra_forbidden":
-        known = sorted(_fields(request, problem["loc"]))
-        near = nearest_name(name, known)
-        hint = f"did you mean {near!r}?" if near is not None else f"known fields: {', '.join(known)}"
+        fields = sorted(_fields(request, problem["loc"]))
+        nearest = nearest_name(name, fields)
+        hint = f"did you mean {nearest!r}?" if nearest is not None else f"known fields: {', '.join(fields)}"
         sentence = f"unknown field {name!r}; {hint}"
     elif problem["type"] == "json_invalid" or tuple(problem["loc"]) == ("body",):
         form = '{"answers": [{"id": ..., "answer": ...}]}' if _is_judging(request) else '{"model_path": "output/model"}'

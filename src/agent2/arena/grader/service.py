@@ -8,14 +8,13 @@ whatever comes of it, and all evaluations of submissions together have a time (`
 no submission can be made to cost more than its agent has.
 
 An attempt that was cut short by the harness's death before it was accepted was never acknowledged, leaves
-no record and no number. Does NOT choose the final checkpoint and does not speak HTTP (see `api`).
+no record and no number. Does NOT choose the final checkpoint and does not speak HTTP (see `server`).
 """
 
 import errno
 import logging
 import math
 import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -25,10 +24,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent2.arena.evidence import SubmissionRecord, SubmissionState
-from agent2.arena.grader.evaluator import Evaluate, EvaluationFailed, Examiner, ExamQuestion, GraderSettings, score_of
+from agent2.arena.grader.evaluator import (
+    CheckpointEvaluator,
+    Evaluate,
+    EvaluationFailed,
+    EvaluationRequest,
+    GraderSettings,
+    score_of,
+)
 from agent2.arena.grader.job import EvaluationOutcome, EvaluationStopped
-from agent2.arena.grader.store import Arrival, BoughtVerdict, GraderStore
-from agent2.arena.grader.submission import Admit, admit, drop_ballast, take_snapshot
+from agent2.arena.grader.store import Arrival, ChargedVerdict, GraderStore
+from agent2.arena.grader.submission import Admit, admit, drop_ballast, remove_folder, take_snapshot
 from agent2.benchmarks import load_benchmark
 from agent2.errors import ConfigError, Fault, SubmissionError
 from agent2.evaluation.engine import score_answers
@@ -94,7 +100,7 @@ class Grader:
 
         evaluate: `evaluator.ChildEvaluator` outside of tests. on_submit: called with the number of each
         submission before its snapshot is taken; returns the code revision in the workspace, if any.
-        check: judges each copy; `admission.ContainedAdmission` outside of tests.
+        check: judges each copy; `submission.ContainedAdmission` outside of tests.
         """
         self.settings = settings
         self.deadline = settings.deadline
@@ -104,15 +110,16 @@ class Grader:
         self._store = GraderStore(settings.paths.grader_db)
         self._on_submit = on_submit
         self._check = check
+        # one submission at a time: its number and its place in the budget are read long before it is recorded
         self._intake = threading.Lock()
         self._judging = threading.Lock()
         self._changed = threading.Condition()
         self._stop = threading.Event()
-        self._examiner = Examiner(settings, evaluate, self._stop)
+        self._evaluator = CheckpointEvaluator(settings, evaluate, self._stop)
         self._is_open = True
         self._n_arriving = 0
         self.n_verdicts = 0
-        """Grows with each verdict given since the start, so that who waits for one need not ask the record."""
+        """Grows with each verdict since the start, so that a waiting request need not ask the record."""
         self._worker: threading.Thread | None = None
 
     def start(self) -> None:
@@ -130,13 +137,13 @@ class Grader:
         used for another path.
         """
         received_at = self.deadline.now()
-        with self._changed:
+        with self._changed:  # together: `drain` and `stop` wait for every arrival that they found open
             was_open = self._is_open and not self.deadline.is_over
             self._n_arriving += 1
         try:
             with self._intake:
                 path, key = _storable(model_path, MAX_PATH), _storable(key, MAX_KEY)
-                return self._sent_before(key, path) or self._take_in(
+                return self._earlier_receipt(key, path) or self._record_attempt(
                     path, _storable(note, MAX_NOTE), key, received_at, was_open
                 )
         finally:
@@ -144,26 +151,27 @@ class Grader:
                 self._n_arriving -= 1
                 self._changed.notify_all()
 
-    def judge(self, asked: Sequence[tuple[str, str]]) -> Verdicts:
+    def judge(self, replies: Sequence[tuple[str, str]]) -> Verdicts:
         """Verdicts on replies to visible items, by the judge that scores hidden ones; returns when they are on disk.
 
-        asked: id of an item, and a reply. A reply that was judged before costs nothing, also after a restart, so that
-        a request whose answer was lost can be sent again. Raises ConfigError for an id that is not one of a visible
-        item; SubmissionError, and nothing is charged, when the time or the budget is over or a verdict cannot be had.
+        replies: id of an item, and a reply. A reply that was judged before costs nothing, also after a restart, so
+        that a request whose answer was lost can be sent again. Raises ConfigError for an id that is not one of a
+        visible item; SubmissionError, and nothing is charged, when the time or the budget is over or a verdict cannot
+        be had.
         """
-        known, budget = self.settings.judged, self.settings.max_judgements
+        items, budget = self.settings.judged, self.settings.max_judgements
         if self.settings.judge is None:
             raise SubmissionError("this task has no judge to ask: its scorer is installed here, see ASSIGNMENT.md")
         if self.deadline.is_over or not self._is_open:
             raise SubmissionError("the deadline is over; replies are no longer judged")
-        asked = [(item, _storable(reply, len(reply) * MAX_ESCAPE)) for item, reply in asked]
-        if (stranger := next((item for item, _ in asked if item not in known), None)) is not None:
+        pairs = [(item_id, _storable(reply, len(reply) * MAX_ESCAPE)) for item_id, reply in replies]
+        if (unknown_id := next((item_id for item_id, _ in pairs if item_id not in items), None)) is not None:
             raise ConfigError(
-                f"{stranger[:100]!r} is not the id of a row of train.jsonl or dev.jsonl; send one of those"
+                f"{unknown_id[:100]!r} is not the id of a row of train.jsonl or dev.jsonl; send one of those"
             )
-        with self._judging:
-            found = self._store.judgements(asked)
-            fresh = [pair for pair in dict.fromkeys(asked) if pair not in found]
+        with self._judging:  # one request at a time, so that two cannot spend the same rest of the budget
+            values = self._store.judgements(pairs)
+            fresh = [pair for pair in dict.fromkeys(pairs) if pair not in values]
             n_used = self._store.n_judgements()
             if budget is not None and n_used + len(fresh) > budget:
                 raise SubmissionError(
@@ -173,18 +181,18 @@ class Grader:
             if fresh:
                 benchmark = load_benchmark(self.settings.benchmark)
                 scores = score_answers(
-                    benchmark, [(known[item], [reply]) for item, reply in fresh], scorer=self.settings.judge
+                    benchmark, [(items[item_id], [reply]) for item_id, reply in fresh], scorer=self.settings.judge
                 )
-                if (broken := next((one for one in scores if one.value is None), None)) is not None:
-                    raise SubmissionError(f"the judge gave no verdict ({broken.reason}); nothing was charged")
-                new = [
-                    BoughtVerdict(item, reply, float(score.value or 0.0), score.reason)
-                    for (item, reply), score in zip(fresh, scores, strict=True)
+                if (missing := next((score for score in scores if score.value is None), None)) is not None:
+                    raise SubmissionError(f"the judge gave no verdict ({missing.reason}); nothing was charged")
+                charged = [
+                    ChargedVerdict(item_id, reply, float(score.value or 0.0), score.reason)
+                    for (item_id, reply), score in zip(fresh, scores, strict=True)
                 ]
-                self._store.add_judgements(new, self.deadline.now())
-                found |= {(one.item, one.reply): one.value for one in new}
-        left = None if budget is None else budget - n_used - len(fresh)
-        return Verdicts([found[pair] for pair in asked], len(fresh), left)
+                self._store.add_judgements(charged, self.deadline.now())
+                values |= {(verdict.item, verdict.reply): verdict.value for verdict in charged}
+        n_left = None if budget is None else budget - n_used - len(fresh)
+        return Verdicts([values[pair] for pair in pairs], len(fresh), n_left)
 
     def wait(self, number: int, timeout_s: float) -> SubmissionRecord | None:
         """The submission once it has a verdict, or as it is after `timeout_s`. None: there is no such number."""
@@ -192,10 +200,10 @@ class Grader:
         with self._changed:
             while True:
                 record = self._store.get(number)
-                left = ends_at - time.monotonic()
-                if record is None or record.state is not SubmissionState.ACCEPTED or left <= 0:
+                seconds_left = ends_at - time.monotonic()
+                if record is None or record.state is not SubmissionState.ACCEPTED or seconds_left <= 0:
                     return record
-                self._changed.wait(left)
+                self._changed.wait(seconds_left)
 
     def get(self, number: int) -> SubmissionRecord | None:
         """One submission; None if there is none of that number."""
@@ -227,10 +235,10 @@ class Grader:
         with self._changed:
             self._is_open = False
             while self._n_arriving or self._store.next_accepted() is not None:
-                left = ends_at - time.monotonic()
-                if left <= 0:
+                seconds_left = ends_at - time.monotonic()
+                if seconds_left <= 0:
                     return False
-                self._changed.wait(left)
+                self._changed.wait(seconds_left)
         return True
 
     @property
@@ -260,25 +268,28 @@ class Grader:
         Raises EvaluationFailed when it ends in a fault, twice where the fault table allows a retry, and
         EvaluationStopped when `stop` is called meanwhile.
         """
-        outcome = self._examiner.examine(ExamQuestion(path, split, card, name, attempts))
+        outcome = self._evaluator.evaluate(EvaluationRequest(path, split, card, name, attempts))
         if outcome.fault is not None:
             raise EvaluationFailed(f"{name} on {split}: {outcome.reason}", outcome.fault)
         return score_of(outcome)
 
-    def _sent_before(self, key: str, model_path: str) -> Receipt | None:
-        """The receipt of the attempt that was sent with this key."""
-        known = self._store.sent_with(key) if key else None
-        record = self._store.get(known[0]) if known is not None else None
-        if known is None or record is None:
+    def _earlier_receipt(self, key: str, model_path: str) -> Receipt | None:
+        """The receipt of the attempt that was sent with this key; None: there was no such attempt."""
+        earlier = self._store.sent_with(key) if key else None
+        if earlier is None:
+            return None
+        number, is_closed = earlier
+        record = self._store.get(number)
+        if record is None:
             return None
         if record.model_path != model_path:
             raise SubmissionError(
                 f"key {key!r} was used for submission {record.number} of {record.model_path}; send a new key with each "
                 "submission"
             )
-        return Receipt(record.number, record.state is not SubmissionState.REJECTED, known[1], record.reason)
+        return Receipt(record.number, record.state is not SubmissionState.REJECTED, is_closed, record.reason)
 
-    def _take_in(self, model_path: str, note: str, key: str, received_at: float, was_open: bool) -> Receipt:
+    def _record_attempt(self, model_path: str, note: str, key: str, received_at: float, was_open: bool) -> Receipt:
         number = self._store.next_number()
         if number > MAX_ATTEMPTS:
             raise SubmissionError(f"{MAX_ATTEMPTS} attempts are recorded already; no more are taken")
@@ -286,7 +297,7 @@ class Grader:
         if refusal is not None:
             arrival = Arrival(number, received_at, model_path, note, None, fault=Fault.SUBMITTER, reason=refusal)
         else:
-            arrival = self._examine(number, received_at, model_path, note)
+            arrival = self._copy_and_check(number, received_at, model_path, note)
         self._store.add(replace(arrival, key=key, is_closed=refusal is not None))
         return Receipt(number, arrival.fault is None, refusal is not None, arrival.reason)
 
@@ -308,9 +319,10 @@ class Grader:
     def _time_is_up(self) -> str:
         return f"the {self.settings.grading_s:g} seconds for the grading of all submissions are used up"
 
-    def _examine(self, number: int, received_at: float, model_path: str, note: str) -> Arrival:
+    def _copy_and_check(self, number: int, received_at: float, model_path: str, note: str) -> Arrival:
+        """What to record of a submission: accepted with its digests, or rejected with the reason."""
         paths = self.settings.paths
-        _remove(paths.submission(number))  # of an attempt that was never acknowledged
+        remove_folder(paths.submission(number))  # of an attempt that was never acknowledged
         revision, remarks = self._revision(number)
         arrival = Arrival(number, received_at, model_path, note, revision)
         fault = Fault.SUBMITTER
@@ -339,7 +351,7 @@ class Grader:
                 content_digest=admission.content_digest,
                 is_base_copy=admission.is_base_copy,
             )
-        _remove(paths.submission(number))
+        remove_folder(paths.submission(number))
         return replace(arrival, remarks=tuple(remarks), fault=fault, reason=reason)
 
     def _revision(self, number: int) -> tuple[str | None, list[str]]:
@@ -364,7 +376,7 @@ class Grader:
                 self._score_submission(number)
             except EvaluationStopped:
                 return
-            with self._changed:
+            with self._changed:  # wakes those that wait for this verdict, and `drain`
                 self.n_verdicts += 1
                 self._changed.notify_all()
 
@@ -375,21 +387,31 @@ class Grader:
         """
         paths = self.settings.paths
         card = paths.submission_card(number)
-        question = ExamQuestion(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
+        request = EvaluationRequest(paths.snapshot(number), Split.TEST_PUBLIC, card, f"submission-{number}")
         began = time.monotonic()
-        outcome = self._until_done(number, lambda: self._examine_submission(number, question, began))
+
+        def time_left() -> float:
+            return self._time_left() - (time.monotonic() - began)
+
+        def evaluate() -> EvaluationOutcome:
+            if time_left() <= 0:
+                return EvaluationOutcome(fault=Fault.SUBMITTER, reason=f"not evaluated: {self._time_is_up()}")
+            return self._evaluator.evaluate(request, lambda remark: self._store.add_remark(number, remark), time_left)
+
+        outcome = self._with_retries(number, evaluate)
         if outcome is None:
-            outcome = _broken("the evaluation broke down again and again on the grader's side")
+            outcome = _grader_fault("the evaluation broke down again and again on the grader's side")
+        # before the verdict: a kill between the two charges the time of this evaluation twice, but never not at all
         seconds = time.monotonic() - began
-        self._until_done(number, lambda: self._store.add_grading_time(number, seconds))
-        recorded = self._until_done(number, lambda: self._record(number, question, outcome))
-        if recorded is None:  # what the child said cannot be recorded: say that instead
-            unusable = _broken("what the evaluation returned cannot be recorded")
-            recorded = self._until_done(number, lambda: self._record(number, question, unusable))
-        if recorded is None:
+        self._with_retries(number, lambda: self._store.add_grading_time(number, seconds))
+        is_recorded = self._with_retries(number, lambda: self._record(number, request, outcome))
+        if is_recorded is None:  # the outcome cannot be recorded: record that instead
+            unusable = _grader_fault("what the evaluation returned cannot be recorded")
+            is_recorded = self._with_retries(number, lambda: self._record(number, request, unusable))
+        if is_recorded is None:
             raise EvaluationStopped
 
-    def _until_done(self, number: int, step: Callable[[], DoneT]) -> DoneT | None:
+    def _with_retries(self, number: int, step: Callable[[], DoneT]) -> DoneT | None:
         """What a step returns; None if it fails `MAX_TRIES` times.
 
         A grader without disk, memory or descriptors waits until it has some: that is not a verdict. Raises
@@ -409,28 +431,21 @@ class Grader:
                 self._stop.wait(PAUSE_S)
         return None
 
-    def _examine_submission(self, number: int, question: ExamQuestion, began: float) -> EvaluationOutcome:
-        def time_left() -> float:
-            return self._time_left() - (time.monotonic() - began)
-
-        if time_left() <= 0:
-            return EvaluationOutcome(fault=Fault.SUBMITTER, reason=f"not evaluated: {self._time_is_up()}")
-        return self._examiner.examine(question, lambda remark: self._store.add_remark(number, remark), time_left)
-
-    def _record(self, number: int, question: ExamQuestion, outcome: EvaluationOutcome) -> bool:
+    def _record(self, number: int, request: EvaluationRequest, outcome: EvaluationOutcome) -> bool:
+        """Give the verdict; True, which `_with_retries` needs to tell it from a failure."""
         now = self.deadline.now()
         if outcome.fault is not None:
-            reason = self._examiner.fit_for_agent(outcome.reason, question)
+            reason = self._evaluator.reason_for_agent(outcome.reason, request)
             self._store.set_failed(number, outcome.fault, reason, now)
             return True
         digest = outcome.weights_digest or ""
         is_copy = digest == self._base.weights_digest
-        card = os.path.relpath(question.card, self.settings.paths.root)
+        card = os.path.relpath(request.card, self.settings.paths.root)
         self._store.set_scored(number, score_of(outcome), now, card=card, weights_digest=digest, is_base_copy=is_copy)
         return True
 
 
-def _broken(reason: str) -> EvaluationOutcome:
+def _grader_fault(reason: str) -> EvaluationOutcome:
     return EvaluationOutcome(fault=Fault.INFRASTRUCTURE, reason=f"{reason}; submit again later")
 
 
@@ -442,10 +457,5 @@ def _is_short_of_room(error: Exception) -> bool:
 
 
 def _storable(text: str, limit: int) -> str:
-    """Text that any agent may have sent, as it is kept: valid Unicode of limited length."""
+    """Any text that an agent may have sent, as it is stored: valid Unicode of limited length."""
     return text.encode("utf-8", "backslashreplace").decode()[:limit]
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)

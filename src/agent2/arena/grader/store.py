@@ -99,8 +99,8 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class BoughtVerdict:
-    """One verdict that was bought."""
+class ChargedVerdict:
+    """One verdict of the judge that was charged to the agent."""
 
     item: str
     reply: str
@@ -118,7 +118,7 @@ class GraderStore:
         self._lock = threading.Lock()
         name: Path | str = path
         if is_read_only:
-            # without a log beside it nobody has it open; any other way to read would make files in the folder
+            # without a write-ahead log no process has it open; then immutable=1 reads it and makes no files beside it
             is_closed = not path.with_name(f"{path.name}-wal").exists()
             name = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * is_closed}"
         else:
@@ -168,11 +168,11 @@ class GraderStore:
             db.execute(f"INSERT INTO submissions ({names}) VALUES ({marks})", row)
             if arrival.key:
                 db.execute(KEYS)
-                kept = (arrival.key, arrival.number, int(arrival.is_closed))
-                db.execute("INSERT INTO submit_keys VALUES (?, ?, ?)", kept)
+                key_row = (arrival.key, arrival.number, int(arrival.is_closed))
+                db.execute("INSERT INTO submit_keys VALUES (?, ?, ?)", key_row)
 
     def sent_with(self, key: str) -> tuple[int, bool] | None:
-        """Number of the attempt that was sent with this key, and whether submitting was over; None: no attempt was."""
+        """Number of the attempt that was sent with this key, and whether submitting was over; None: there is none."""
         with self._lock:
             if not self._has_table("submit_keys"):
                 return None
@@ -237,7 +237,7 @@ class GraderStore:
         return _record(row) if row is not None else None
 
     def next_accepted(self) -> int | None:
-        """The earliest submission that waits for its evaluation."""
+        """The earliest accepted submission without a verdict; None: there is none."""
         with self._lock:
             query = "SELECT MIN(number) FROM submissions WHERE state = ?"
             number = self._db.execute(query, (SubmissionState.ACCEPTED,)).fetchone()[0]
@@ -275,14 +275,14 @@ class GraderStore:
                 return 0.0
             return float(self._db.execute("SELECT COALESCE(SUM(seconds), 0) FROM grading_time").fetchone()[0])
 
-    def judgements(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        """What was said before about replies. asked: item and reply."""
+    def judgements(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        """Earlier verdicts on replies; a reply without one is left out. pairs: item and reply."""
         with self._lock:
             if not self._has_table("judgements"):
                 return {}
             query = "SELECT value FROM judgements WHERE item = ? AND reply = ?"
-            found = {pair: self._db.execute(query, pair).fetchone() for pair in dict.fromkeys(asked)}
-        return {pair: float(row[0]) for pair, row in found.items() if row is not None}
+            rows = {pair: self._db.execute(query, pair).fetchone() for pair in dict.fromkeys(pairs)}
+        return {pair: float(row[0]) for pair, row in rows.items() if row is not None}
 
     def n_judgements(self) -> int:
         """Verdicts that were charged."""
@@ -291,11 +291,11 @@ class GraderStore:
                 return 0
             return int(self._db.execute("SELECT COUNT(*) FROM judgements").fetchone()[0])
 
-    def add_judgements(self, new: Sequence[BoughtVerdict], at: float) -> None:
+    def add_judgements(self, verdicts: Sequence[ChargedVerdict], at: float) -> None:
         """Charge and record verdicts, all or none. Raises StoreError if there is one about the same reply already."""
         with self._transaction() as db:
             db.execute(JUDGEMENTS)
-            rows = [(at, one.item, one.reply, one.value, one.reason) for one in new]
+            rows = [(at, verdict.item, verdict.reply, verdict.value, verdict.reason) for verdict in verdicts]
             db.executemany("INSERT INTO judgements (at, item, reply, value, reason) VALUES (?, ?, ?, ?, ?)", rows)
 
     def _has_table(self, name: str) -> bool:
@@ -326,7 +326,7 @@ class GraderStore:
             (state, finished_at, number, SubmissionState.ACCEPTED),
         )
         if cursor.rowcount != 1:
-            raise StoreError(f"{self._path}: submission {number} waits for no verdict; it must not get a second one")
+            raise StoreError(f"{self._path}: submission {number} does not wait for a verdict; it must not get two")
 
 
 def read_submissions(path: Path) -> list[SubmissionRecord]:
@@ -342,7 +342,7 @@ def read_submissions(path: Path) -> list[SubmissionRecord]:
             return store.all()
         finally:
             store.close()
-    except (sqlite3.Error, ValueError) as error:  # ValueError: a state or a fault that is none
+    except (sqlite3.Error, ValueError) as error:  # ValueError: the name of no state or fault
         raise ConfigError(f"{path}: cannot be read ({error}); restore it from a copy") from error
 
 

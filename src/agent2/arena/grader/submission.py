@@ -56,6 +56,17 @@ TIMES_BASE = 4
 SPARE_BYTES = 256 << 20
 """For what is not a weight."""
 CHANGED = "changed while the snapshot was taken; submit again when writing has finished"
+NOT_USED = {
+    "tokenizer.json": ("tokenizer", {"padding", "truncation"}),
+    "generation_config.json": ("generation config", {"transformers_version", "_from_model_config"}),
+}
+"""Files that scoring takes from the base model: what they are, and entries that saving alone may change."""
+MAX_SKIPPED_SHOWN = 5
+PARSED_SPARE_BYTES = 1 << 20
+"""Text of a submission beyond twice the base model's; parsed, it may take thirty times that in memory."""
+SLOWEST_READ = 50 * MIB
+"""Bytes of weights a second that the slowest disk and processor read and digest."""
+# never through a symbolic link (O_NOFOLLOW), and without waiting at a FIFO that has no writer (O_NONBLOCK)
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -108,13 +119,13 @@ def take_snapshot(
 ) -> SnapshotInfo:
     """Copy the submitted folder to `target`, which appears whole or not at all.
 
-    workspace: the host's path of the workspace; trusted. model_path: what the agent said; relative to the
+    workspace: the host's path of the workspace; trusted. model_path: what the agent sent; relative to the
     workspace or beneath `INSIDE_ROOT`. on_copied: called between the copy and the check for changes.
     Raises SubmissionError with a sentence for the agent, OSError if the grader's own disk fails.
     """
     parts = _parts_below(model_path, _roots(workspace, limits))
     draft = target.with_name(f".{target.name}.partial")
-    _remove(draft)
+    remove_folder(draft)
     with ExitStack() as stack:
         folder = _open_folder(workspace, parts, stack)
         names, skipped = _list_folder(folder, limits)
@@ -129,7 +140,7 @@ def take_snapshot(
             sync_folder(draft)
             os.rename(draft, target)
         except BaseException:
-            _remove(draft)
+            remove_folder(draft)
             raise
     sync_folder(target.parent)
     return SnapshotInfo(target, digests, sum(file.status.st_size for file in opened), skipped)
@@ -143,11 +154,19 @@ def drop_ballast(snapshot: SnapshotInfo, needed: Collection[str]) -> list[str]:
     if not ballast:
         return []
     more = f" and {len(ballast) - 1} more" if len(ballast) > 1 else ""
-    return [f"not needed by the checkpoint and not kept: {shown(ballast[0])}{more}"]
+    return [f"not needed by the checkpoint and not kept: {quote_name(ballast[0])}{more}"]
 
 
-def shown(name: str) -> str:
-    """A name that an agent chose, fit for a message: valid text of limited length."""
+def remove_folder(folder: Path) -> None:
+    """Remove a folder if it is there; of a symbolic link, only the link."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
+def quote_name(name: str) -> str:
+    """A name that an agent chose, quoted for a message: valid text of limited length."""
     text = name.encode("utf-8", "backslashreplace").decode()
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
@@ -167,12 +186,12 @@ def _parts_below(model_path: str, roots: tuple[str, ...]) -> list[str]:
         root = next((root for root in roots if model_path == root or model_path.startswith(root + "/")), None)
         if root is None:
             raise SubmissionError(
-                f"model_path {shown(model_path)} is outside the workspace; submit a folder below {INSIDE_ROOT}"
+                f"model_path {quote_name(model_path)} is outside the workspace; submit a folder below {INSIDE_ROOT}"
             )
         inside = model_path[len(root) :]
     parts = [part for part in inside.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise SubmissionError(f"model_path {shown(model_path)} contains '..'; pass the folder without it")
+        raise SubmissionError(f"model_path {quote_name(model_path)} contains '..'; pass the folder without it")
     return parts
 
 
@@ -180,29 +199,29 @@ def _open_folder(workspace: Path, parts: list[str], stack: ExitStack) -> int:
     folder = os.open(workspace, _OPEN_DIR)
     stack.callback(os.close, folder)
     for depth, part in enumerate(parts, start=1):
-        so_far = shown("/".join(parts[:depth]))
+        walked = quote_name("/".join(parts[:depth]))
         try:
             folder = os.open(part, _OPEN_DIR, dir_fd=folder)
         except OSError as error:
-            raise SubmissionError(_why_no_folder(error, folder, part, so_far)) from error
+            raise SubmissionError(_why_not_opened(error, folder, part, walked)) from error
         stack.callback(os.close, folder)
     return folder
 
 
-def _why_no_folder(error: OSError, parent: int, part: str, so_far: str) -> str:
+def _why_not_opened(error: OSError, parent: int, part: str, walked: str) -> str:
     if error.errno == errno.ENOENT:
-        return f"model_path {so_far} does not exist in the workspace; save the model there first"
+        return f"model_path {walked} does not exist in the workspace; save the model there first"
     if error.errno in (errno.ENOTDIR, errno.ELOOP):
         try:
             is_link = stat.S_ISLNK(os.stat(part, dir_fd=parent, follow_symlinks=False).st_mode)
         except OSError:
-            return f"model_path {so_far} {CHANGED}"
+            return f"model_path {walked} {CHANGED}"
         if is_link:
-            return f"model_path {so_far} is a symbolic link, which is never followed; submit the folder itself"
-        return f"model_path {so_far} is not a folder; submit the folder that save_pretrained wrote"
+            return f"model_path {walked} is a symbolic link, which is never followed; submit the folder itself"
+        return f"model_path {walked} is not a folder; submit the folder that save_pretrained wrote"
     if error.errno == errno.ENAMETOOLONG:
-        return f"model_path {so_far} has a name that is too long; use a shorter one"
-    return f"model_path {so_far} cannot be opened ({os.strerror(error.errno or 0)}); make it readable"
+        return f"model_path {walked} has a name that is too long; use a shorter one"
+    return f"model_path {walked} cannot be opened ({os.strerror(error.errno or 0)}); make it readable"
 
 
 def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[str, ...]]:
@@ -218,9 +237,11 @@ def _list_folder(folder: int, limits: SnapshotLimits) -> tuple[list[str], tuple[
             if entry.is_dir(follow_symlinks=False):
                 skipped.append(entry.name + "/")
             elif entry.is_symlink():
-                raise SubmissionError(f"{shown(entry.name)} is a symbolic link; put the file itself into the folder")
+                raise SubmissionError(
+                    f"{quote_name(entry.name)} is a symbolic link; put the file itself into the folder"
+                )
             elif not entry.is_file(follow_symlinks=False):
-                raise SubmissionError(f"{shown(entry.name)} is not a regular file; remove it from the folder")
+                raise SubmissionError(f"{quote_name(entry.name)} is not a regular file; remove it from the folder")
             elif entry.name in ALLOWED_FILES or SHARD_NAME.fullmatch(entry.name):
                 names.append(entry.name)
             else:
@@ -240,13 +261,13 @@ def _open_file(folder: int, name: str, stack: ExitStack) -> _Opened:
     try:
         handle = os.open(name, _OPEN_FILE, dir_fd=folder)
     except PermissionError as error:
-        raise SubmissionError(f"{shown(name)} cannot be read; make it readable") from error
+        raise SubmissionError(f"{quote_name(name)} cannot be read; make it readable") from error
     except OSError as error:
-        raise SubmissionError(f"{shown(name)} {CHANGED}") from error
+        raise SubmissionError(f"{quote_name(name)} {CHANGED}") from error
     stack.callback(os.close, handle)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        raise SubmissionError(f"{shown(name)} is not a regular file; remove it from the folder")
+        raise SubmissionError(f"{quote_name(name)} is not a regular file; remove it from the folder")
     return _Opened(name, handle, status)
 
 
@@ -255,7 +276,7 @@ def _require_fits(opened: list[_Opened], limits: SnapshotLimits) -> None:
     if total > limits.max_bytes:
         largest = max(opened, key=lambda file: file.status.st_size)
         raise SubmissionError(
-            f"the model files have {total} bytes together ({shown(largest.name)} alone "
+            f"the model files have {total} bytes together ({quote_name(largest.name)} alone "
             f"{largest.status.st_size}), at most {limits.max_bytes} are allowed; submit a smaller checkpoint"
         )
 
@@ -263,18 +284,18 @@ def _require_fits(opened: list[_Opened], limits: SnapshotLimits) -> None:
 def _copy(file: _Opened, target: Path) -> str:
     """Copy exactly as many bytes as the file had when it was opened; returns their digest."""
     digest = hashlib.sha256()
-    left = file.status.st_size
+    n_left = file.status.st_size
     with _new_file(target) as output:
-        while left:
-            chunk = os.read(file.handle, min(left, CHUNK_BYTES))
+        while n_left:
+            chunk = os.read(file.handle, min(n_left, CHUNK_BYTES))
             if not chunk:
-                raise SubmissionError(f"{shown(file.name)} {CHANGED}")
+                raise SubmissionError(f"{quote_name(file.name)} {CHANGED}")
             digest.update(chunk)
             if chunk.count(0) == len(chunk):  # a sparse file must not cost us more than its author
                 os.lseek(output, len(chunk), os.SEEK_CUR)
             else:
                 _write_all(output, chunk)
-            left -= len(chunk)
+            n_left -= len(chunk)
         os.ftruncate(output, file.status.st_size)
         os.fsync(output)
     return digest.hexdigest()
@@ -301,34 +322,17 @@ def _require_unchanged(folder: int, names: list[str], opened: list[_Opened], lim
         try:
             named = os.stat(file.name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError as error:
-            raise SubmissionError(f"{shown(file.name)} {CHANGED}") from error
+            raise SubmissionError(f"{quote_name(file.name)} {CHANGED}") from error
         for now in (named, os.fstat(file.handle)):
             if _identity(now) != _identity(file.status):
-                raise SubmissionError(f"{shown(file.name)} {CHANGED}")
+                raise SubmissionError(f"{quote_name(file.name)} {CHANGED}")
     if _list_folder(folder, limits)[0] != names:
         raise SubmissionError(f"the list of model files {CHANGED}")
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
+    # the time of the last change of the inode as well: a writer can set the modification time back, but not that one
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a leftover of an attempt that was cut short."""
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-NOT_USED = {
-    "tokenizer.json": ("tokenizer", {"padding", "truncation"}),
-    "generation_config.json": ("generation config", {"transformers_version", "_from_model_config"}),
-}
-"""Files that scoring takes from the base model: what they are, and entries that saving alone may change."""
-MAX_SKIPPED_SHOWN = 5
-PARSED_SPARE_BYTES = 1 << 20
-"""Text of a submission beyond twice the base model's; parsed, it may take thirty times that in memory."""
-SLOWEST_READ = 50 * MIB
-"""Bytes of weights a second that the slowest disk and processor read and digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +355,7 @@ Admit = Callable[[SnapshotInfo, CheckpointInfo, str], Admission]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionJob:
-    """What the contained program is asked; paths as it sees them."""
+    """Input of the contained program; paths as it sees them."""
 
     snapshot: SnapshotInfo
     base: CheckpointInfo
@@ -360,7 +364,7 @@ class AdmissionJob:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAnswer:
-    """What it answers: one of the two."""
+    """Output of the contained program: an admission or a refusal."""
 
     admission: Admission | None = None
     refusal: str = ""
@@ -418,7 +422,7 @@ class ContainedAdmission:
             if answer.refusal:
                 raise SubmissionError(answer.refusal)
         if end.ended_by is EndedBy.ITSELF and end.broke is None and end.code in (0, 1):
-            raise RuntimeError(f"the checking program failed: {end.reason}; {log[-500:]}")  # a bug or a host of ours
+            raise RuntimeError(f"the checking program failed: {end.reason}; {log[-500:]}")  # not the submitter's fault
         raise SubmissionError(
             f"the folder could not be checked within {timeout_s:.0f} seconds and {self.memory_gib:g} GiB of memory "
             f"({end.reason}); save the model again with save_pretrained"
@@ -428,19 +432,20 @@ class ContainedAdmission:
 def main() -> None:
     """Answer the job on standard input. Argument: bytes of memory."""
     limit = int(sys.argv[1])
+    # beyond this limit is a MemoryError, which becomes a sentence below; beyond the sandbox's would be a kill
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    answer = os.dup(1)
+    answer_handle = os.dup(1)
     os.dup2(2, 1)  # what libraries print is not an answer
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=AdmissionJob, dec_hook=lambda kind, value: kind(value))
     try:
-        said = AdmissionAnswer(admit(job.snapshot, job.base, job.model_path))
+        answer = AdmissionAnswer(admit(job.snapshot, job.base, job.model_path))
     except SubmissionError as error:
-        said = AdmissionAnswer(refusal=str(error))
+        answer = AdmissionAnswer(refusal=str(error))
     except MemoryError:
         refusal = f"the folder could not be checked within {limit / GIB:.2g} GiB of memory; save the model again"
-        said = AdmissionAnswer(refusal=f"{refusal} with save_pretrained")
-    with os.fdopen(answer, "wb") as file:
-        file.write(msgspec.json.encode(said))
+        answer = AdmissionAnswer(refusal=f"{refusal} with save_pretrained")
+    with os.fdopen(answer_handle, "wb") as file:
+        file.write(msgspec.json.encode(answer))
 
 
 def admit(snapshot: SnapshotInfo, base: CheckpointInfo, model_path: str) -> Admission:
@@ -449,7 +454,7 @@ def admit(snapshot: SnapshotInfo, base: CheckpointInfo, model_path: str) -> Admi
     pickles = [name for name in snapshot.skipped if Path(name).suffix in PICKLE_SUFFIXES]
     if pickles and not has_weights:
         raise SubmissionError(
-            f"{shown(pickles[0])} holds pickle weights, which are never loaded; save safetensors with "
+            f"{quote_name(pickles[0])} holds pickle weights, which are never loaded; save safetensors with "
             "model.save_pretrained"
         )
     _refuse_bloated(snapshot, base)
@@ -486,8 +491,8 @@ def _refuse_bloated(snapshot: SnapshotInfo, base: CheckpointInfo) -> None:
         total += size
         if size > room or total > 2 * room:
             raise SubmissionError(
-                f"{shown(name)} holds {size} bytes of settings, vocabulary or tensor names, far more than the base "
-                "model's; save the tokenizer and the model again with save_pretrained"
+                f"{quote_name(name)} holds {size} bytes of settings, vocabulary or tensor names, far more than the "
+                "base model's; save the tokenizer and the model again with save_pretrained"
             )
 
 
@@ -503,7 +508,7 @@ def _text_bytes(path: Path) -> int:
 def _remarks_on_skipped(snapshot: SnapshotInfo) -> list[str]:
     if not snapshot.skipped:
         return []
-    names = ", ".join(shown(name) for name in snapshot.skipped[:MAX_SKIPPED_SHOWN])
+    names = ", ".join(quote_name(name) for name in snapshot.skipped[:MAX_SKIPPED_SHOWN])
     more = len(snapshot.skipped) - MAX_SKIPPED_SHOWN
     return [f"left aside: {names}" + (f" and {more} more" if more > 0 else "")]
 
@@ -513,13 +518,14 @@ def _remarks_on_differences(snapshot: SnapshotInfo, info: CheckpointInfo, base: 
     brings_template = any(name in snapshot.files for name in ("chat_template.jinja", "tokenizer_config.json"))
     if brings_template and info.chat_template_digest != base.chat_template_digest:
         remarks.append("its chat template differs from the base model's; scoring uses the base model's")
-    for name, (what, incidental) in NOT_USED.items():
+    for name, (label, incidental) in NOT_USED.items():
         if name in snapshot.files and _content(info.path / name, incidental) != _content(base.path / name, incidental):
-            remarks.append(f"its {what} differs from the base model's; scoring uses the base model's")
+            remarks.append(f"its {label} differs from the base model's; scoring uses the base model's")
     return remarks
 
 
 def _content(path: Path, incidental: set[str]) -> dict[str, JsonValue]:
+    """Entries of a JSON file but for the incidental ones; none if there is no such file."""
     if not path.is_file():
         return {}
     return {key: value for key, value in read_json(path).items() if key not in incidental}

@@ -91,8 +91,8 @@ def functions(tmp_path):
     code.mkdir()
     (code / "functions.py").write_text(MODULE)
     (code / "child.py").write_text(CHILD)
-    found = load_benchmark(f"{code / 'functions.py'}:Functions")
-    return found, EvaluatorProgram(("python", "-P", "/child/child.py"), (Mount(code, "/child"),))
+    benchmark = load_benchmark(f"{code / 'functions.py'}:Functions")
+    return benchmark, EvaluatorProgram(("python", "-P", "/child/child.py"), (Mount(code, "/child"),))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from agent2 import installation
 from agent2.arena.agent_phase import Deadline
 from agent2.arena.grader.evaluator import GraderSettings
-from agent2.arena.grader.server import ApiFacts, make_app, serve_on_loopback
+from agent2.arena.grader.server import ApiInfo, make_app, serve_on_loopback
 from agent2.arena.grader.service import Grader
 from agent2.arena.grader.store import count_judgements
 from agent2.benchmarks import load_benchmark
@@ -35,7 +35,7 @@ def own_home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def grader_of(trial, base):
-    made = []
+    graders = []
 
     def make(judgements=10, benchmark="replies", judged=ITEMS, clock_s=1e6):
         settings = GraderSettings(
@@ -43,11 +43,11 @@ def grader_of(trial, base):
             judge=PreferenceJudge(installation.secret()) if judged else None,
             judged={item.id: item for item in judged}, max_judgements=judgements,
         )  # fmt: skip
-        made.append(Grader(settings, ScriptedEvaluation()))
-        return made[-1]
+        graders.append(Grader(settings, ScriptedEvaluation()))
+        return graders[-1]
 
     yield make
-    for grader in made:
+    for grader in graders:
         grader.stop()
 
 
@@ -57,14 +57,14 @@ def replies(n):
 
 def test_a_verdict_is_that_of_the_scorer_and_costs_one_judgement(grader_of, trial):
     grader = grader_of()
-    asked = [*replies(2), (ITEMS[0].id, "")]
-    found = grader.judge(asked)
-    assert (found.scores, found.n_charged, found.n_left) == ([0.5, 0.5, 0.0], 3, 7)
+    pairs = [*replies(2), (ITEMS[0].id, "")]
+    verdicts = grader.judge(pairs)
+    assert (verdicts.scores, verdicts.n_charged, verdicts.n_left) == ([0.5, 0.5, 0.0], 3, 7)
     benchmark = load_benchmark("replies")
     scores = score_answers(benchmark, [(ITEMS[0], [ITEMS[0].reference]), (ITEMS[1], [ITEMS[1].reference])])
     assert [score.value for score in scores] == [0.5, 0.5]
     rows = sqlite3.connect(trial.grader_db).execute("SELECT item, reply, value, at FROM judgements").fetchall()
-    assert rows == [(item, reply, value, 100.0) for (item, reply), value in zip(asked, [0.5, 0.5, 0.0], strict=True)]
+    assert rows == [(item, reply, value, 100.0) for (item, reply), value in zip(pairs, [0.5, 0.5, 0.0], strict=True)]
 
 
 def test_the_same_reply_is_judged_once_and_free_afterwards_also_after_a_restart(grader_of):
@@ -107,10 +107,10 @@ def test_a_reply_that_is_no_valid_unicode_is_judged_and_kept(grader_of):
 KILLED = """
 import sys, os, signal
 from pathlib import Path
-from agent2.arena.grader.store import BoughtVerdict, GraderStore
+from agent2.arena.grader.store import ChargedVerdict, GraderStore
 store = GraderStore(Path(sys.argv[1]))
 for number in range(10_000):
-    store.add_judgements([BoughtVerdict("item", f"{number} {k}", 1.0, "") for k in range(3)], 0.0)
+    store.add_judgements([ChargedVerdict("item", f"{number} {k}", 1.0, "") for k in range(3)], 0.0)
     print(number, flush=True)
 """
 
@@ -121,15 +121,17 @@ def test_every_judgement_that_was_answered_is_on_disk_after_a_kill(tmp_path):
         answered = [int(next(process.stdout)) for _ in range(20)]
         os.kill(process.pid, signal.SIGKILL)
         answered += [int(line) for line in process.stdout.read().split()]
-    kept = count_judgements(tmp_path / "grader.db")
-    assert kept % 3 == 0 and len(answered) <= kept / 3 <= len(answered) + 1  # whole requests; one may lack its answer
+    n_recorded = count_judgements(tmp_path / "grader.db")
+    assert (
+        n_recorded % 3 == 0 and len(answered) <= n_recorded / 3 <= len(answered) + 1
+    )  # whole requests; one may lack its answer
 
 
 @pytest.fixture
 def served(grader_of, monkeypatch):
     """A grader behind its API, as a workspace sees it."""
     grader = grader_of(judgements=300)
-    server = serve_on_loopback(make_app(grader, ApiFacts("replies", "/workspace", {})))
+    server = serve_on_loopback(make_app(grader, ApiInfo("replies", "/workspace", {})))
     monkeypatch.setenv("GRADING_SERVER_URL", f"http://127.0.0.1:{server.port}")
     yield httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60)
     server.stop()
@@ -150,7 +152,9 @@ def test_the_api_tells_scores_and_what_is_left_and_refuses_in_one_sentence(serve
     assert "POST /submit, /judge" in served.get("/nowhere").json()["error"]
     beyond = [{"id": ITEMS[0].id, "answer": str(k)} for k in range(120)]
     codes = [
-        served.post("/judge", json={"answers": [{**one, "answer": one["answer"] + s} for one in beyond]}).status_code
+        served.post(
+            "/judge", json={"answers": [{**answer, "answer": answer["answer"] + s} for answer in beyond]}
+        ).status_code
         for s in "abc"
     ]
     assert codes == [200, 200, 403]
@@ -159,14 +163,14 @@ def test_the_api_tells_scores_and_what_is_left_and_refuses_in_one_sentence(serve
 @pytest.mark.slow
 def test_the_scorer_in_a_workspace_buys_its_verdicts_and_is_missing_when_it_cannot(served, grader_of, tmp_path):
     benchmark = load_benchmark("replies")
-    asked = [(item, [text]) for item in ITEMS for text in (item.reference, "", "x" * 5_000)]
-    scores = score_answers(benchmark, asked)
+    replies_by_item = [(item, [text]) for item in ITEMS for text in (item.reference, "", "x" * 5_000)]
+    scores = score_answers(benchmark, replies_by_item)
     assert [score.value for score in scores] == [0.5, 0.0, 0.0] * len(ITEMS)
     assert {score.reason for score in scores} == {"bought from the judge"}
     me = Participant(tmp_path, tmp_path, [], [], benchmark.sampling, 0, "", judgements=300)
     task = VisibleTask(benchmark, ITEMS, [], me)
     assert task.reward(["", ITEMS[1].reference], [ITEMS[0].id, ITEMS[1].id]) == [0.0, 0.5]
-    assert len({(item.id, text[0]) for item, text in asked}) == 18
+    assert len({(item.id, text[0]) for item, text in replies_by_item}) == 18
     many = score_answers(benchmark, [(ITEMS[0], [f"reply {k}"]) for k in range(400)])
     assert {(score.value, score.fault) for score in many} == {(0.0, None), (None, Fault.JUDGE)}
     assert "judgements are left" in next(score.reason for score in many if score.value is None)

@@ -273,17 +273,17 @@ def test_a_file_that_grows_while_it_is_copied_is_noticed(workspace):
 
 
 def test_a_write_through_a_hard_link_is_noticed_and_a_later_one_does_not_reach_the_copy(workspace):
-    other = workspace / "other-name"
-    os.link(workspace / "output/model/model.safetensors", other)
+    second_name = workspace / "other-name"
+    os.link(workspace / "output/model/model.safetensors", second_name)
 
     def write():
         time.sleep(0.05)
-        other.write_bytes(b"v" * 1000)
+        second_name.write_bytes(b"v" * 1000)
 
     with pytest.raises(SubmissionError, match="changed while the snapshot was taken"):
         take(workspace, write)
     info = take(workspace, None)
-    other.write_bytes(b"u" * 1000)
+    second_name.write_bytes(b"u" * 1000)
     assert (info.path / "model.safetensors").read_bytes() == b"v" * 1000
 
 

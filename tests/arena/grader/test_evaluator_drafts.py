@@ -35,8 +35,8 @@ def job(tmp_path, base, hidden_items):
 
 def let_a_child_play(job, **changes):
     """What the child does with the job, in its draft; its outcome."""
-    made = take_up(job) / INSIDE_DRAFT
-    return play(job.model_copy(update={"card": made, **changes}), answer_s=0.0)
+    card = take_up(job) / INSIDE_DRAFT
+    return play(job.model_copy(update={"card": card, **changes}), answer_s=0.0)
 
 
 def test_a_finished_card_moves_to_its_place_and_is_ours(job):
@@ -65,55 +65,55 @@ def test_a_card_that_is_to_be_discarded_is_made_anew(job):
     assert list(draft.iterdir()) == [] and not job.card.exists()
 
 
-def link_out(made, tmp_path):
+def link_out(card, tmp_path):
     (tmp_path / "outside").write_text("x")
-    (made / "other.jsonl").unlink(missing_ok=True)
-    (made / "other.jsonl").symlink_to(tmp_path / "outside")
+    (card / "other.jsonl").unlink(missing_ok=True)
+    (card / "other.jsonl").symlink_to(tmp_path / "outside")
 
 
-def link_hard(made, tmp_path):
-    os.link(made / "card.json", made / "other")
+def link_hard(card, tmp_path):
+    os.link(card / "card.json", card / "other")
 
 
-def make_pipe(made, tmp_path):
-    os.mkfifo(made / "pipe")
+def make_pipe(card, tmp_path):
+    os.mkfifo(card / "pipe")
 
 
-def make_folder(made, tmp_path):
-    (made / "folder").mkdir()
+def make_folder(card, tmp_path):
+    (card / "folder").mkdir()
 
 
-def be_a_link(made, tmp_path):
-    shutil.move(made, tmp_path / "moved")
-    made.symlink_to(tmp_path / "moved")
+def be_a_link(card, tmp_path):
+    shutil.move(card, tmp_path / "moved")
+    card.symlink_to(tmp_path / "moved")
 
 
-def swell(made, tmp_path):
-    (made / "card.json").unlink()
-    with (made / "card.json").open("wb") as file:
+def swell(card, tmp_path):
+    (card / "card.json").unlink()
+    with (card / "card.json").open("wb") as file:
         file.truncate(300 << 20)
 
 
-def block(made, tmp_path):
-    (made / "card.json").unlink()
-    os.mkfifo(made / "card.json")
+def block(card, tmp_path):
+    (card / "card.json").unlink()
+    os.mkfifo(card / "card.json")
 
 
-def flood(made, tmp_path):
+def flood(card, tmp_path):
     for number in range(200):
-        (made / f"file-{number}").touch()
+        (card / f"file-{number}").touch()
 
 
-def change_a_byte(made, tmp_path):
-    file = made / "rollouts.parquet"
+def change_a_byte(card, tmp_path):
+    file = card / "rollouts.parquet"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.chmod(0o644)
     file.write_bytes(data)
 
 
-def vanish(made, tmp_path):
-    shutil.rmtree(made)
+def vanish(card, tmp_path):
+    shutil.rmtree(card)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_what_is_no_sound_card_of_plain_files_stays_where_it_is(job, tmp_path, h
     assert not job.card.exists()
 
 
-def forge_columns(made):
-    card, file = load_card(made), made / "rollouts.parquet"
+def forge_columns(card_folder):
+    card, file = load_card(card_folder), card_folder / "rollouts.parquet"
     data = bytearray(file.read_bytes())
     end = card.frames[0].offset - 200
     data[4:end] = bytes(end - 4)  # every column before the records
     data[-8:-4] = b"\xff\xff\xff\x7f"  # and a footer of two gigabytes
     file.chmod(0o644)
     file.write_bytes(data)
-    store_card(made, replace(card, parts={file.name: file_digest(file)}))
+    store_card(card_folder, replace(card, parts={file.name: file_digest(file)}))
 
 
 def test_columns_that_a_child_forged_are_made_again_and_never_parsed(job):
@@ -200,5 +200,5 @@ def test_the_card_of_other_items_is_not_taken_over(job):
 def test_a_score_that_the_card_does_not_say_is_not_taken_over(job, lie):
     outcome = let_a_child_play(job)
     assert outcome.model_copy(update=lie) != outcome
-    with pytest.raises(CardError, match="does not say what the child said"):
+    with pytest.raises(CardError, match="differs from what the child reported"):
         hand_over(job, outcome.model_copy(update=lie))
