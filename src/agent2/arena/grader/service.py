@@ -151,10 +151,10 @@ class Grader:
                 self._n_arriving -= 1
                 self._changed.notify_all()
 
-    def judge(self, replies: Sequence[tuple[str, str]]) -> Verdicts:
+    def judge(self, answers: Sequence[tuple[str, str]]) -> Verdicts:
         """Verdicts on replies to visible items, by the judge that scores hidden ones; returns when they are on disk.
 
-        replies: id of an item, and a reply. A reply that was judged before costs nothing, also after a restart, so
+        answers: id of an item, and a reply. A reply that was judged before costs nothing, also after a restart, so
         that a request whose answer was lost can be sent again. Raises ConfigError for an id that is not one of a
         visible item; SubmissionError, and nothing is charged, when the time or the budget is over or a verdict cannot
         be had.
@@ -164,7 +164,7 @@ class Grader:
             raise SubmissionError("this task has no judge to ask: its scorer is installed here, see ASSIGNMENT.md")
         if self.deadline.is_over or not self._is_open:
             raise SubmissionError("the deadline is over; replies are no longer judged")
-        pairs = [(item_id, _storable(reply, len(reply) * MAX_ESCAPE)) for item_id, reply in replies]
+        pairs = [(item_id, _storable(reply, len(reply) * MAX_ESCAPE)) for item_id, reply in answers]
         if (unknown_id := next((item_id for item_id, _ in pairs if item_id not in items), None)) is not None:
             raise ConfigError(
                 f"{unknown_id[:100]!r} is not the id of a row of train.jsonl or dev.jsonl; send one of those"
