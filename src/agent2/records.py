@@ -172,7 +172,7 @@ class Environment(Protocol):
         """The facts that state-based scoring needs, `answer` among them where there is a final answer."""
 
 
-class DrawnToken(msgspec.Struct, frozen=True, array_like=True):
+class SampledToken(msgspec.Struct, frozen=True, array_like=True):
     """One token of a model's message, where an evaluation keeps them."""
 
     id: int
@@ -191,7 +191,7 @@ class Turn:
     stop_reason: StopReason
     prompt_tokens: int
     completion_tokens: int
-    tokens: Sequence[DrawnToken] | msgspec.UnsetType = msgspec.UNSET
+    tokens: Sequence[SampledToken] | msgspec.UnsetType = msgspec.UNSET
     """Of the model's message, its end token included; unset, and not in the stored line, unless they were asked for."""
 
 

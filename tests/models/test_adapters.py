@@ -1,4 +1,4 @@
-"""Which adapters are admitted; that admitted ones are merged exactly is tested in test_merged_adapters.py."""
+"""Which adapters are admitted; that admitted ones are merged exactly is tested in test_adapters_merge.py."""
 
 import json
 
@@ -30,10 +30,10 @@ def write_adapter(folder, tensors=None, **config):
 
 def lora(module=GATE, outputs=32, dtype=torch.float32):
     torch.manual_seed(3)
-    own = f"base_model.model.{module}"
+    prefix = f"base_model.model.{module}"
     return {
-        f"{own}.lora_A.weight": torch.randn(4, HIDDEN).to(dtype),
-        f"{own}.lora_B.weight": torch.randn(outputs, 4).to(dtype),
+        f"{prefix}.lora_A.weight": torch.randn(4, HIDDEN).to(dtype),
+        f"{prefix}.lora_B.weight": torch.randn(outputs, 4).to(dtype),
     }
 
 
@@ -98,12 +98,12 @@ def test_a_tied_head_must_be_the_embedding_or_left_out(tmp_path):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2])
 def test_weights_stored_as_whole_numbers_or_8_bit_floats_are_refused(base, tmp_path, dtype):
     tensors = base_tensors() | {f"{GATE}.weight": (100 * base_tensors()[f"{GATE}.weight"]).to(dtype)}
-    own = make_checkpoint(tmp_path / "own", tensors)
+    submission = make_checkpoint(tmp_path / "own", tensors)
     with pytest.raises(CheckpointError, match=r"gate_proj.weight' is stored as .* the base model's as F32"):
-        as_played(own, base, tmp_path / "merged")
+        as_played(submission, base, tmp_path / "merged")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_other_floating_point_types_are_played(base, tmp_path, dtype):
-    own = make_checkpoint(tmp_path / "own", {name: tensor.to(dtype) for name, tensor in base_tensors(1).items()})
-    assert as_played(own, base, tmp_path / "merged") is own
+    submission = make_checkpoint(tmp_path / "own", {name: tensor.to(dtype) for name, tensor in base_tensors(1).items()})
+    assert as_played(submission, base, tmp_path / "merged") is submission

@@ -99,8 +99,8 @@ def test_resharding_keeps_the_weights_digest_and_changes_the_content_digest(make
 
 
 def test_another_number_in_one_tensor_changes_the_weights_digest(make_checkpoint):
-    other = {**TENSORS, "model.norm.weight": ("F32", [2], b"\0\0\0\0\0\0\0\1")}
-    a, b = make_checkpoint("a"), make_checkpoint("b", tensors=other)
+    changed = {**TENSORS, "model.norm.weight": ("F32", [2], b"\0\0\0\0\0\0\0\1")}
+    a, b = make_checkpoint("a"), make_checkpoint("b", tensors=changed)
     assert inspect_checkpoint(a).weights_digest != inspect_checkpoint(b).weights_digest
 
 
@@ -264,18 +264,18 @@ def test_a_token_named_like_the_custom_code_key_is_no_custom_code(make_checkpoin
 def test_a_retrained_model_in_another_dtype_is_the_same_architecture(make_checkpoint):
     halves = {name: ("BF16", shape, b"") for name, (_, shape, _) in TENSORS.items()}
     base = make_checkpoint("base")
-    own = make_checkpoint("own", tensors=halves, config={"dtype": "bfloat16", "use_cache": False})
-    require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+    submission = make_checkpoint("own", tensors=halves, config={"dtype": "bfloat16", "use_cache": False})
+    require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
 
 
 def test_a_tied_head_may_be_stored_but_not_a_free_one(make_checkpoint):
     with_head = {**TENSORS, "lm_head.weight": TENSORS["model.embed_tokens.weight"]}
-    base, own = make_checkpoint("base"), make_checkpoint("own", tensors=with_head)
-    require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+    base, submission = make_checkpoint("base"), make_checkpoint("own", tensors=with_head)
+    require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
     free = {"config": {"tie_word_embeddings": False}}
-    base, own = make_checkpoint("base2", **free), make_checkpoint("own2", tensors=with_head, **free)
+    base, submission = make_checkpoint("base2", **free), make_checkpoint("own2", tensors=with_head, **free)
     with pytest.raises(CheckpointError, match=r"'lm_head.weight' of shape \[3, 2\] is not in the base"):
-        require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+        require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
 
 
 @pytest.mark.parametrize(
@@ -294,31 +294,31 @@ def test_a_tied_head_may_be_stored_but_not_a_free_one(make_checkpoint):
     ],
 )
 def test_the_first_difference_to_the_base_is_named(make_checkpoint, changes, complaint):
-    base, own = make_checkpoint("base"), make_checkpoint("own", **changes)
+    base, submission = make_checkpoint("base"), make_checkpoint("own", **changes)
     with pytest.raises(CheckpointError, match=complaint):
-        require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+        require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
 
 
 def test_an_adapter_must_be_merged_before_it_is_compared(make_checkpoint):
-    base, own = make_checkpoint("base"), make_checkpoint("own")
-    (own / "model.safetensors").unlink()
-    add_adapter(own)
+    base, submission = make_checkpoint("base"), make_checkpoint("own")
+    (submission / "model.safetensors").unlink()
+    add_adapter(submission)
     with pytest.raises(CheckpointError, match="merge it"):
-        require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+        require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
 
 
 def test_a_tokenizer_file_without_vocabulary_is_refused(make_checkpoint):
-    base, own = make_checkpoint("base"), make_checkpoint("own")
-    (own / "tokenizer.json").write_text('{"model": {}}')
+    base, submission = make_checkpoint("base"), make_checkpoint("own")
+    (submission / "tokenizer.json").write_text('{"model": {}}')
     with pytest.raises(CheckpointError, match="no vocabulary"):
-        require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+        require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))
 
 
 def test_a_unigram_vocabulary_is_compared_by_position(make_checkpoint):
-    base, own = make_checkpoint("base"), make_checkpoint("own")
-    for folder, tokens in ((base, "ab"), (own, "ba")):
+    base, submission = make_checkpoint("base"), make_checkpoint("own")
+    for folder, tokens in ((base, "ab"), (submission, "ba")):
         vocab = [[token, -1.0] for token in tokens]
         (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": vocab}}))
     require_same_architecture(inspect_checkpoint(base), inspect_checkpoint(base))
     with pytest.raises(CheckpointError, match="token 'a' has id 1"):
-        require_same_architecture(inspect_checkpoint(own), inspect_checkpoint(base))
+        require_same_architecture(inspect_checkpoint(submission), inspect_checkpoint(base))

@@ -21,12 +21,12 @@ def test_greedy_tokens_are_those_of_generate(tmp_path, name, max_batch):
     prompts = make_prompts(12)
     limits = [1 + (7 * i) % 45 for i in range(12)]
     sampler = HfSampler(save(model, tmp_path), max_batch)
-    found = run(sampler, prompts, max_tokens=limits)
+    completions = run(sampler, prompts, max_tokens=limits)
     expected = [generate(model, prompt, limit) for prompt, limit in zip(prompts, limits, strict=True)]
-    assert [list(completion.token_ids) for completion in found] == expected
+    assert [list(completion.token_ids) for completion in completions] == expected
     assert len({token for tokens in expected for token in tokens}) > 10
     ends = [tokens[-1] == END for tokens in expected]
-    assert [completion.stop_reason is StopReason.END for completion in found] == ends
+    assert [completion.stop_reason is StopReason.END for completion in completions] == ends
 
 
 def test_a_model_with_eager_attention_gives_the_same_tokens():
@@ -64,10 +64,10 @@ def test_samples_are_distributed_as_the_model_says():
     with torch.no_grad():
         expected = torch.softmax(model(torch.tensor([[5, 6, 7]])).logits[0, -1], -1).numpy()
     n = 4000
-    found = run(make_sampler(model, 256), [[5, 6, 7]] * n, temperature=1.0, max_tokens=1)
-    counts = np.bincount([c.token_ids[0] for c in found], minlength=VOCABULARY) / n
+    completions = run(make_sampler(model, 256), [[5, 6, 7]] * n, temperature=1.0, max_tokens=1)
+    counts = np.bincount([c.token_ids[0] for c in completions], minlength=VOCABULARY) / n
     assert np.abs(counts - expected).max() < 5 * np.sqrt(0.25 / n)
-    for completion in found[:20]:
+    for completion in completions[:20]:
         assert np.exp(completion.logprobs[0]) == pytest.approx(expected[completion.token_ids[0]], rel=1e-3)
 
 
@@ -131,10 +131,10 @@ def test_a_completion_ends_where_the_context_ends():
     sampler = make_sampler(max_batch=3)
     sampler._is_end[:] = False
     prompts = [[5] * (CONTEXT - 3), [6] * (CONTEXT - 1), [7, 8]]
-    found = run(sampler, prompts, temperature=1.0, max_tokens=1000)
-    assert [len(c.token_ids) for c in found] == [3, 1, CONTEXT - 2]
-    assert all(c.stop_reason is StopReason.LENGTH for c in found)
-    assert [c.prompt_tokens for c in found] == [CONTEXT - 3, CONTEXT - 1, 2]
+    completions = run(sampler, prompts, temperature=1.0, max_tokens=1000)
+    assert [len(c.token_ids) for c in completions] == [3, 1, CONTEXT - 2]
+    assert all(c.stop_reason is StopReason.LENGTH for c in completions)
+    assert [c.prompt_tokens for c in completions] == [CONTEXT - 3, CONTEXT - 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_a_completion_ends_where_the_context_ends():
     ],
 )
 def test_a_prompt_that_cannot_be_run_is_a_fault_with_the_reason(prompt, complaint):
-    found = run(make_sampler(), [prompt, [5, 6]])
-    assert (found[0].stop_reason, found[0].fault) == (StopReason.FAULT, Fault.MODEL)
-    assert complaint in found[0].reason
-    assert found[1].fault is None
+    completions = run(make_sampler(), [prompt, [5, 6]])
+    assert (completions[0].stop_reason, completions[0].fault) == (StopReason.FAULT, Fault.MODEL)
+    assert complaint in completions[0].reason
+    assert completions[1].fault is None
 
 
 def test_messages_are_rendered_with_the_template_and_the_answer_has_no_end_token():
@@ -170,9 +170,9 @@ def test_messages_are_rendered_with_the_template_and_the_answer_has_no_end_token
 def test_a_template_that_does_not_work_is_a_fault_of_the_model(template, complaint):
     sampler = make_sampler()
     sampler._tokenizer.chat_template = template
-    (found,) = run(sampler, [[Message("user", "w4")]])
-    assert found.fault is Fault.MODEL
-    assert complaint in found.reason
+    (completion,) = run(sampler, [[Message("user", "w4")]])
+    assert completion.fault is Fault.MODEL
+    assert complaint in completion.reason
 
 
 def test_an_id_in_flight_and_settings_without_sense_are_refused():
@@ -196,12 +196,12 @@ def test_a_trainers_model_keeps_its_mode_and_shows_its_new_weights():
     sampler = make_sampler(model)
     (before,) = run(sampler, [[4, 5, 6]])
     assert model.training and not model.model.layers[0].training and model.model.layers[1].training
-    other = make_model(seed=9)
+    new_model = make_model(seed=9)
     with torch.no_grad():
-        for own, new in zip(model.parameters(), other.parameters(), strict=True):
-            own.copy_(new)
+        for parameter, new in zip(model.parameters(), new_model.parameters(), strict=True):
+            parameter.copy_(new)
     (after,) = run(sampler, [[4, 5, 6]])
-    assert list(after.token_ids) == generate(other, [4, 5, 6], 20) != list(before.token_ids)
+    assert list(after.token_ids) == generate(new_model, [4, 5, 6], 20) != list(before.token_ids)
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
@@ -225,8 +225,8 @@ def test_close_may_be_called_twice():
 
 def test_half_precision_runs(tmp_path):
     folder = save(make_model(), tmp_path)
-    found = run(HfSampler(folder, 3, dtype="bfloat16"), make_prompts(6), temperature=1.0)
-    assert all(c.fault is None and len(c.token_ids) >= 1 for c in found)
+    completions = run(HfSampler(folder, 3, dtype="bfloat16"), make_prompts(6), temperature=1.0)
+    assert all(c.fault is None and len(c.token_ids) >= 1 for c in completions)
 
 
 @pytest.mark.parametrize("n_steps", [5, 40])
@@ -265,8 +265,8 @@ def test_a_broken_padding_token_spoils_no_prompt():
     with torch.no_grad():
         model.get_input_embeddings().weight[0] = float("nan")
         model.lm_head.weight[0] = 0
-    found = run(make_sampler(model, 4), [[4, 5, 6, 7], [8, 9, 10], [11, 12, 13, 14]], max_tokens=1)
-    assert [c.fault for c in found] == [None] * 3
+    completions = run(make_sampler(model, 4), [[4, 5, 6, 7], [8, 9, 10], [11, 12, 13, 14]], max_tokens=1)
+    assert [c.fault for c in completions] == [None] * 3
 
 
 def test_a_row_without_top_p_is_drawn_as_if_alone(tmp_path):
@@ -286,9 +286,9 @@ def test_each_of_several_end_tokens_ends_a_completion(tmp_path):
     model = make_model()
     model.generation_config.eos_token_id = [END, 7, 9]
     model.generation_config.pad_token_id = 0
-    found = run(make_sampler(model), make_prompts(12), max_tokens=60)
-    assert [list(c.token_ids) for c in found] == [generate(model, prompt, 60) for prompt in make_prompts(12)]
-    assert {c.token_ids[-1] for c in found if c.stop_reason is StopReason.END} >= {END, 9}
+    completions = run(make_sampler(model), make_prompts(12), max_tokens=60)
+    assert [list(c.token_ids) for c in completions] == [generate(model, prompt, 60) for prompt in make_prompts(12)]
+    assert {c.token_ids[-1] for c in completions if c.stop_reason is StopReason.END} >= {END, 9}
 
 
 def test_loading_draws_no_progress_bar_and_leaves_the_setting_alone(tmp_path, capfd):

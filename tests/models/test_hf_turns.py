@@ -19,7 +19,7 @@ def converse(sampler: HfSampler, n_turns: int = N_TURNS, settle_first: bool = Fa
     rng = np.random.default_rng(1)
     observations = rng.integers(3, VOCABULARY, (N_EPISODES, n_turns, 9)).tolist()
     prompts = [observations[i][0] + [4 + i] * (i % 3) for i in range(N_EPISODES)]
-    turns, found = [0] * N_EPISODES, {}
+    turns, completions = [0] * N_EPISODES, {}
 
     def ask(i: int) -> None:
         sampler.submit(
@@ -28,21 +28,21 @@ def converse(sampler: HfSampler, n_turns: int = N_TURNS, settle_first: bool = Fa
 
     for i in range(N_EPISODES):
         ask(i)
-    waiting = []
+    pending = []
     while batch := sampler.collect():
         for i, completion in batch:
-            found[i, turns[i]] = completion
+            completions[i, turns[i]] = completion
             turns[i] += 1
             if turns[i] < n_turns:
                 new = observations[i][turns[i]][: 1 + (3 * i + turns[i]) % 9]
                 prompts[i] = [*prompts[i], *completion.token_ids, *new]
-                waiting.append(i)
+                pending.append(i)
         if not settle_first or not sampler._in_flight:
-            for i in waiting:
+            for i in pending:
                 ask(i)
-            waiting.clear()
-    assert len(found) == N_EPISODES * n_turns
-    return found
+            pending.clear()
+    assert len(completions) == N_EPISODES * n_turns
+    return completions
 
 
 def forgetful(sampler: HfSampler) -> HfSampler:
@@ -58,11 +58,11 @@ def forgetful(sampler: HfSampler) -> HfSampler:
     return sampler
 
 
-def assert_same(found: dict, expected: dict) -> None:
-    assert {key: list(c.token_ids) for key, c in found.items()} == {
+def assert_same(completions: dict, expected: dict) -> None:
+    assert {key: list(c.token_ids) for key, c in completions.items()} == {
         key: list(c.token_ids) for key, c in expected.items()
     }
-    for key, completion in found.items():
+    for key, completion in completions.items():
         assert completion.logprobs == pytest.approx(expected[key].logprobs, abs=1e-4)
         assert completion.prompt_tokens == expected[key].prompt_tokens
 
@@ -78,12 +78,12 @@ def test_a_conversation_is_the_same_with_and_without_what_was_kept(tmp_path, nam
 @pytest.mark.parametrize("settle_first", [False, True])
 def test_only_new_tokens_are_computed_while_there_is_a_slot_for_each_conversation(settle_first):
     sampler, plain = make_sampler(max_batch=N_EPISODES), forgetful(make_sampler(max_batch=N_EPISODES))
-    found = converse(sampler, temperature=1.0, settle_first=settle_first)
-    assert_same(found, converse(plain, temperature=1.0, settle_first=settle_first))
-    final = [found[i, N_TURNS - 1].prompt_tokens for i in range(N_EPISODES)]
-    asked = sum(completion.prompt_tokens for completion in found.values())
-    assert plain.prefilled_tokens == asked
-    drawn_and_fed = sum(len(c.token_ids) - 1 for (_, turn), c in found.items() if turn < N_TURNS - 1)
+    completions = converse(sampler, temperature=1.0, settle_first=settle_first)
+    assert_same(completions, converse(plain, temperature=1.0, settle_first=settle_first))
+    final = [completions[i, N_TURNS - 1].prompt_tokens for i in range(N_EPISODES)]
+    n_prompt_tokens = sum(completion.prompt_tokens for completion in completions.values())
+    assert plain.prefilled_tokens == n_prompt_tokens
+    drawn_and_fed = sum(len(c.token_ids) - 1 for (_, turn), c in completions.items() if turn < N_TURNS - 1)
     assert sampler.prefilled_tokens == sum(final) - drawn_and_fed  # the last token of each turn was never fed
 
 
@@ -104,8 +104,8 @@ def test_messages_and_their_token_ids_go_on_in_the_same_slot():
     opening = [Message("user", " ".join(f"w{5 + i}" for i in range(12)))]
     (answer,) = run(sampler, [opening], max_tokens=4)
     before = sampler.prefilled_tokens
-    words = " ".join(sampler._tokenizer.convert_ids_to_tokens(answer.token_ids))
-    (second,) = run(sampler, [[*opening, Message("assistant", words), Message("user", "w20 w21")]])
+    answer_text = " ".join(sampler._tokenizer.convert_ids_to_tokens(answer.token_ids))
+    (second,) = run(sampler, [[*opening, Message("assistant", answer_text), Message("user", "w20 w21")]])
     # The template puts no mark before an answer, so only the prompt goes on: mark, answer, question, mark are new.
     assert second.prompt_tokens - (sampler.prefilled_tokens - before) == 12
     ids = [*range(5, 17), *answer.token_ids, 20, 21, 39]
@@ -133,8 +133,8 @@ def test_a_prompt_that_shares_its_beginning_with_another_conversation_is_right()
     prompts = [[*shared, 30 + i, *range(5, 5 + i)] for i in range(9)]
     expected = run(forgetful(make_sampler(max_batch=1)), prompts)
     sampler = make_sampler(max_batch=3)
-    found = run(sampler, prompts)
-    assert [c.token_ids for c in found] == [c.token_ids for c in expected]
+    completions = run(sampler, prompts)
+    assert [c.token_ids for c in completions] == [c.token_ids for c in expected]
     assert sampler.prefilled_tokens < sum(len(prompt) for prompt in prompts) - 4 * len(shared)
 
 
@@ -143,8 +143,8 @@ def test_new_weights_of_a_trainers_model_drop_what_was_kept():
     sampler = make_sampler(model)
     (first,) = run(sampler, [list(range(4, 24))])
     with torch.no_grad():
-        for own, new in zip(model.parameters(), make_model(seed=9).parameters(), strict=True):
-            own.copy_(new)
+        for parameter, new in zip(model.parameters(), make_model(seed=9).parameters(), strict=True):
+            parameter.copy_(new)
     longer = [*range(4, 24), *first.token_ids, 7, 8]
     (second,) = run(sampler, [longer])
     (fresh,) = run(make_sampler(make_model(seed=9)), [longer])
@@ -179,15 +179,15 @@ def test_a_request_that_ended_in_numbers_that_are_no_numbers_leaves_nothing_behi
 
 def test_a_conversation_that_reaches_the_end_of_the_context_is_right():
     sampler, plain = make_sampler(max_batch=4), forgetful(make_sampler(max_batch=4))
-    for one in (sampler, plain):
-        one._is_end[:] = False
+    for each_sampler in (sampler, plain):
+        each_sampler._is_end[:] = False
     prompts = {sampler: [5, 6, 7], plain: [5, 6, 7]}
     for _ in range(40):
-        answers = [run(one, [prompts[one]], max_tokens=5)[0] for one in (sampler, plain)]
+        answers = [run(each_sampler, [prompts[each_sampler]], max_tokens=5)[0] for each_sampler in (sampler, plain)]
         assert answers[0].token_ids == answers[1].token_ids
         assert answers[0].stop_reason == answers[1].stop_reason
-        for one in (sampler, plain):
-            prompts[one] = [*prompts[one], *answers[0].token_ids, 9]
+        for each_sampler in (sampler, plain):
+            prompts[each_sampler] = [*prompts[each_sampler], *answers[0].token_ids, 9]
         if len(prompts[sampler]) >= CONTEXT:
             return
     raise AssertionError("the context was never full")
@@ -195,8 +195,8 @@ def test_a_conversation_that_reaches_the_end_of_the_context_is_right():
 
 def test_half_precision_goes_on_too(tmp_path):
     folder = save(make_model(), tmp_path)
-    found = converse(HfSampler(folder, 5, dtype="bfloat16"), temperature=1.0)
-    assert all(c.fault is None and len(c.token_ids) >= 1 for c in found.values())
+    completions = converse(HfSampler(folder, 5, dtype="bfloat16"), temperature=1.0)
+    assert all(c.fault is None and len(c.token_ids) >= 1 for c in completions.values())
 
 
 def test_a_conversation_of_messages_goes_on_as_far_as_its_template_gives_the_tokens_that_were_drawn():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from agent2.models.rows import ChatExchange, Request, Rows
-from agent2.models.slots import Drawn
+from agent2.models.rows import Request, Rows, SlotSwap
+from agent2.models.slots import SampledTokens
 from agent2.records import SamplingSettings
 
 NO_END = np.zeros(1000, dtype=np.bool_)
@@ -13,8 +13,8 @@ def request(id: int, limit: int = 100, n_tokens: int = 3, **settings) -> Request
     return Request(id, tuple(range(1, n_tokens + 1)), limit, SamplingSettings(seed=id, **settings))
 
 
-def drawn(*tokens: int) -> Drawn:
-    return Drawn(np.array(tokens), np.array([-0.5 * token for token in tokens]))
+def drawn(*tokens: int) -> SampledTokens:
+    return SampledTokens(np.array(tokens), np.array([-0.5 * token for token in tokens]))
 
 
 def running(rows: Rows) -> list[int]:
@@ -35,7 +35,7 @@ def test_a_hole_is_filled_by_the_last_running_row_with_all_it_has():
     step(rows, 4, 5, 6)
     third = rows.numbers(np.array([2]))[0]
     rows.park(0)
-    assert rows.compact() == [ChatExchange(0, 2, n_columns=5)]
+    assert rows.compact() == [SlotSwap(0, 2, n_columns=5)]
     assert running(rows) == [12, 11]
     assert (rows.generated(0).tokens, rows.generated(0).logprobs) == ([3, 6], [-1.5, -3.0])
     assert rows.generated(1).tokens == [2, 5]
@@ -64,7 +64,7 @@ def test_parked_rows_come_in_the_order_in_which_they_were_parked_and_dropped_one
     rows.drop(0)
     assert rows.parked().tolist() == [2, 3]
     assert rows.free().tolist() == [0]
-    assert (rows.n, rows.most) == (1, 4)
+    assert (rows.n, rows.peak) == (1, 4)
     with pytest.raises(AssertionError, match="not running"):
         rows.request(2)
 
@@ -75,7 +75,7 @@ def test_rows_are_done_at_an_end_token_at_their_limit_or_at_a_bad_number():
         rows.start(id, request(id, limit))
     is_end = NO_END.copy()
     is_end[7] = True
-    done = rows.record(slice(0, 4), Drawn(np.array([7, 1, 1, 1]), np.array([-1.0, -1.0, -1.0, np.nan])), is_end)
+    done = rows.record(slice(0, 4), SampledTokens(np.array([7, 1, 1, 1]), np.array([-1.0, -1.0, -1.0, np.nan])), is_end)
     assert done.tolist() == [0, 1, 3]
 
 
@@ -102,13 +102,13 @@ def test_a_long_history_is_kept_whole(n_tokens):
 def test_only_what_some_row_needs_is_asked_of_the_draw():
     rows, all_rows = Rows(3), slice(0, 3)
     rows.start(0, request(0, temperature=1.0))
-    settings = rows.draw_settings(slice(0, 1), torch.device("cpu"))
+    settings = rows.batch_sampling(slice(0, 1), torch.device("cpu"))
     assert settings == type(settings)()
     rows.start(1, request(1, temperature=0.0))
     rows.start(2, request(2, temperature=0.5, top_p=0.9))
-    settings = rows.draw_settings(all_rows, torch.device("cpu"))
+    settings = rows.batch_sampling(all_rows, torch.device("cpu"))
     assert settings.temperatures.tolist() == [1, 1, 0.5]
     np.testing.assert_allclose(settings.top_ps, [1, 1, 0.9])
     assert settings.is_greedy.tolist() == [False, True, False]
-    assert rows.draw_settings(np.array([2]), torch.device("cpu")).is_greedy is None
-    assert rows.draw_settings(np.array([1]), torch.device("cpu")).all_greedy
+    assert rows.batch_sampling(np.array([2]), torch.device("cpu")).is_greedy is None
+    assert rows.batch_sampling(np.array([1]), torch.device("cpu")).all_greedy

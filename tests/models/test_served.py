@@ -65,8 +65,8 @@ def test_every_request_gets_its_own_answer_with_many_in_flight():
         texts = [f"q{n}" for n in range(32)]
         answers = ask(sampler, *texts)
         sampler.close()
-    assert [one.text for one in answers] == [text.upper() for text in texts]
-    assert {(one.prompt_tokens, one.n_tokens) for one in answers} == {(3, 1)}
+    assert [answer.text for answer in answers] == [text.upper() for text in texts]
+    assert {(answer.prompt_tokens, answer.n_tokens) for answer in answers} == {(3, 1)}
     assert served.most_at_once == 8
 
 
@@ -147,7 +147,7 @@ def test_opening_says_what_the_server_refuses():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"url": "127.0.0.1:8000/v1"}, "write http://"),
         ({"model": ""}, "URL#MODEL"),
@@ -156,8 +156,8 @@ def test_opening_says_what_the_server_refuses():
         ({"max_in_flight": 0}, "at least 1"),
     ],
 )
-def test_an_endpoint_that_makes_no_sense_is_refused(settings, words):
-    with pytest.raises(ConfigError, match=words):
+def test_an_endpoint_that_makes_no_sense_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         ServedSampler(Endpoint(**{"url": "http://127.0.0.1:1/v1", "model": "m", **settings}))
 
 
@@ -260,13 +260,13 @@ def test_a_request_that_is_lost_is_a_missing_score_and_never_a_zero():
     with endpoint(reply) as served:
         attempts = [Attempt(item, 0, 0) for item in items]
         settings = PlaySettings(SamplingSettings(max_tokens=4), 1)
-        played = list(play(attempts, opened(served.url, max_tries=2), QuestionEnvironment, Exact(), settings))
-    values = {record.rollout.item_id: record.score.value for record in played}
+        scored = list(play(attempts, opened(served.url, max_tries=2), QuestionEnvironment, Exact(), settings))
+    values = {record.rollout.item_id: record.score.value for record in scored}
     assert values.pop("i3") is None and values.pop("i7") is None
     assert set(values.values()) == {1.0} and len(values) == 18
-    lost = next(record for record in played if record.rollout.item_id == "i3")
+    lost = next(record for record in scored if record.rollout.item_id == "i3")
     assert lost.score.fault is Fault.INFRASTRUCTURE and "HTTP 503" in lost.score.reason
-    assert sum(record.rollout.usage.completion_tokens for record in played) == 18
+    assert sum(record.rollout.usage.completion_tokens for record in scored) == 18
 
 
 @pytest.mark.slow
@@ -278,13 +278,15 @@ def test_a_real_server_gives_what_the_model_gives_in_process(tmp_path):
     sampler.close()
     with transformers_serve(model, tmp_path) as url:
         served = ServedSampler(Endpoint(url, str(model), max_in_flight=4))
-        found = ask(served, *texts)
-        drawn = ask(served, *texts[:8], settings=SamplingSettings(temperature=1.0, max_tokens=4, seed=1))
+        completions = ask(served, *texts)
+        sampled = ask(served, *texts[:8], settings=SamplingSettings(temperature=1.0, max_tokens=4, seed=1))
         served.close()
-    assert [one.text for one in found] == [one.text for one in expected]
-    assert [one.prompt_tokens for one in found] == [one.prompt_tokens for one in expected]
-    assert [one.n_tokens for one in found] == [len(one.token_ids) for one in expected]
-    assert all(one.fault is None for one in drawn)
+    assert [completion.text for completion in completions] == [completion.text for completion in expected]
+    assert [completion.prompt_tokens for completion in completions] == [
+        completion.prompt_tokens for completion in expected
+    ]
+    assert [completion.n_tokens for completion in completions] == [len(completion.token_ids) for completion in expected]
+    assert all(completion.fault is None for completion in sampled)
     assert served.describe()["server"] == "uvicorn"
 
 
@@ -325,7 +327,7 @@ def test_some_slow_requests_among_others_do_not_end_the_evaluation():
 
     with endpoint(reply) as served:
         answers = ask(impatient(served.url, 5.0, max_in_flight=8), *["slow"] * 4, *["q"] * 60)
-    assert [one.fault for one in answers] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
+    assert [answer.fault for answer in answers] == [Fault.INFRASTRUCTURE] * 4 + [None] * 60
 
 
 def test_the_time_for_an_answer_grows_with_its_length():
@@ -354,7 +356,7 @@ def test_extra_fields_are_sent_and_ours_stay():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("option", "message"),
     [
         ("concurency=3", "--endpoint concurency=3: unknown key 'concurency'; did you mean 'concurrency'"),
         ("timeout_s=0", "--endpoint timeout_s=0: timeout_s"),
@@ -362,9 +364,9 @@ def test_extra_fields_are_sent_and_ours_stay():
         ("extra_body.temperature=1", "temperature: set by the suite's protocol"),
     ],
 )
-def test_a_wrong_endpoint_option_is_named(given, said):
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        read_endpoint_options([given])
+def test_a_wrong_endpoint_option_is_named(option, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_endpoint_options([option])
 
 
 def test_endpoint_options_are_read_from_words():
@@ -389,8 +391,8 @@ def play_tools(reply, **changes):
     with endpoint(reply) as served:
         sampler = opened(served.url, **changes)
         settings = PlaySettings(SamplingSettings(max_tokens=64), benchmark.max_turns)
-        (played,) = play([Attempt(item, 0, 0)], sampler, benchmark.environment, benchmark.scorer(), settings)
-    return item, played, served.bodies
+        (scored,) = play([Attempt(item, 0, 0)], sampler, benchmark.environment, benchmark.scorer(), settings)
+    return item, scored, served.bodies
 
 
 def test_tools_of_a_world_are_offered_and_called_natively():
@@ -402,10 +404,10 @@ def test_tools_of_a_world_are_offered_and_called_natively():
         arguments = json.dumps({name: "a" if kind == "string" else 1 for name, kind in kinds.items()})
         return calling(call(tool["name"], arguments if number == 1 else "{"))
 
-    item, played, (_, first, second, third) = play_tools(reply, native_tools=True)
+    item, scored, (_, first, second, third) = play_tools(reply, native_tools=True)
     assert first["tools"][0]["type"] == "function" and first["messages"][0]["content"] == item.prompt
-    assert played.rollout.fault is None and played.rollout.answer == "hello"
-    taken, malformed = played.rollout.state["tool_calls"]
+    assert scored.rollout.fault is None and scored.rollout.answer == "hello"
+    taken, malformed = scored.rollout.state["tool_calls"]
     assert taken["name"] == first["tools"][0]["function"]["name"] and taken["error"] in (None, "tool")
     assert malformed["error"] == "malformed_call"
     _, assistant, result = second["messages"]
@@ -416,8 +418,8 @@ def test_tools_of_a_world_are_offered_and_called_natively():
 
 
 def test_tools_are_not_offered_unless_asked_for():
-    _, played, bodies = play_tools(lambda body, number: chat("no"))
-    assert played.rollout.answer == "no" and not any("tools" in body for body in bodies)
+    _, scored, bodies = play_tools(lambda body, number: chat("no"))
+    assert scored.rollout.answer == "no" and not any("tools" in body for body in bodies)
 
 
 def test_a_server_that_takes_no_tools_is_refused_at_once():

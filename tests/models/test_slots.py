@@ -20,8 +20,8 @@ def make_cache(rows: int = 3, columns: int = 8) -> SlotCache:
 def fill(cache: SlotCache, lengths: list[int], first_row: int = 0) -> torch.Tensor:
     keys = tokens(len(lengths), max(lengths), start=100 * first_row)
     cache.begin_prefill(first_row + np.arange(len(lengths)), np.array(lengths))
-    seen, _ = cache.update(keys, -keys, 0)
-    assert seen is keys
+    visible, _ = cache.update(keys, -keys, 0)
+    assert visible is keys
     return keys
 
 
@@ -44,10 +44,10 @@ def test_each_row_writes_at_its_own_position_and_sees_the_span():
     keys = fill(cache, [4, 2])
     cache.begin_decode(np.array([4, 2]))
     new = tokens(2, 1, start=1000)
-    seen, _ = cache.update(new, new, 0)
-    assert seen.shape == (2, HEADS, 5, SIZE)
-    assert torch.equal(seen[0], torch.cat((keys[0], new[0]), dim=1))
-    assert torch.equal(seen[1, :, :3], torch.cat((keys[1, :, 2:], new[1]), dim=1))
+    visible, _ = cache.update(new, new, 0)
+    assert visible.shape == (2, HEADS, 5, SIZE)
+    assert torch.equal(visible[0], torch.cat((keys[0], new[0]), dim=1))
+    assert torch.equal(visible[1, :, :3], torch.cat((keys[1, :, 2:], new[1]), dim=1))
     assert (cache.get_seq_length(), cache.get_mask_sizes(1, 0)) == (4, (5, 0))
 
 
@@ -79,10 +79,10 @@ def test_more_tokens_are_written_behind_what_is_kept_of_any_slots_and_see_only_t
     keys = fill(cache, [4, 4, 4, 4])
     cache.begin_extend(np.array([3, 0]), np.array([4, 2]), np.array([1, 3]))
     new = tokens(2, 3, start=1000)
-    seen, _ = cache.update(new, new, 0)
-    assert seen.shape == (2, HEADS, 5, SIZE)
-    assert torch.equal(seen[0], torch.cat((keys[3], new[0, :, 2:]), dim=1))  # the first two of its three are padding
-    assert torch.equal(seen[1], torch.cat((keys[0, :, :2], new[1]), dim=1))
+    visible, _ = cache.update(new, new, 0)
+    assert visible.shape == (2, HEADS, 5, SIZE)
+    assert torch.equal(visible[0], torch.cat((keys[3], new[0, :, 2:]), dim=1))  # the first two of its three are padding
+    assert torch.equal(visible[1], torch.cat((keys[0, :, :2], new[1]), dim=1))
     assert torch.equal(stored(cache, 1)[:, :4], keys[1]) and torch.equal(stored(cache, 2)[:, :4], keys[2])
 
 
@@ -90,14 +90,14 @@ def test_slots_that_lie_in_a_row_are_read_without_copying_them():
     cache = make_cache(rows=4)
     fill(cache, [4, 4, 4, 4])
     cache.begin_extend(np.array([1, 2]), np.array([4, 4]), np.array([1, 1]))
-    seen, _ = cache.update(tokens(2, 1), tokens(2, 1), 0)
-    assert seen.untyped_storage().data_ptr() == cache.layers[0].keys.untyped_storage().data_ptr()
+    visible, _ = cache.update(tokens(2, 1), tokens(2, 1), 0)
+    assert visible.untyped_storage().data_ptr() == cache.layers[0].keys.untyped_storage().data_ptr()
 
 
 def test_two_slots_change_places():
     cache = make_cache()
     keys = fill(cache, [4, 2])
-    cache.exchange(0, 1, length=4)
+    cache.swap(0, 1, length=4)
     assert torch.equal(stored(cache, 1)[:, :4], keys[0])
     assert torch.equal(stored(cache, 0)[:, :2], keys[1, :, 2:])
     assert torch.equal(cache.layers[0].values, -cache.layers[0].keys)

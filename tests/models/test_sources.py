@@ -3,7 +3,7 @@ import pytest
 from agent2.errors import CheckpointError, ConfigError
 from agent2.models.checkpoint import inspect_checkpoint
 from agent2.models.loading import DTYPES as LOADED_DTYPES
-from agent2.models.sources import BY_SERVER, DTYPES, LoadSettings, find_checkpoint, told_apart
+from agent2.models.sources import BY_SERVER, DTYPES, LoadSettings, find_checkpoint, with_distinct_names
 from agent2.records import Message, SamplingSettings
 from model_builders import make_model
 from served_fakes import chat, endpoint
@@ -39,9 +39,9 @@ def test_a_folder_is_a_model_in_this_process(tmp_path):
 
 def test_a_model_gives_the_text_of_each_token_if_it_is_told_to(tmp_path):
     folder = str(make_model(tmp_path / "tiny"))
-    told = answer_of(find_checkpoint(folder, LoadSettings(device="cpu", keeps_tokens=True)))
-    assert len(told.pieces) == len(told.token_ids) == len(told.logprobs) > 0
-    assert told.text in "".join(told.pieces)
+    completion = answer_of(find_checkpoint(folder, LoadSettings(device="cpu", keeps_tokens=True)))
+    assert len(completion.pieces) == len(completion.token_ids) == len(completion.logprobs) > 0
+    assert completion.text in "".join(completion.pieces)
     assert answer_of(find_checkpoint(folder, LoadSettings(device="cpu"))).pieces is None
 
 
@@ -77,7 +77,7 @@ def test_a_script_is_a_function_from_chat_to_reply(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         ("nowhere", "no such folder"),
         ("http://127.0.0.1:1/v1", "name the model after a #"),
@@ -86,8 +86,8 @@ def test_a_script_is_a_function_from_chat_to_reply(tmp_path):
         ("scripted:missing.py:shout", "cannot be read"),
     ],
 )
-def test_what_names_no_checkpoint_is_refused(spec, words):
-    with pytest.raises(ConfigError, match=words):
+def test_what_names_no_checkpoint_is_refused(spec, message):
+    with pytest.raises(ConfigError, match=message):
         find_checkpoint(spec)
 
 
@@ -97,16 +97,16 @@ def test_an_empty_folder_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "function", "words"),
+    ("text", "function", "message"),
     [
         (SCRIPT, "number", "is not a function"),
         (SCRIPT, "missing", "cannot be run"),
         ("1 / 0", "f", "ZeroDivisionError"),
     ],
 )
-def test_a_script_that_brings_no_function_is_refused(tmp_path, text, function, words):
+def test_a_script_that_brings_no_function_is_refused(tmp_path, text, function, message):
     (tmp_path / "players.py").write_text(text)
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         find_checkpoint(f"scripted:{tmp_path}/players.py:{function}").open()
 
 
@@ -114,7 +114,7 @@ def test_two_checkpoints_of_one_name_are_told_apart_and_one_checkpoint_is_not(tm
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "players.py").write_text(f"# {folder}\n{SCRIPT}")
-    one, other = (find_checkpoint(f"scripted:{tmp_path}/{folder}/players.py:shout") for folder in ("a", "b"))
-    names = [source.name for source in told_apart(one, other)]
-    assert names == [f"shout-{one.digest[:8]}", f"shout-{other.digest[:8]}"]
-    assert [source.name for source in told_apart(one, one)] == ["shout", "shout"]
+    first, second = (find_checkpoint(f"scripted:{tmp_path}/{folder}/players.py:shout") for folder in ("a", "b"))
+    names = [source.name for source in with_distinct_names(first, second)]
+    assert names == [f"shout-{first.digest[:8]}", f"shout-{second.digest[:8]}"]
+    assert [source.name for source in with_distinct_names(first, first)] == ["shout", "shout"]

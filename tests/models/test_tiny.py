@@ -66,9 +66,9 @@ def test_every_digit_is_a_token_and_any_text_comes_back():
 
 def test_the_chat_template_continues_a_prompt_and_marks_what_the_assistant_says():
     tokenizer = build_tokenizer(DIGITS, SMALL)
-    asked = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "1 + 2"}]
-    answered = [*asked, {"role": "assistant", "content": "3"}]
-    prompt = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    chat = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "1 + 2"}]
+    answered = [*chat, {"role": "assistant", "content": "3"}]
+    prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     assert prompt == "<|system|>Be brief<|user|>1 + 2<|assistant|>"
     assert tokenizer.apply_chat_template(answered, tokenize=False) == prompt + "3<|end|>"
     encoded = tokenizer.apply_chat_template(answered, return_dict=True, return_assistant_tokens_mask=True)

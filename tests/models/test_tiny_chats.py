@@ -49,8 +49,8 @@ def test_any_text_comes_back(text):
 
 def test_what_is_learned_is_what_the_assistant_says_in_the_chat_template():
     tokenizer = build_word_tokenizer(CHATS, RECIPE)
-    for one, (ids, labels) in zip(CHATS, encode_chats(tokenizer, CHATS), strict=True):
-        messages = [{"role": message.role, "content": message.content} for message in one]
+    for chat, (ids, labels) in zip(CHATS, encode_chats(tokenizer, CHATS), strict=True):
+        messages = [{"role": message.role, "content": message.content} for message in chat]
         rendered = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
         assert ids == rendered["input_ids"]
         assert [label != NO_LABEL for label in labels] == [bool(mark) for mark in rendered["assistant_masks"]]
@@ -58,19 +58,19 @@ def test_what_is_learned_is_what_the_assistant_says_in_the_chat_template():
 
 
 def test_the_same_recipe_gives_the_same_weights_and_another_seed_others(tmp_path):
-    other = replace(RECIPE, model=replace(RECIPE.model, seed=1))
-    for name, recipe in (("a", RECIPE), ("b", RECIPE), ("c", other)):
+    reseeded = replace(RECIPE, model=replace(RECIPE.model, seed=1))
+    for name, recipe in (("a", RECIPE), ("b", RECIPE), ("c", reseeded)):
         build_on_chats(recipe, [CHATS], tmp_path / name)
     digests = {name: inspect_checkpoint(tmp_path / name).weights_digest for name in "abc"}
     assert digests["a"] == digests["b"] != digests["c"]
 
 
 def test_training_lowers_the_loss_and_says_so_and_the_folder_is_a_model(tmp_path):
-    said = []
+    reports = []
     recipe = replace(RECIPE, steps=(60,), report_every_steps=20)
-    report = build_on_chats(recipe, [CHATS], tmp_path, lambda step, loss: said.append((step, loss)))
-    assert [step for step, _ in said] == [20, 40, 60]
-    assert report.loss < 0.7 * said[0][1]
+    report = build_on_chats(recipe, [CHATS], tmp_path, lambda step, loss: reports.append((step, loss)))
+    assert [step for step, _ in reports] == [20, 40, 60]
+    assert report.loss < 0.7 * reports[0][1]
     assert report.n_tokens > 1000
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     assert sum(parameter.numel() for parameter in model.parameters()) == report.n_parameters

@@ -12,7 +12,7 @@ from agent2.cards.card import ReportingRule
 from agent2.cards.query import CardQueries
 from agent2.cards.writer import CardWriter
 from agent2.errors import ConfigError
-from agent2.records import DrawnToken, Split
+from agent2.records import SampledToken, Split
 from agent2.web import rollouts
 from agent2.web.catalog import Catalog, EntryKind, EntryState
 from agent2.web.server import ReaderGuard, make_view_app, view_folder
@@ -222,7 +222,7 @@ def test_a_download_is_one_file_without_scripts(client, site):
 
 
 def test_kept_tokens_are_shown_by_their_probability_and_never_those_of_hidden_items(tmp_path):
-    tokens = [DrawnToken(7, "sure", -0.01), DrawnToken(8, HOSTILE, -1.0), DrawnToken(9, "\n", -9.0)]
+    tokens = [SampledToken(7, "sure", -0.01), SampledToken(8, HOSTILE, -1.0), SampledToken(9, "\n", -9.0)]
     for split in (Split.DEV, Split.TEST_PRIVATE):
         header = make_header()
         protocol = replace(header.protocol, split=split, attempts=1)

@@ -70,7 +70,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
     from agent2.evaluation.outcome import read_outcome, require_about, run_suite
     from agent2.evaluation.suite_plan import SuiteRequest, open_contract, read_run_settings
     from agent2.models.served import read_endpoint_options
-    from agent2.models.sources import DTYPES, LoadSettings, SourceKind, told_apart
+    from agent2.models.sources import DTYPES, LoadSettings, SourceKind, with_distinct_names
     from agent2.reports.eval_pages import write_eval_report
 
     run, overrides = read_run_settings(set_ or ())
@@ -87,7 +87,7 @@ def evaluate_suite(  # noqa: PLR0913 - one option of the command line each
         endpoint=read_endpoint_options(endpoint or ()),
     )
     with progress_bar() as steps:
-        control, tested = told_apart(
+        control, tested = with_distinct_names(
             _source(baseline or contract.baseline, "--baseline", contract, settings, steps),
             _source(checkpoint or contract.model, "--checkpoint", contract, settings, steps),
         )

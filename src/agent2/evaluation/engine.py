@@ -36,7 +36,6 @@ from agent2.evaluation.scoring import PlayedItem, score_played
 from agent2.records import (
     Benchmark,
     Completion,
-    DrawnToken,
     Environment,
     Item,
     JsonValue,
@@ -44,6 +43,7 @@ from agent2.records import (
     Prompt,
     Rollout,
     RolloutStatus,
+    SampledToken,
     Sampler,
     SamplingSettings,
     Score,
@@ -309,12 +309,12 @@ class _Episode:
     note: str = ""
 
 
-def _kept_tokens(completion: Completion) -> tuple[DrawnToken, ...] | msgspec.UnsetType:
+def _kept_tokens(completion: Completion) -> tuple[SampledToken, ...] | msgspec.UnsetType:
     """What a card stores of a completion whose sampler returns the text of its tokens."""
     if completion.pieces is None or completion.logprobs is None:
         return msgspec.UNSET
     columns = (completion.token_ids, completion.pieces, (round(logprob, 4) for logprob in completion.logprobs))
-    return tuple(map(DrawnToken, *columns))
+    return tuple(map(SampledToken, *columns))
 
 
 class _Loop:

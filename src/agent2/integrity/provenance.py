@@ -107,7 +107,7 @@ IN_PLACE = 0.99
 """From this correlation on, the numbers are in their old places: norms that agree then say nothing."""
 ROUNDED = 3e-3
 """Largest part of a multiple that rounding to bfloat16 explains, as a share of its norm."""
-LEAST_SHARE = 1 / 8
+MIN_SHARE = 1 / 8
 """Of the rows and of the columns: the part of a matrix that agrees least."""
 MIN_PART = 8
 """At least so many rows and columns."""
@@ -442,7 +442,7 @@ def _halves(n: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
 
 
 def _lowest(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    return np.argsort(scores)[: max(MIN_PART, int(LEAST_SHARE * len(scores)))]
+    return np.argsort(scores)[: max(MIN_PART, int(MIN_SHARE * len(scores)))]
 
 
 def _rescaled_share(after: Floats, before: Floats) -> float:

@@ -2,12 +2,13 @@
 
 Where to find what (a module imports only from those before it in its line):
 
-A folder of weights, read without loading or running it: `tensors`, `checkpoint`, `adapters`, which merges one with
-torch and peft; nothing else here loads peft.
+A folder of weights, read without loading or running it: `checkpoint`. `adapters` merges one with torch and peft;
+nothing else here loads peft.
 
 The hf sampler: `hf` is the queue, start reading there. `loading` loads a model and refuses one that slots cannot serve;
-`slots` has the key-value cache, the forward passes over it and the draws; `rows` knows which request runs in which.
+`slots` has the key-value cache, the forward passes over it and the sampling of tokens; `rows` knows which request runs
+in which slot.
 
-Endpoints: `served`. `sources` finds any of them by what a user writes, and has the fake sampler. The
-tiny base models: `tiny_recipe` (no torch), `tiny`.
+Endpoints: `served`. `sources` turns what a user writes into one of these samplers, and has the scripted one. The tiny
+base models: `tiny_recipe` (no torch), `tiny`.
 """

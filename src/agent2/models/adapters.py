@@ -1,11 +1,11 @@
-"""Adapters: which ones are accepted, and the whole model that is played and audited for one.
+"""Adapters: which are accepted, and how one becomes the whole model that is played and audited.
 
 An adapter's config is data, not an instruction. Every entry must be known here: it decides how the tensors are merged
-(`MERGED`, with values that are checked), it says nothing about the result (`INFORMATIVE`), or it is switched off.
+(`MERGED`, with values that are checked), it does not affect the result (`INFORMATIVE`), or it is switched off.
 Anything else is refused with a reason, since a setting that is not read would merge another model than the one that
 was trained. Modules are named literally (`checkpoint` refuses anything else).
 
-`as_played` is the one way from a submission to the model that the sampler loads; grading and audit both take it.
+`as_played` is the only path from a submission to the model that the sampler loads; grading and audit both use it.
 
 The base model it names is ignored, and no path, pattern or initialisation from it is ever followed. Weights are read
 from safetensors only. torch and peft are loaded when an adapter is merged, not before.
@@ -76,11 +76,11 @@ def as_played(info: CheckpointInfo, base: CheckpointInfo, scratch: Path) -> Chec
 
 
 def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, Any]:
-    """What of an adapter's config decides how its tensors are merged, checked; keyword arguments of peft's LoraConfig.
+    """The entries of an adapter's config that decide how it is merged, checked; keyword arguments of peft's LoraConfig.
 
     Raises CheckpointError, with what to do, for an adapter that cannot be merged exactly.
     """
-    place = adapter.path / ADAPTER_CONFIG
+    path = adapter.path / ADAPTER_CONFIG
     if adapter.config["peft_type"] != "LORA":
         raise CheckpointError(
             f"{adapter.path}: a {adapter.config['peft_type']} adapter cannot be merged here; merge it yourself and "
@@ -88,9 +88,9 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         )
     for name, tensor in adapter.tensors.items():
         if tensor.dtype not in PLAYED_DTYPES or not name.startswith(_PREFIX):
-            what = f"is {tensor.dtype}" if name.startswith(_PREFIX) else f"does not begin with {_PREFIX!r}"
+            defect = f"is {tensor.dtype}" if name.startswith(_PREFIX) else f"does not begin with {_PREFIX!r}"
             raise CheckpointError(
-                f"{adapter.path}: adapter tensor {shown(name)} {what}; save the adapter in float32 or bfloat16 with "
+                f"{adapter.path}: adapter tensor {shown(name)} {defect}; save the adapter in float32 or bfloat16 with "
                 "save_pretrained"
             )
     settings: dict[str, Any] = {}
@@ -98,12 +98,12 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
         if key in INFORMATIVE or value is None or value is False or value in ([], {}):
             continue
         if key == "init_lora_weights":
-            _require_base_kept(place, value)
+            _require_unchanged_base(path, value)
             continue
         problem = MERGED[key](value, base) if key in MERGED else "is set, which is not merged here"
         if problem:
             raise CheckpointError(
-                f"{place}: {shown(key)} {problem}; merge the adapter yourself and hand in the whole model"
+                f"{path}: {shown(key)} {problem}; merge the adapter yourself and hand in the whole model"
             )
         settings[key] = value
     _require_tied(adapter, base)
@@ -111,10 +111,10 @@ def lora_settings(adapter: CheckpointInfo, base: CheckpointInfo) -> dict[str, An
     return settings
 
 
-def _require_base_kept(place: Path, value: object) -> None:
+def _require_unchanged_base(path: Path, value: object) -> None:
     if value is not True and value not in HARMLESS_STARTS:
         raise CheckpointError(
-            f"{place}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the "
+            f"{path}: 'init_lora_weights' is {shown(value)}, which changes the base model's own weights, so the "
             "adapter cannot be merged into the model that was given; merge it into the model that you trained and hand "
             "in the whole model"
         )
@@ -122,10 +122,10 @@ def _require_base_kept(place: Path, value: object) -> None:
 
 def _require_tied(adapter: CheckpointInfo, base: CheckpointInfo) -> None:
     """An adapter on one of two tied matrices unties them, and peft then merges neither way."""
-    touched = next((name for name in adapter.tensors if _EMBEDDING.search(name)), None)
-    if touched is not None and base.config.get("tie_word_embeddings"):
+    tied = next((name for name in adapter.tensors if _EMBEDDING.search(name)), None)
+    if tied is not None and base.config.get("tie_word_embeddings"):
         raise CheckpointError(
-            f"{adapter.path}: adapter tensor {shown(touched)} belongs to the embedding or the output head, which the "
+            f"{adapter.path}: adapter tensor {shown(tied)} belongs to the embedding or the output head, which the "
             "base model ties to each other; leave both out of the adapter, or hand in a whole model whose head is tied"
         )
 
@@ -143,7 +143,7 @@ def _require_rank(adapter: CheckpointInfo) -> None:
 
 
 SettingCheck = Callable[[Any, CheckpointInfo], str]
-"""What is wrong with a value, for an adapter to this base model; empty if nothing is."""
+"""What is wrong with a value, for an adapter of this base model; empty if nothing."""
 
 
 def _is_number(value: object) -> bool:
@@ -163,7 +163,7 @@ def _alpha(value: Any, base: CheckpointInfo) -> str:
 
 
 def _literal(value: Any, base: CheckpointInfo) -> str:
-    return ""  # read_adapter_config has looked at the names
+    return ""  # checkpoint.read_adapter_config has checked the names
 
 
 def _ranks(value: Any, base: CheckpointInfo) -> str:
@@ -174,8 +174,8 @@ def _alphas(value: Any, base: CheckpointInfo) -> str:
     return _by_name(value, base, _alpha)
 
 
-def _by_name(value: Any, base: CheckpointInfo, of_one: SettingCheck) -> str:
-    return next((bad for one in value.values() if (bad := of_one(one, base))), "")
+def _by_name(value: Any, base: CheckpointInfo, check: SettingCheck) -> str:
+    return next((problem for entry in value.values() if (problem := check(entry, base))), "")
 
 
 def _layers(value: Any, base: CheckpointInfo) -> str:
@@ -187,7 +187,9 @@ def _layers(value: Any, base: CheckpointInfo) -> str:
 def _token_indices(value: Any, base: CheckpointInfo) -> str:
     lists = list(value.values()) if isinstance(value, dict) else [value]
     n_tokens = max(max(tensor.shape, default=0) for tensor in base.tensors.values())
-    is_fine = all(isinstance(one, list) and all(type(i) is int and 0 <= i < n_tokens for i in one) for one in lists)
+    is_fine = all(
+        isinstance(indices, list) and all(type(i) is int and 0 <= i < n_tokens for i in indices) for indices in lists
+    )
     return "" if is_fine else f"is {shown(value)}, not ids of tokens"
 
 
@@ -220,9 +222,9 @@ def merge_adapter(adapter_dir: Path, base_dir: Path, out_dir: Path) -> Checkpoin
     """Write base model + adapter as a whole checkpoint, with the base model's tokenizer and dtype.
 
     out_dir must not exist or be empty. Raises CheckpointError if the adapter does not fit the base model,
-    is no LoRA, or holds numbers that are not finite.
+    is not a LoRA, or holds numbers that are not finite.
     """
-    from transformers import AutoModelForCausalLM  # torch and peft, which a whole model does not need
+    from transformers import AutoModelForCausalLM  # not at the top: whole models need neither torch nor peft
 
     from agent2.models.loading import no_progress_bars, require_finite
 
@@ -251,18 +253,18 @@ def _merge(model: Any, adapter: CheckpointInfo, settings: dict[str, Any]) -> Any
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    place = adapter.path / ADAPTER_CONFIG
+    path = adapter.path / ADAPTER_CONFIG
     try:
         wrapped = PeftModel(model, LoraConfig(task_type="CAUSAL_LM", inference_mode=True, **settings))
         result = set_peft_model_state_dict(wrapped, load_file(adapter.path / ADAPTER_WEIGHTS))
     except Exception as error:  # boundary: untrusted settings can make the library raise anything
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{place}: the adapter does not fit the base model: {shown(reason)}") from error
-    own_names = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}
-    lost = sorted(result.unexpected_keys) + sorted(own_names & set(result.missing_keys))
-    if lost:
+        raise CheckpointError(f"{path}: the adapter does not fit the base model: {shown(reason)}") from error
+    expected_keys = {name for name, _ in wrapped.named_parameters() if "lora_" in name or "modules_to_save" in name}
+    unmatched = sorted(result.unexpected_keys) + sorted(expected_keys & set(result.missing_keys))
+    if unmatched:
         raise CheckpointError(
-            f"{place}: {len(lost)} adapter weights do not match the base model, the first is {lost[0]!r}; train the "
-            "adapter on the base model that was given"
+            f"{path}: {len(unmatched)} adapter weights do not match the base model, the first is {unmatched[0]!r}; "
+            "train the adapter on the base model that was given"
         )
     return wrapped.merge_and_unload()

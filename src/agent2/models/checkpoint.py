@@ -1,9 +1,9 @@
-"""A checkpoint: one folder of weights in Hugging Face layout, looked at without loading it.
+"""A checkpoint: one folder of weights in Hugging Face layout, inspected without loading it.
 
 `inspect_checkpoint` needs no tensor library and executes nothing that the folder brings; it reads JSON and safetensors
 headers. What it accepts is complete (config, tokenizer, every tensor of every shard), holds safetensors only and needs
 no custom code. It lists the files that count; everything else in the folder is named in `notes` and must not be used.
-`require_same_architecture` compares two of them: classes, tensors, shapes, vocabulary.
+`require_same_architecture` compares two checkpoints: classes, tensors, shapes, vocabulary.
 
 Does NOT look at the numbers (`loading.require_finite`), does not prove that the model loads, follows links
 (copy an untrusted folder first) and does not notice files that change meanwhile.
@@ -39,6 +39,84 @@ DTYPE_BYTES = {
     **dict.fromkeys(("I32", "U32", "F32"), 4),
     **dict.fromkeys(("I64", "U64", "F64"), 8),
 }
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+MODEL_FILES = frozenset(
+    {
+        CONFIG,
+        TOKENIZER,
+        TOKENIZER_CONFIG,
+        CHAT_TEMPLATE,
+        INDEX,
+        "generation_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "vocab.txt",
+        "merges.txt",
+    }
+)
+"""What a whole model may consist of besides its weights."""
+ALLOWED_FILES = MODEL_FILES | {WEIGHTS, ADAPTER_CONFIG, ADAPTER_WEIGHTS}
+"""What a checkpoint may consist of, besides the shards that `SHARD_NAME` matches."""
+CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG)
+"""Files that could request custom code."""
+SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
+PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
+CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+MODULE_NAME = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
+"""A literal name of a module or parameter: nothing that a regular expression reads as more than itself."""
+MODULE_LISTS = ("target_modules", "exclude_modules", "modules_to_save", "target_parameters", "layers_pattern")
+MODULE_PATTERNS = ("rank_pattern", "alpha_pattern")
+"""Keys of an adapter's config that peft would use as regular expressions, or as parts of them."""
+MAX_MODULE_NAMES = 1000
+MAX_MODULE_NAME_CHARS = 200
+MAX_CONFIG_BYTES = 16 << 20
+"""Of one file of settings or one chat template."""
+MAX_JSON_BYTES = 64 << 20
+"""Of a tokenizer or an index; real ones reach half of it. JSON can grow to thirty times its size in memory."""
+
+MAX_NOTES = 20
+NO_CHAT_TEMPLATE = "none"
+"""The chat-template digest of a checkpoint that has no template."""
+
+STRUCTURAL_KEYS = (
+    "model_type",
+    "architectures",
+    "hidden_size",
+    "n_embd",
+    "intermediate_size",
+    "num_hidden_layers",
+    "n_layer",
+    "num_attention_heads",
+    "n_head",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "vocab_size",
+    "max_position_embeddings",
+    "n_positions",
+    "sliding_window",
+    "layer_types",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "tie_word_embeddings",
+)
+"""What shapes the computation; compared where both configs say something."""
+OUTPUT_HEAD = "lm_head.weight"
+"""May be stored or left out where the embedding is tied to it; stored, it must be the embedding."""
+PLAYED_DTYPES = frozenset({"F16", "BF16", "F32", "F64"})
+"""How a submission may store what the base model stores as floating-point numbers. Loading would turn whole numbers and
+8-bit floats into weights, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +169,19 @@ def digest_file(path: Path, tensors: dict[str, TensorInfo]) -> FileDigests:
 
     tensors: what `read_tensors` returned for this file. Raises CheckpointError if the file became shorter.
     """
-    whole = hashlib.sha256()
+    file_hash = hashlib.sha256()
     digests: dict[str, str] = {}
     with path.open("rb") as file:
         start = min((tensor.start for tensor in tensors.values()), default=os.fstat(file.fileno()).st_size)
         for chunk in _chunks(path, file, start):
-            whole.update(chunk)
+            file_hash.update(chunk)
         for name, tensor in tensors.items():
-            one = hashlib.sha256()
+            tensor_hash = hashlib.sha256()
             for chunk in _chunks(path, file, tensor.end - tensor.start):
-                one.update(chunk)
-                whole.update(chunk)
-            digests[name] = one.hexdigest()
-    return FileDigests(whole.hexdigest(), digests)
+                tensor_hash.update(chunk)
+                file_hash.update(chunk)
+            digests[name] = tensor_hash.hexdigest()
+    return FileDigests(file_hash.hexdigest(), digests)
 
 
 def weights_digest(tensors: dict[str, TensorInfo], digests: dict[str, str]) -> str:
@@ -118,13 +196,13 @@ def weights_digest(tensors: dict[str, TensorInfo], digests: dict[str, str]) -> s
 
 def _chunks(path: Path, file: BinaryIO, n_bytes: int) -> Iterator[bytes]:
     """The next bytes of a file, a few at a time. Raises CheckpointError if there are fewer."""
-    left = n_bytes
-    while left:
-        chunk = file.read(min(left, CHUNK_BYTES))
+    n_left = n_bytes
+    while n_left:
+        chunk = file.read(min(n_left, CHUNK_BYTES))
         if not chunk:
-            raise _broken(path, f"ended {left} bytes too early while it was read")
+            raise _broken(path, f"ended {n_left} bytes too early while it was read")
         yield chunk
-        left -= len(chunk)
+        n_left -= len(chunk)
 
 
 def _parse_header(path: Path, raw: bytes) -> dict[str, Any]:
@@ -155,8 +233,10 @@ def _tensor_of(path: Path, name: str, entry: object, first: int) -> TensorInfo:
         raise _broken(path, f"gives tensor {shown(name)} an impossible shape or place")
     needed = math.prod(shape) * DTYPE_BYTES[dtype]
     if offsets[1] - offsets[0] != needed:
-        given = offsets[1] - offsets[0]
-        raise _broken(path, f"gives tensor {shown(name)} {given} bytes, {dtype} of shape {shown(shape)} needs {needed}")
+        n_described = offsets[1] - offsets[0]
+        raise _broken(
+            path, f"gives tensor {shown(name)} {n_described} bytes, {dtype} of shape {shown(shape)} needs {needed}"
+        )
     return TensorInfo(dtype, tuple(shape), path.name, first + offsets[0], first + offsets[1])
 
 
@@ -180,57 +260,12 @@ def _require_seamless(path: Path, tensors: Sequence[tuple[str, TensorInfo]], fir
         raise _broken(path, f"has {size - at} bytes after its last tensor")
 
 
-def _broken(path: Path, what: str) -> CheckpointError:
-    return CheckpointError(f"{path}: weight file {what}; save the model again with save_pretrained")
-
-
-CONFIG = "config.json"
-TOKENIZER = "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-CHAT_TEMPLATE = "chat_template.jinja"
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-
-MODEL_FILES = frozenset(
-    {
-        CONFIG,
-        TOKENIZER,
-        TOKENIZER_CONFIG,
-        CHAT_TEMPLATE,
-        INDEX,
-        "generation_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "vocab.json",
-        "vocab.txt",
-        "merges.txt",
-    }
-)
-"""What a whole model may consist of besides its weights."""
-ALLOWED_FILES = MODEL_FILES | {WEIGHTS, ADAPTER_CONFIG, ADAPTER_WEIGHTS}
-"""What a checkpoint may consist of, besides the shards that `SHARD_NAME` matches."""
-CONFIG_FILES = (CONFIG, TOKENIZER_CONFIG, "generation_config.json", ADAPTER_CONFIG)
-"""Files that could request custom code."""
-SHARD_NAME = re.compile(r"model[A-Za-z0-9._-]*\.safetensors")
-PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
-CLASS_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-MODULE_NAME = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*")
-"""A literal name of a module or parameter: nothing that a regular expression reads as more than itself."""
-MODULE_LISTS = ("target_modules", "exclude_modules", "modules_to_save", "target_parameters", "layers_pattern")
-MODULE_PATTERNS = ("rank_pattern", "alpha_pattern")
-"""Keys of an adapter's config that peft would use as regular expressions, or as parts of them."""
-MAX_MODULE_NAMES = 1000
-MAX_MODULE_NAME_CHARS = 200
-MAX_CONFIG_BYTES = 16 << 20
-"""Of one file of settings or one chat template."""
-MAX_JSON_BYTES = 64 << 20
-"""Of a tokenizer or an index; real ones reach half of it. JSON can grow to thirty times its size in memory."""
+def _broken(path: Path, problem: str) -> CheckpointError:
+    return CheckpointError(f"{path}: weight file {problem}; save the model again with save_pretrained")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint. Raises CheckpointError if it is none."""
+    """The JSON object in a file of a checkpoint. Raises CheckpointError if the file holds anything else."""
     raw = read_small(path, MAX_JSON_BYTES if path.name in (TOKENIZER, INDEX) else MAX_CONFIG_BYTES)
     try:
         value = json.loads(raw)
@@ -256,16 +291,16 @@ def read_small(path: Path, limit: int) -> bytes:
 
 
 def list_names(path: Path) -> set[str]:
-    """Names in the folder. A name that counts must be a regular file."""
+    """Names in the folder. Raises CheckpointError unless each name that counts is a regular file."""
     if not path.is_dir():
-        what = "is a file, not a folder" if path.exists() else "does not exist"
-        raise CheckpointError(f"{path}: the checkpoint {what}; give the folder that save_pretrained wrote")
+        problem = "is a file, not a folder" if path.exists() else "does not exist"
+        raise CheckpointError(f"{path}: the checkpoint {problem}; give the folder that save_pretrained wrote")
     names = {entry.name for entry in path.iterdir()}
     if not names:
         raise CheckpointError(f"{path}: the checkpoint's folder is empty; save the model and its tokenizer there")
     for name in sorted(names):
-        counts = name in ALLOWED_FILES or SHARD_NAME.fullmatch(name)
-        if counts and not (path / name).is_file():
+        is_allowed = name in ALLOWED_FILES or SHARD_NAME.fullmatch(name)
+        if is_allowed and not (path / name).is_file():
             raise CheckpointError(f"{path / name}: not a regular file; save the model again with save_pretrained")
     return names
 
@@ -279,37 +314,38 @@ def refuse_code(path: Path, names: set[str]) -> None:
                 "transformers has itself"
             )
         if name in CONFIG_FILES:
-            at = _place_of("auto_map", read_json(path / name))
-            if at is not None:
+            key_path = _path_of_key("auto_map", read_json(path / name))
+            if key_path is not None:
                 raise CheckpointError(
-                    f"{path / name}: {shown(at)} asks for custom code, which is never run; remove it and use a "
+                    f"{path / name}: {shown(key_path)} asks for custom code, which is never run; remove it and use a "
                     "model class that transformers has itself"
                 )
 
 
-_Way = tuple["_Way | None", str]
-"""The way to a place in a JSON value: the way to what holds it, and the last step. Kept as links, because paths
-written out for every place take memory that grows with depth times width."""
+_JsonPath = tuple["_JsonPath | None", str]
+"""The path of a value inside a JSON value: the path of its parent, and the last step. A linked list, because paths
+written out for every value take memory that grows with depth times width."""
 
 
-def _place_of(key: str, value: object) -> str | None:
+def _path_of_key(key: str, value: object) -> str | None:
     """Dotted path of a key with a true value anywhere inside a JSON value; None if there is none."""
-    pending: list[tuple[_Way | None, object]] = [(None, value)]
+    # A stack instead of recursion: a hostile file may be nested deeper than Python's stack.
+    pending: list[tuple[_JsonPath | None, object]] = [(None, value)]
     while pending:
-        way, inner = pending.pop()
+        path, inner = pending.pop()
         if isinstance(inner, dict):
             if inner.get(key):
-                return _written_out((way, key))
-            pending.extend(((way, str(name)), part) for name, part in inner.items() if isinstance(part, dict | list))
+                return _dotted((path, key))
+            pending.extend(((path, str(name)), part) for name, part in inner.items() if isinstance(part, dict | list))
         elif isinstance(inner, list):
-            pending.extend(((way, f"[{i}]"), part) for i, part in enumerate(inner) if isinstance(part, dict | list))
+            pending.extend(((path, f"[{i}]"), part) for i, part in enumerate(inner) if isinstance(part, dict | list))
     return None
 
 
-def _written_out(way: _Way | None) -> str:
+def _dotted(path: _JsonPath | None) -> str:
     steps: list[str] = []
-    while way is not None:
-        way, step = way
+    while path is not None:
+        path, step = path
         steps.append(step)
     return ".".join(reversed(steps)).replace(".[", "[")
 
@@ -347,7 +383,7 @@ def read_adapter_config(path: Path, names: set[str]) -> dict[str, Any]:
     return config
 
 
-def _require_literal_names(place: Path, config: Mapping[str, Any]) -> None:
+def _require_literal_names(path: Path, config: Mapping[str, Any]) -> None:
     """Refuse names of modules that are regular expressions: one of them can keep peft busy for ever."""
     for key in (*MODULE_LISTS, *MODULE_PATTERNS):
         value = config.get(key)
@@ -356,18 +392,18 @@ def _require_literal_names(place: Path, config: Mapping[str, Any]) -> None:
         if key == "layers_pattern" and isinstance(value, str):
             value = [value]
         if not isinstance(value, dict if key in MODULE_PATTERNS else list):
-            wanted = "an object with literal module names as keys" if key in MODULE_PATTERNS else "a list of names"
-            raise CheckpointError(f"{place}: {key!r} is {shown(value)}; write {wanted}, without regular expressions")
+            form = "an object with literal module names as keys" if key in MODULE_PATTERNS else "a list of names"
+            raise CheckpointError(f"{path}: {key!r} is {shown(value)}; write {form}, without regular expressions")
         if len(value) > MAX_MODULE_NAMES:
             raise CheckpointError(
-                f"{place}: {key!r} has {len(value)} names, at most {MAX_MODULE_NAMES} are read; name only the last "
+                f"{path}: {key!r} has {len(value)} names, at most {MAX_MODULE_NAMES} are read; name only the last "
                 "part of each module, as in ['q_proj', 'v_proj']"
             )
         for name in value:
             is_short = isinstance(name, str) and len(name) <= MAX_MODULE_NAME_CHARS
             if not is_short or not MODULE_NAME.fullmatch(name):
                 raise CheckpointError(
-                    f"{place}: {key!r} contains {shown(name)}, which is not a literal module name; write names such "
+                    f"{path}: {key!r} contains {shown(name)}, which is not a literal module name; write names such "
                     "as 'q_proj', without regular expressions"
                 )
 
@@ -401,49 +437,14 @@ def _shards(path: Path, names: set[str]) -> list[str]:
             raise CheckpointError(f"{path / INDEX}: {shown(shard)} is not a name of a shard; save the model again")
         if shard not in names:
             raise CheckpointError(f"{path / INDEX}: shard {shown(shard)} is missing from the folder; copy all shards")
-    held = {name: shard for shard in shards for name in read_tensors(path / shard)}
-    for name in sorted(set(weight_map) | set(held)):
-        if weight_map.get(name) != held.get(name):
+    shard_of = {name: shard for shard in shards for name in read_tensors(path / shard)}
+    for name in sorted(set(weight_map) | set(shard_of)):
+        if weight_map.get(name) != shard_of.get(name):
             raise CheckpointError(
                 f"{path / INDEX}: tensor {shown(name)} is said to be in {weight_map.get(name)}, but is in "
-                f"{held.get(name)}; save the model again"
+                f"{shard_of.get(name)}; save the model again"
             )
     return sorted(shards)
-
-
-MAX_NOTES = 20
-NO_CHAT_TEMPLATE = "none"
-"""The chat-template digest of a checkpoint that has no template."""
-
-STRUCTURAL_KEYS = (
-    "model_type",
-    "architectures",
-    "hidden_size",
-    "n_embd",
-    "intermediate_size",
-    "num_hidden_layers",
-    "n_layer",
-    "num_attention_heads",
-    "n_head",
-    "num_key_value_heads",
-    "head_dim",
-    "hidden_act",
-    "vocab_size",
-    "max_position_embeddings",
-    "n_positions",
-    "sliding_window",
-    "layer_types",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "tie_word_embeddings",
-)
-"""What shapes the computation; compared where both configs say something."""
-OUTPUT_HEAD = "lm_head.weight"
-"""May be stored or left out where the embedding is tied to it; stored, it must be the embedding."""
-PLAYED_DTYPES = frozenset({"F16", "BF16", "F32", "F64"})
-"""How a submission may store what the base model stores as floating-point numbers. Loading would turn whole numbers and
-8-bit floats into weights, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +473,7 @@ class CheckpointInfo:
     config: Mapping[str, Any] = field(repr=False, default_factory=dict)
     """The model's config, or the adapter's."""
     notes: tuple[str, ...] = ()
-    """What was left aside, one sentence each; at most `MAX_NOTES` and a count of the others."""
+    """What is not used of the folder, one sentence each; at most `MAX_NOTES` and a count of the others."""
 
 
 def inspect_checkpoint(path: Path) -> CheckpointInfo:
@@ -498,7 +499,7 @@ def _inspect(path: Path) -> CheckpointInfo:
     if not is_adapter and TOKENIZER not in names:
         raise CheckpointError(f"{path}: there is no {TOKENIZER}; save the tokenizer too: tokenizer.save_pretrained")
     used = {ADAPTER_CONFIG, ADAPTER_WEIGHTS} if is_adapter else (names & MODEL_FILES) | set(weights)
-    if weights == [WEIGHTS]:
+    if weights == [WEIGHTS]:  # transformers prefers the single file and does not read the index then
         used.discard(INDEX)
     files = tuple(sorted(used))
     template = NO_CHAT_TEMPLATE if is_adapter else chat_template_digest(path)
@@ -537,7 +538,7 @@ def chat_template_digest(path: Path) -> str:
     try:
         if _is_template(template):
             return template_digest(template)
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can hold and UTF-8 cannot
         pass
     raise CheckpointError(f"{path / TOKENIZER_CONFIG}: the chat template is not a text; save it again")
 
@@ -545,7 +546,9 @@ def chat_template_digest(path: Path) -> str:
 def _is_template(value: object) -> bool:
     """One text, or several by name as transformers saves them; how deep a parser can go depends on Python's version."""
     if isinstance(value, list):
-        return all(isinstance(one, dict) and {type(part) for part in one.values()} <= {str} for one in value)
+        return all(
+            isinstance(template, dict) and {type(part) for part in template.values()} <= {str} for template in value
+        )
     return value is None or isinstance(value, str)
 
 
@@ -591,54 +594,54 @@ def require_same_architecture(info: CheckpointInfo, base: CheckpointInfo) -> Non
 
 def _config_difference(config: Mapping[str, Any], base: Mapping[str, Any]) -> str | None:
     for key in STRUCTURAL_KEYS:
-        own, expected = config.get(key), base.get(key)
-        if own is not None and expected is not None and own != expected:
-            return f"{CONFIG} has {key} {shown(own)}, the base model {shown(expected)}"
+        value, expected = config.get(key), base.get(key)
+        if value is not None and expected is not None and value != expected:
+            return f"{CONFIG} has {key} {shown(value)}, the base model {shown(expected)}"
     return None
 
 
 def _tensor_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
     is_tied = bool(base.config.get("tie_word_embeddings", False))
     for name in sorted(set(info.tensors) | set(base.tensors)):
-        own, expected = info.tensors.get(name), base.tensors.get(name)
-        if name == OUTPUT_HEAD and (own is None or expected is None) and is_tied:
+        tensor, expected = info.tensors.get(name), base.tensors.get(name)
+        if name == OUTPUT_HEAD and (tensor is None or expected is None) and is_tied:
             continue
-        if own is None:
+        if tensor is None:
             return f"tensor {shown(name)} is missing"
         if expected is None:
-            return f"tensor {shown(name)} of shape {list(own.shape)} is not in the base model"
-        if own.shape != expected.shape:
-            return f"tensor {shown(name)} has shape {list(own.shape)}, the base model {list(expected.shape)}"
+            return f"tensor {shown(name)} of shape {list(tensor.shape)} is not in the base model"
+        if tensor.shape != expected.shape:
+            return f"tensor {shown(name)} has shape {list(tensor.shape)}, the base model {list(expected.shape)}"
     return None
 
 
 def _storage_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
     for name in sorted(set(info.tensors) & set(base.tensors)):
-        own, expected = info.tensors[name].dtype, base.tensors[name].dtype
-        if own != expected and not (own in PLAYED_DTYPES and expected in PLAYED_DTYPES):
-            return f"tensor {shown(name)} is stored as {own}, the base model's as {expected} (save it in that type)"
+        dtype, expected = info.tensors[name].dtype, base.tensors[name].dtype
+        if dtype != expected and not (dtype in PLAYED_DTYPES and expected in PLAYED_DTYPES):
+            return f"tensor {shown(name)} is stored as {dtype}, the base model's as {expected} (save it in that type)"
     return None
 
 
 def _head_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
     """A head that is stored beside the embedding with other numbers is untied by transformers, against the config."""
-    own = info.tensors.get(OUTPUT_HEAD)
-    if own is None or not base.config.get("tie_word_embeddings", False):
+    head = info.tensors.get(OUTPUT_HEAD)
+    if head is None or not base.config.get("tie_word_embeddings", False):
         return None
-    same = [name for name, digest in info.tensor_digests.items() if digest == info.tensor_digests[OUTPUT_HEAD]]
-    if any(name != OUTPUT_HEAD and info.tensors[name].shape == own.shape for name in same):
+    duplicates = [name for name, digest in info.tensor_digests.items() if digest == info.tensor_digests[OUTPUT_HEAD]]
+    if any(name != OUTPUT_HEAD and info.tensors[name].shape == head.shape for name in duplicates):
         return None
     return f"tensor {shown(OUTPUT_HEAD)} is not the embedding that the base model ties it to (leave it out)"
 
 
 def _vocabulary_difference(info: CheckpointInfo, base: CheckpointInfo) -> str | None:
-    own, expected = _vocabulary(info), _vocabulary(base)
-    if own == expected:
+    vocabulary, expected = _vocabulary(info), _vocabulary(base)
+    if vocabulary == expected:
         return None
-    for token in sorted(set(own) | set(expected)):
-        if own.get(token) != expected.get(token):
+    for token in sorted(set(vocabulary) | set(expected)):
+        if vocabulary.get(token) != expected.get(token):
             return (
-                f"token {shown(token)} has id {shown(own.get(token))} in its tokenizer, "
+                f"token {shown(token)} has id {shown(vocabulary.get(token))} in its tokenizer, "
                 f"{shown(expected.get(token))} in the base model's"
             )
     return None
@@ -665,10 +668,10 @@ def _vocabulary(info: CheckpointInfo) -> dict[str, int]:
     return result
 
 
-def _notes(left_aside: set[str]) -> tuple[str, ...]:
-    shown = [f"{name!r} is not used" for name in sorted(left_aside)[:MAX_NOTES]]
-    more = len(left_aside) - len(shown)
-    return (*shown, f"{more} more files are not used") if more else tuple(shown)
+def _notes(unused: set[str]) -> tuple[str, ...]:
+    sentences = [f"{name!r} is not used" for name in sorted(unused)[:MAX_NOTES]]
+    n_more = len(unused) - len(sentences)
+    return (*sentences, f"{n_more} more files are not used") if n_more else tuple(sentences)
 
 
 def _read_weights(path: Path, files: list[str]) -> dict[str, TensorInfo]:
@@ -689,11 +692,11 @@ def _digest(
     path: Path, files: tuple[str, ...], tensors: Mapping[str, TensorInfo]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Digest of each file, and of each tensor."""
-    of_files: dict[str, str] = {}
-    of_tensors: dict[str, str] = {}
+    file_digests: dict[str, str] = {}
+    tensor_digests: dict[str, str] = {}
     for file in files:
-        own = {name: tensor for name, tensor in tensors.items() if tensor.file == file}
-        digests = digest_file(path / file, own)
-        of_files[file] = digests.file
-        of_tensors.update(digests.tensors)
-    return of_files, of_tensors
+        file_tensors = {name: tensor for name, tensor in tensors.items() if tensor.file == file}
+        digests = digest_file(path / file, file_tensors)
+        file_digests[file] = digests.file
+        tensor_digests.update(digests.tensors)
+    return file_digests, tensor_digests

@@ -3,9 +3,9 @@
 Each request owns a slot of the key-value cache; a request that ends is replaced before the next step, and
 nothing of the others is computed again. The slot of a request that ended stays as it is until it is needed: the
 next turn of a conversation, as messages or as token ids, continues there, and only its new tokens are computed
-(`prefix_cache`). Equal prompts that start together are computed once. Each decoding step is one pass of the ordinary
-model class and one vectorised draw; requests draw from their own streams (`draws`), so batch 1 and batch 64 give
-the same samples up to float noise. Memory follows the number and the length of the running requests.
+(`rows`). Equal prompts that start together are computed once. Each decoding step is one pass of the ordinary model
+class and one vectorised sampling step; each request samples with its own random stream (`slots`), so batch 1 and
+batch 64 give the same tokens up to float noise. Memory follows the number and the length of the running requests.
 
 transformers' own continuous batching (generate_batch, 5.23) was tried first. It runs on a CPU, but 64 requests
 took it 11 times as long as `model.generate` (540-600 against 6,500 tokens/s), it reserves gigabytes for its
@@ -16,8 +16,8 @@ Does NOT cover: sliding windows shorter than the context, recurrent or hybrid la
 `loading`), encoder-decoders, a model spread over several devices; a prefix that unequal prompts share is computed
 for each of those that start together. Written for any torch device, measured on a CPU only.
 
-`Likelihoods` and `Rewards` are numbers that a local model gives without writing: how likely it finds each of some
-answers, and a reward. Both load as `loading` does.
+`Likelihoods` and `Rewards` are numbers that a local model gives without generating text: how likely it finds each of
+some answers, and a reward. Both load models through `loading`.
 """
 
 import gc
@@ -44,15 +44,15 @@ from agent2.models.loading import (
     make_cache,
     require_slots_work,
 )
-from agent2.models.rows import Request, Rows, SlotPlace, Which, place_requests
-from agent2.models.slots import TracedDecoder, decode, draw_tokens, extend, prefill
+from agent2.models.rows import Request, RowIndex, Rows, SlotAssignment, assign_slots
+from agent2.models.slots import TracedDecoder, decode, extend, prefill, sample_tokens
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
 PREFILL_TOKENS = 8192
 """Most tokens of one prefill pass, padding included; one longer prompt goes alone."""
 PASS_COLUMNS = 262_144
 """Most positions that one prefill pass looks at, over all its prompts."""
-LEAST_FILL = 0.6
+MIN_FILL = 0.6
 """Prompts shorter than this share of the longest one do not go into the same pass ..."""
 PADDING = 48
 """... unless the padding of the whole pass stays below so many tokens, which cost less than another pass."""
@@ -68,11 +68,11 @@ class HfSampler:
     _traced: TracedDecoder | None
     """None: the weights belong to another owner, so no step is recorded."""
     _weights: tuple[object, ...] | None
-    """What the weights were when the parked slots were filled; None: this sampler alone has them."""
-    tells_pieces: bool = False
+    """Fingerprint of the weights with which the parked slots were filled; None: this sampler alone holds the model."""
+    returns_pieces: bool = False
     """Whether completions have the text of each token."""
     prefilled_tokens: int
-    """Prompt tokens computed so far; those of `Completion.prompt_tokens` beyond them were found in the cache."""
+    """Prompt tokens computed so far; those of `Completion.prompt_tokens` beyond them came from the cache."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class HfSampler:
         """Sample from a model that another owner holds, such as a trainer; nothing is copied.
 
         The weights may change whenever no request is in flight. What earlier requests left in the cache is then
-        dropped: a `collect` that starts with nothing running compares the weights with what they were (place in
-        memory, torch's count of changes in place, a sample of the values of each), which finds every optimiser
-        step, `load_state_dict` and a merged adapter. It cannot find an adapter that was switched on or off, or a
+        dropped: a `collect` that starts with nothing running compares the fingerprint of the weights (address in
+        memory, torch's count of changes in place, a sample of the values of each), which detects every optimiser
+        step, `load_state_dict` and a merged adapter. It cannot detect an adapter that was switched on or off, or a
         change through `.data` of a few values only: call `forget` after such a change. Calling it after every
-        update is right too. Each `collect` puts the model into evaluation mode and leaves it as it found it.
+        update is right too. Each `collect` puts the model into evaluation mode and restores its mode afterwards.
         """
         sampler = cls.__new__(cls)
         sampler._source = "in memory"
@@ -219,65 +219,67 @@ class HfSampler:
 
     def _run_until_one_is_done(self) -> None:
         rows = self._rows
-        if rows.n == 0 and self._weights is not None and (now := fingerprint(self._model)) != self._weights:
-            self._weights = now
+        if rows.n == 0 and self._weights is not None and (weights := fingerprint(self._model)) != self._weights:
+            self._weights = weights
             self.forget()
         while not self._done:
             if self._waiting and rows.n < self.capacity:
                 self._admit()
                 continue
-            for exchange in rows.compact():
-                self._cache.exchange(exchange.first, exchange.second, exchange.n_columns)
+            for swap in rows.compact():
+                self._cache.swap(swap.first, swap.second, swap.n_columns)
             running = slice(0, rows.n)
             logits = self._decode(rows.last[running], rows.lengths[running])
             rows.lengths[running] += 1
-            self._draw(logits, running)
+            self._sample(logits, running)
 
     def _admit(self) -> None:
         """Give every free slot to a waiting request."""
         n = min(self.capacity - self._rows.n, len(self._waiting))
-        places = place_requests(self._rows, [self._waiting.popleft() for _ in range(n)])
-        self._cache.reserve(self._rows.most, max(len(place.request.tokens) for place in places) + 1)
-        for place in places:
-            if place.copied_from is not None:
-                self._cache.move(place.copied_from, place.row, place.kept)
-        for group in _groups([place for place in places if place.kept]):
+        slots = assign_slots(self._rows, [self._waiting.popleft() for _ in range(n)])
+        self._cache.reserve(self._rows.peak, max(len(slot.request.tokens) for slot in slots) + 1)
+        for slot in slots:  # all copies first: what is computed afterwards may overwrite their sources
+            if slot.copied_from is not None:
+                self._cache.move(slot.copied_from, slot.row, slot.n_cached)
+        for group in _groups([slot for slot in slots if slot.n_cached]):
             self._extend(group)
-        twins: dict[tuple[int, ...], list[int]] = {}
-        for place in places:
-            if not place.kept:
-                twins.setdefault(place.request.tokens, []).append(place.row)
-        leaders = [place for place in places if not place.kept and twins[place.request.tokens][0] == place.row]
-        for group in _groups(leaders):
-            self._prefill(group, [twins[place.request.tokens] for place in group])
+        rows_of_prompt: dict[tuple[int, ...], list[int]] = {}
+        for slot in slots:
+            if not slot.n_cached:
+                rows_of_prompt.setdefault(slot.request.tokens, []).append(slot.row)
+        first_slots = [
+            slot for slot in slots if not slot.n_cached and rows_of_prompt[slot.request.tokens][0] == slot.row
+        ]
+        for group in _groups(first_slots):
+            self._prefill(group, [rows_of_prompt[slot.request.tokens] for slot in group])
 
-    def _extend(self, group: Sequence[SlotPlace]) -> None:
-        rows, kept = [place.row for place in group], [place.kept for place in group]
-        suffixes = [place.request.tokens[place.kept :] for place in group]
+    def _extend(self, group: Sequence[SlotAssignment]) -> None:
+        rows, n_cached = [slot.row for slot in group], [slot.n_cached for slot in group]
+        suffixes = [slot.request.tokens[slot.n_cached :] for slot in group]
         self.prefilled_tokens += sum(map(len, suffixes))
-        logits = extend(self._model, self._cache, suffixes, kept, rows)
-        self._draw(logits, np.array(rows))
+        logits = extend(self._model, self._cache, suffixes, n_cached, rows)
+        self._sample(logits, np.array(rows))
 
-    def _prefill(self, group: Sequence[SlotPlace], rows_of: Sequence[Sequence[int]]) -> None:
-        """Compute the prompt of each place once, for all the rows that have it."""
-        prompts = [place.request.tokens for place in group]
+    def _prefill(self, group: Sequence[SlotAssignment], rows_of: Sequence[Sequence[int]]) -> None:
+        """Compute the prompt of each slot once, for all the rows that have the same prompt."""
+        prompts = [slot.request.tokens for slot in group]
         self.prefilled_tokens += sum(map(len, prompts))
-        logits = prefill(self._model, self._cache, prompts, [place.row for place in group])
+        logits = prefill(self._model, self._cache, prompts, [slot.row for slot in group])
         for prompt, (first, *others) in zip(prompts, rows_of, strict=True):
             for row in others:
                 self._cache.move(first, row, len(prompt))
-        rows = np.array([row for own in rows_of for row in own])
+        rows = np.array([row for prompt_rows in rows_of for row in prompt_rows])
         if len(rows) > len(group):
-            which = np.repeat(np.arange(len(group)), [len(own) for own in rows_of])
-            logits = logits[torch.from_numpy(which).to(logits.device)]
-        self._draw(logits, rows)
+            prompt_of_row = np.repeat(np.arange(len(group)), [len(prompt_rows) for prompt_rows in rows_of])
+            logits = logits[torch.from_numpy(prompt_of_row).to(logits.device)]
+        self._sample(logits, rows)
 
-    def _draw(self, logits: Tensor, which: Which) -> None:
-        """Draw one token for each of some rows, and let go of the rows that are done."""
+    def _sample(self, logits: Tensor, index: RowIndex) -> None:
+        """Sample one token for each of some rows, and release the rows that are done."""
         rows = self._rows
-        settings = rows.draw_settings(which, logits.device)
-        drawn = draw_tokens(logits, rows.numbers(which), settings)
-        for row in rows.record(which, drawn, self._is_end).tolist():
+        settings = rows.batch_sampling(index, logits.device)
+        sampled = sample_tokens(logits, rows.numbers(index), settings)
+        for row in rows.record(index, sampled, self._is_end).tolist():
             self._finish(row)
 
     def _finish(self, row: int) -> None:
@@ -302,7 +304,7 @@ class HfSampler:
             logprobs=tuple(generated.logprobs),
             stop_reason=StopReason.END if has_ended else StopReason.LENGTH,
             prompt_tokens=n_prompt,
-            pieces=self._tokenizer.batch_decode([[token] for token in tokens]) if self.tells_pieces else None,
+            pieces=self._tokenizer.batch_decode([[token] for token in tokens]) if self.returns_pieces else None,
         )
 
     def _tokens_of(self, prompt: Prompt) -> tuple[tuple[int, ...], str]:
@@ -328,21 +330,21 @@ class HfSampler:
         return tuple(tokens), ""
 
 
-def _groups(places: Sequence[SlotPlace]) -> Iterator[list[SlotPlace]]:
+def _groups(slots: Sequence[SlotAssignment]) -> Iterator[list[SlotAssignment]]:
     """Cut requests into passes that waste little on padding, those with the most tokens to compute first."""
-    group: list[SlotPlace] = []
+    group: list[SlotAssignment] = []
     longest = padding = columns = 0
-    for place in sorted(places, key=lambda place: len(place.request.tokens) - place.kept, reverse=True):
-        n_new = len(place.request.tokens) - place.kept
+    for slot in sorted(slots, key=lambda slot: len(slot.request.tokens) - slot.n_cached, reverse=True):
+        n_new = len(slot.request.tokens) - slot.n_cached
         is_full = (len(group) + 1) * longest > PREFILL_TOKENS or columns > PASS_COLUMNS
-        if group and (is_full or (n_new < LEAST_FILL * longest and padding + longest - n_new > PADDING)):
+        if group and (is_full or (n_new < MIN_FILL * longest and padding + longest - n_new > PADDING)):
             yield group
             group = []
         if not group:
             longest, padding, columns = n_new, 0, 0
         padding += longest - n_new
-        columns += len(place.request.tokens)
-        group.append(place)
+        columns += len(slot.request.tokens)
+        group.append(slot)
     if group:
         yield group
 
@@ -362,7 +364,7 @@ def _fault(reason: str, prompt_tokens: int) -> Completion:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode for a while; every module gets back the mode it had."""
+    """Evaluation mode inside the context; the mode of every module is restored afterwards."""
     training = [module for module in model.modules() if module.training] if model.training else []
     if training:
         model.eval()
@@ -374,7 +376,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 class Likelihoods:
-    """A causal language model that is asked which of some answers it would begin with."""
+    """How likely a causal language model finds each of some beginnings of its answer."""
 
     def __init__(self, folder: Path, dtype: str = "float32", device: str = "cpu") -> None:
         """Raises CheckpointError if the folder is not a complete causal LM with a chat template."""
@@ -385,25 +387,25 @@ class Likelihoods:
 
     @torch.inference_mode()
     def of(self, chat: Sequence[Message], before: str, options: Sequence[str]) -> tuple[Mapping[str, float], int]:
-        """Log-probability of each option, in nats, right after `before`, with which the answer begins; tokens read.
+        """Log-probability of each option, in nats, right after `before`, with which the answer begins; tokens computed.
 
         An option of several tokens has the sum of theirs. Raises SamplerFailed if the chat does not fit the context.
         """
         messages = [{"role": message.role, "content": message.content} for message in chat]
         text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) + before
         rows = [self._tokenizer(text + option, add_special_tokens=False)["input_ids"] for option in options]
-        n_read, longest = sum(map(len, rows)), max(map(len, rows))
+        n_tokens, longest = sum(map(len, rows)), max(map(len, rows))
         if longest > self._context:
             raise SamplerFailed(f"the prompt of {longest} tokens does not fit the model's context of {self._context}")
         first = _first_difference(rows)
         if all(len(row) == first + 1 for row in rows):  # one token each: one pass for all of them
             logprobs_V = self._logprobs(rows[0][:-1])[-1]
             return {option: float(logprobs_V[row[-1]]) for option, row in zip(options, rows, strict=True)}, first
-        found = {}
+        logprobs = {}
         for option, row in zip(options, rows, strict=True):
             logprobs_TV = self._logprobs(row[:-1])
-            found[option] = float(sum(logprobs_TV[place - 1, row[place]] for place in range(first, len(row))))
-        return found, n_read
+            logprobs[option] = float(sum(logprobs_TV[t - 1, row[t]] for t in range(first, len(row))))
+        return logprobs, n_tokens
 
     def _logprobs(self, tokens: Sequence[int]) -> Tensor:
         logits_TV = self._model(input_ids=torch.tensor([tokens], device=self._model.device)).logits[0]
@@ -411,10 +413,10 @@ class Likelihoods:
 
 
 def _first_difference(rows: Sequence[Sequence[int]]) -> int:
-    """The first place at which the rows differ; at least 1."""
-    for place, tokens in enumerate(zip(*rows, strict=False)):
+    """The first position at which the rows differ; at least 1."""
+    for position, tokens in enumerate(zip(*rows, strict=False)):
         if len(set(tokens)) > 1:
-            return max(1, place)
+            return max(1, position)
     return max(1, min(map(len, rows)) - 1)
 
 
@@ -433,7 +435,7 @@ class Rewards:
 
     @torch.inference_mode()
     def of(self, instruction: str, answer: str) -> tuple[float, int]:
-        """The reward as a logit, of two labels the second one's less the first one's; tokens read.
+        """The reward as a logit, of two labels the second one's less the first one's; tokens computed.
 
         Raises SamplerFailed for a text that does not fit the context: what is cut off is not judged.
         """

@@ -1,18 +1,14 @@
-"""Loads checkpoints for sampling, and checks their weights.
+"""Loads checkpoints for sampling, refuses models that the slot cache cannot serve, and tells whether weights changed.
 
-Whether the weights of a model are still the ones they were.
+Loads safetensors only, never runs code from the folder, never uses the network, and refuses a checkpoint that leaves
+any weight of the model random. `require_slots_work` runs a few tokens both ways, with slots and without any cache: an
+architecture that ignores position ids or masks is detected by its logits, not by a list of names. Windows and recurrent
+states only show after many tokens, so they are refused by the config.
 
-A cheap answer for a sampler that must not use what it computed with other weights. Promises: an optimiser step,
-`load_state_dict`, an adapter merged into its base model and a replaced tensor give another fingerprint; nothing
-that leaves the weights alone does. Does NOT notice: a change through `.data` of values that are not among those
+`fingerprint` is a cheap check for a sampler that must not reuse what it computed with other weights. Promises: an
+optimiser step, `load_state_dict`, an adapter merged into its base model and a replaced tensor change the fingerprint;
+nothing that leaves the weights alone does. Does NOT notice: a change through `.data` of values that are not among those
 sampled, an adapter that is switched on or off, another attention implementation, the mode of the model.
-
-Load a checkpoint for sampling, and refuse a model that the slot cache cannot serve correctly.
-
-Loads safetensors only, never runs code from the folder, never asks the network, and refuses a checkpoint
-that leaves any weight of the model at random. `require_slots_work` runs a few tokens both ways, with slots
-and without any cache: an architecture that ignores position ids or masks is found by its numbers, not by a
-list of names. Windows and recurrent states only show after many tokens, so they are refused by the config.
 """
 
 from collections.abc import Iterator
@@ -33,33 +29,32 @@ from agent2.models.checkpoint import CheckpointInfo
 from agent2.models.slots import SlotCache, decode, extend, plain_logits, prefill
 
 SAMPLED = 8
-"""Values of each weight that are looked at, spread over it."""
-
-
-@torch.no_grad()
-def fingerprint(model: Any) -> tuple[object, ...]:
-    """Equal as long as no parameter was changed; about 10 µs for each of them.
-
-    Three things of each parameter: its place in memory, how often torch changed it in place, a few of its values.
-    """
-    parameters = list(model.parameters())
-    places = tuple(parameter.data_ptr() for parameter in parameters)
-    counts = tuple(0 if parameter.is_inference() else parameter._version for parameter in parameters)
-    values = torch.cat([_sample(parameter) for parameter in parameters]).cpu() if parameters else torch.empty(0)
-    return places, counts, values.numpy().tobytes()
-
-
-def _sample(parameter: Tensor) -> Tensor:
-    flat = parameter.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // SAMPLED)][: 2 * SAMPLED].double()
-
-
+"""Values of each weight that are compared, spread over it."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ATTENTION = ("sdpa", "eager")
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3, torch.bfloat16: 0.3, torch.float16: 0.1}
 """Largest difference of two ways to compute the same logits, in standard deviations of the logits."""
 PROBE_LENGTHS = (3, 5)
 PROBE_SUFFIXES = (2, 1)
+
+
+@torch.no_grad()
+def fingerprint(model: Any) -> tuple[object, ...]:
+    """Equal as long as no parameter was changed; about 10 µs for each of them.
+
+    Of each parameter: its address in memory, how often torch changed it in place, a few of its values.
+    """
+    parameters = list(model.parameters())
+    addresses = tuple(parameter.data_ptr() for parameter in parameters)
+    # Inference tensors have no version counter; reading theirs raises.
+    versions = tuple(0 if parameter.is_inference() else parameter._version for parameter in parameters)
+    values = torch.cat([_sample(parameter) for parameter in parameters]).cpu() if parameters else torch.empty(0)
+    return addresses, versions, values.numpy().tobytes()
+
+
+def _sample(parameter: Tensor) -> Tensor:
+    flat = parameter.detach().reshape(-1)
+    return flat[:: max(1, flat.numel() // SAMPLED)][: 2 * SAMPLED].double()
 
 
 def load_model(path: Path, dtype: str, device: str, kind: Any = AutoModelForCausalLM) -> Any:
@@ -102,12 +97,12 @@ def load_tokenizer(path: Path) -> Any:
 @contextmanager
 def no_progress_bars() -> Iterator[None]:
     """Keep transformers from drawing into the caller's own progress display; its setting is put back afterwards."""
-    were_on = transformers_logging.is_progress_bar_enabled()
+    was_enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
-        if were_on:
+        if was_enabled:
             transformers_logging.enable_progress_bar()
 
 
@@ -135,8 +130,8 @@ def make_cache(model: Any) -> SlotCache:
     for index, layer in enumerate(layers):
         window = getattr(layer, "sliding_window", None)
         if type(layer) is not DynamicLayer and (window is None or window < context):
-            what = f"sees only {window} of {context} positions" if window else f"is a {type(layer).__name__}"
-            raise CheckpointError(f"{name}: layer {index} {what}, which the hf sampler cannot serve; use a server")
+            problem = f"sees only {window} of {context} positions" if window else f"is a {type(layer).__name__}"
+            raise CheckpointError(f"{name}: layer {index} {problem}, which the hf sampler cannot serve; use a server")
     return SlotCache(len(layers), model.device)
 
 
@@ -144,27 +139,27 @@ def make_cache(model: Any) -> SlotCache:
 def require_slots_work(model: Any) -> None:
     """Raise CheckpointError unless slots give the logits that a pass without any cache gives.
 
-    Two prompts of unequal length are prefilled together, then each gets a few more tokens, and then one. Numbers
-    that are not finite prove nothing and pass: they become faults when they are met.
+    Two prompts of unequal length are prefilled together, then each is extended by a few tokens, and then by one.
+    Numbers that are not finite prove nothing and pass: they become faults when they are sampled.
     """
     vocabulary = model.get_input_embeddings().weight.shape[0]
-    ends = [kept + more for kept, more in zip(PROBE_LENGTHS, PROBE_SUFFIXES, strict=True)]
+    ends = [n_prefix + n_suffix for n_prefix, n_suffix in zip(PROBE_LENGTHS, PROBE_SUFFIXES, strict=True)]
     tokens = [[(i * 7919 + j * 104729 + 11) % vocabulary for j in range(end + 1)] for i, end in enumerate(ends)]
     try:
         expected = torch.cat([plain_logits(model, torch.tensor([row], device=model.device)) for row in tokens])
         cache = make_cache(model)
-        kept = [row[:n] for row, n in zip(tokens, PROBE_LENGTHS, strict=True)]
-        prefill(model, cache, kept, range(len(tokens)))
+        prefixes = [row[:n] for row, n in zip(tokens, PROBE_LENGTHS, strict=True)]
+        prefill(model, cache, prefixes, range(len(tokens)))
         suffixes = [row[n:-1] for row, n in zip(tokens, PROBE_LENGTHS, strict=True)]
         extend(model, cache, suffixes, PROBE_LENGTHS, range(len(tokens)))
-        found = decode(model, cache, np.array([row[-1] for row in tokens]), np.array(ends))
+        logits = decode(model, cache, np.array([row[-1] for row in tokens]), np.array(ends))
     except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"{type(model).__name__}: does not take position ids, a mask and a cache ({_first_line(error)}); "
             "use a server"
         ) from error
     spread = expected.float().std().clamp(min=1e-6)
-    error_size = ((found.float() - expected.float()).abs().max() / spread).item()
+    error_size = ((logits.float() - expected.float()).abs().max() / spread).item()
     if error_size > TOLERANCE.get(expected.dtype, 0.3):
         raise CheckpointError(
             f"{type(model).__name__}: with the slot cache its logits are {error_size:.2g} standard deviations off, "

@@ -1,21 +1,21 @@
 """The served sampler: any OpenAI-compatible endpoint (chat completions), with many requests in flight.
 
-One thread for each request in flight, all on one connection pool. A state that may pass (busy, restarting, a cut
+One thread for each request in flight, all on one connection pool. A transient problem (busy, restarting, a dropped
 connection, an unreadable answer) is retried as the fault table allows for the infrastructure, waiting as long as the
 server asks; what still fails becomes a completion with a fault: a missing score, never a zero. A request that timed
 out is not retried, and after a few timeouts in a row the endpoint counts as gone: `collect` raises, and nothing of it
 is put on a card.
 
 Promises: each submitted request is answered exactly once, also after `close`; keys are sent to the endpoint and
-appear nowhere else; no broken answer becomes an empty one of the model. Opening asks the endpoint for one token, so
-that a wrong address, key or model name is an error at once. Tools that are offered natively travel as the protocol's
-own `tools` and `tool_calls`; on our side a call stays the text that worlds read, `{"name": ..., "arguments": {...}}`,
-so that a card says the same either way.
+appear nowhere else; no broken response becomes an empty answer of the model. Opening asks the endpoint for one token,
+so that a wrong address, key or model name is an error at once. Tools that are offered natively are sent as the
+protocol's own `tools` and `tool_calls`; on our side a call stays the text that worlds read,
+`{"name": ..., "arguments": {...}}`, so that a card is the same either way.
 
 Does NOT promise that one seed gives one answer: the seed is sent, and the server decides how to use it (`transformers
-serve` seeds its whole process). Which weights answer is the server's word too. Prompts must be chats. Not covered:
+serve` seeds its whole process). Which weights answer only the server knows. Prompts must be chats. Not covered:
 streaming, tool calls that a server parses out of the text unasked (reported), text beside a native call (dropped),
-several choices an answer, log-probabilities where the server's and ours would mean different distributions.
+several choices per response, log-probabilities where the server's and ours would be of different distributions.
 """
 
 import email.utils
@@ -39,14 +39,34 @@ from agent2.config import StrictModel, parse_yaml
 from agent2.errors import FAULT_POLICY, ConfigError, EndpointFailed, Fault, SamplerFailed, shown
 from agent2.records import Completion, JsonValue, Message, Prompt, SamplingSettings, StopReason
 
+logger = logging.getLogger(__name__)
+
 PASSING_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 """HTTP codes of a state that may pass: busy, restarting, overloaded."""
 SEED_BITS = 31
 """Seeds are cut to what every server takes."""
-_CALLED = {"tool_calls": StopReason.END, "function_call": StopReason.END}
+_TOOL_CALL_STOPS = {"tool_calls": StopReason.END, "function_call": StopReason.END}
 STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH, "eos": StopReason.END}
 CONTEXT_WORDS = ("context_length_exceeded", "maximum context length", "context window", "max_model_len")
 """How servers say that a prompt does not fit the model."""
+KEY_VARIABLE = "AGENT2_API_KEY"
+"""Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+CONNECT_S = 5.0
+"""A server that does not accept a connection in this time is unreachable."""
+BASE_S, S_PER_TOKEN = 60.0, 0.1
+"""Time limit of one request where none is set: a fixed part, and more for each token that may be written."""
+MAX_UNANSWERED = 3
+"""So many requests without any HTTP answer, and none answered in between, mean that the endpoint is gone."""
+_TIMEOUT_ADVICE = "give it longer with --endpoint timeout_s=SECONDS"
+_PROTOCOL_FIELDS = frozenset(
+    {
+        *("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
+        *("n", "stream", "logprobs", "tools", "functions"),
+    }
+)
+"""Fields that the evaluation decides."""
+_PROBE_TOOL = {"type": "function", "function": {"name": "noop", "parameters": {"type": "object", "properties": {}}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +90,13 @@ DIALECTS = (
 """In the order in which they are tried."""
 
 
-class Silence(StrEnum):
-    """How a server gave no HTTP answer at all."""
+class ConnectionFailure(StrEnum):
+    """Why there was no HTTP answer at all."""
 
     UNREACHABLE = "unreachable"
     """The connection was not accepted."""
     TIMEOUT = "timeout"
-    """The connection was taken, and no whole answer came in time."""
+    """The connection was accepted, and no complete answer came in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +109,8 @@ class WireProblem:
     """Another try can help."""
     wait_s: float | None = None
     """How long the server asks to wait before it."""
-    silence: Silence | None = None
-    """Set exactly when nothing that the server said is at fault, since it said nothing."""
+    connection_failure: ConnectionFailure | None = None
+    """Set exactly when the server sent no HTTP answer."""
 
 
 def request_body(
@@ -111,7 +131,7 @@ def request_body(
     }
     if dialect.seed:
         body["seed"] = settings.seed & ((1 << SEED_BITS) - 1)
-    if dialect.logprobs and means_the_same(settings):
+    if dialect.logprobs and logprobs_are_comparable(settings):
         body["logprobs"] = True
     if tools:
         body["tools"] = [dict(tool) for tool in tools]
@@ -121,23 +141,23 @@ def request_body(
 def _with_native_calls(messages: Sequence[Message]) -> list[dict[str, JsonValue]]:
     """The messages with our calls and their results in the protocol's own form."""
     sent: list[dict[str, JsonValue]] = []
-    waiting: list[str] = []
+    pending_ids: list[str] = []
     for number, message in enumerate(messages):
         calls = _calls_in(message.content) if message.role == "assistant" else []
         if calls:
-            waiting = [f"call_{number}_{place}" for place in range(len(calls))]
+            pending_ids = [f"call_{number}_{place}" for place in range(len(calls))]
             native = [
                 {"id": name, "type": "function", "function": {**call, "arguments": json.dumps(call["arguments"])}}
-                for name, call in zip(waiting, calls, strict=True)
+                for name, call in zip(pending_ids, calls, strict=True)
             ]
             sent.append({"role": "assistant", "content": None, "tool_calls": native})
-        elif waiting and message.role == "user":
-            results = _results_in(message.content, len(waiting))
+        elif pending_ids and message.role == "user":
+            results = _results_in(message.content, len(pending_ids))
             sent += [
                 {"role": "tool", "tool_call_id": name, "content": result}
-                for name, result in zip(waiting, results, strict=True)
+                for name, result in zip(pending_ids, results, strict=True)
             ]
-            waiting = []
+            pending_ids = []
         else:
             sent.append({"role": message.role, "content": message.content})
     return sent
@@ -150,7 +170,7 @@ def _calls_in(text: str) -> list[dict[str, Any]]:
     except (ValueError, RecursionError):
         return []
     entries: list[Any] = value if isinstance(value, list) else [value]
-    calls = [one for one in entries if isinstance(one, dict) and set(one) == {"name", "arguments"}]
+    calls = [entry for entry in entries if isinstance(entry, dict) and set(entry) == {"name", "arguments"}]
     return calls if len(calls) == len(entries) else []
 
 
@@ -166,7 +186,7 @@ def _results_in(text: str, n: int) -> list[str]:
     return [text, *[""] * (n - 1)]
 
 
-def _text_of_calls(calls: Sequence[Any]) -> str:
+def _render_calls(calls: Sequence[Any]) -> str:
     """Native calls as the text that worlds read; arguments that are not JSON stay as they are, a malformed call."""
     texts = []
     for call in calls:
@@ -177,8 +197,8 @@ def _text_of_calls(calls: Sequence[Any]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def means_the_same(settings: SamplingSettings) -> bool:
-    """Whether a server's log-probabilities are of the distribution that was drawn from.
+def logprobs_are_comparable(settings: SamplingSettings) -> bool:
+    """Whether a server's log-probabilities are of the distribution that was sampled from.
 
     Servers report the model's own; with a temperature or a nucleus that is another distribution.
     """
@@ -206,7 +226,7 @@ def read_answer(
         message = choice["message"]
         text, finish, calls = message.get("content"), choice.get("finish_reason"), message.get("tool_calls")
         if calls and takes_calls:
-            text = _text_of_calls(calls)
+            text = _render_calls(calls)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return _malformed(f"{type(error).__name__} in {shown(content[:200])}")
     if calls and not takes_calls:
@@ -218,7 +238,7 @@ def read_answer(
         )
     if finish == "content_filter":
         return WireProblem("the endpoint's content filter withheld the answer", Fault.INFRASTRUCTURE, may_pass=False)
-    stops = {**STOP_REASONS, **_CALLED} if calls else STOP_REASONS
+    stops = {**STOP_REASONS, **_TOOL_CALL_STOPS} if calls else STOP_REASONS
     if text is None and finish in STOP_REASONS:
         # No words: reasoning that is not part of the answer took all, the model ended at once, or it refused.
         text = message.get("refusal") or ""
@@ -231,7 +251,7 @@ def read_answer(
 
 
 def _with_usage(completion: Completion, usage: Any) -> Completion:
-    """Token counts where the server reports them; a server that does not is not a fault."""
+    """The completion with token counts, where the server reports them; a missing count is no fault."""
     if not isinstance(usage, dict):
         return completion
     prompt, new = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -255,32 +275,37 @@ def _logprobs(choice: Any) -> tuple[float, ...] | None:
 
 
 def _alternatives(choice: Any) -> tuple[tuple[str, dict[str, float]], ...] | None:
-    """The likeliest tokens in each place; None if the server sent none, or something else."""
+    """The likeliest tokens at each position; None if the server sent none, or something else."""
     try:
-        found = tuple(
-            (str(entry["token"]), {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]})
+        alternatives = tuple(
+            (
+                str(entry["token"]),
+                {str(candidate["token"]): float(candidate["logprob"]) for candidate in entry["top_logprobs"]},
+            )
             for entry in choice["logprobs"]["content"]
         )
     except (LookupError, TypeError, ValueError):
         return None
-    return found if any(others for _, others in found) else None
+    return alternatives if any(others for _, others in alternatives) else None
 
 
-def _malformed(what: str) -> WireProblem:
-    return WireProblem(f"the endpoint's answer is not a chat completion: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+def _malformed(problem: str) -> WireProblem:
+    return WireProblem(
+        f"the endpoint's answer is not a chat completion: {problem}", Fault.INFRASTRUCTURE, may_pass=True
+    )
 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes, now: datetime) -> WireProblem:
-    said = _error_text(content)
-    reason = f"the endpoint answered HTTP {status}: {shown(said)}"
-    if status in {400, 413, 422} and any(words in said for words in CONTEXT_WORDS):
+    message = _error_text(content)
+    reason = f"the endpoint answered HTTP {status}: {shown(message)}"
+    if status in {400, 413, 422} and any(phrase in message for phrase in CONTEXT_WORDS):
         return WireProblem(f"the prompt does not fit the model's context ({reason})", Fault.MODEL, may_pass=False)
     may_pass = status in PASSING_STATUS
     return WireProblem(reason, Fault.INFRASTRUCTURE, may_pass, _wait_s(headers.get("retry-after"), now))
 
 
 def _error_text(content: bytes) -> str:
-    """What a server says of an error: the message and code of its JSON, or its text."""
+    """The message and code of an error in JSON, or the text of the answer."""
     try:
         error = json.loads(content)
         error = error.get("error", error.get("detail", error))
@@ -307,32 +332,11 @@ def _wait_s(value: str | None, now: datetime) -> float | None:
     return max(0.0, (at - now).total_seconds()) if at.tzinfo is not None else None
 
 
-logger = logging.getLogger(__name__)
-
-KEY_VARIABLE = "AGENT2_API_KEY"
-"""Holds the endpoint's key, where it needs one. No provider's own variable is read: a key goes nowhere by default."""
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-CONNECT_S = 5.0
-"""A server that does not take a connection in this time is not there."""
-BASE_S, S_PER_TOKEN = 60.0, 0.1
-"""Time for one request where none is given: some, and more for each token that may be written."""
-SILENT_IN_A_ROW = 3
-"""So many requests without any HTTP answer, and nothing else in between, mean that the endpoint is gone."""
-_OURS = frozenset(
-    {
-        *("model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "seed"),
-        *("n", "stream", "logprobs", "tools", "functions"),
-    }
-)
-"""Fields that the evaluation decides."""
-_PROBE_TOOL = {"type": "function", "function": {"name": "noop", "parameters": {"type": "object", "properties": {}}}}
-
-
 class EndpointOptions(StrictModel):
-    """What a user may say about an endpoint: `agent2 eval --endpoint KEY=VALUE`."""
+    """What a user may set for an endpoint: `agent2 eval --endpoint KEY=VALUE`."""
 
     timeout_s: float | None = Field(default=None, gt=0)
-    """For one whole answer; None: 60 s, and 0.1 s for each token that may be written."""
+    """For one complete answer; None: 60 s, and 0.1 s for each token that may be written."""
     concurrency: int = Field(default=16, ge=1, le=1024)
     """Requests at once."""
     max_tries: int = Field(default=4, ge=1)
@@ -340,25 +344,25 @@ class EndpointOptions(StrictModel):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further fields of each request, such as `chat_template_kwargs`; part of what makes two scores comparable."""
     native_tools: bool = False
-    """Offer a world's tools as the protocol's `tools`; likewise."""
+    """Offer a world's tools as the protocol's `tools`; part of what makes two scores comparable, too."""
 
     @field_validator("extra_body")
     @classmethod
-    def _leaves_ours_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if taken := sorted(_OURS & value.keys()):
+    def _refuse_protocol_fields(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(_PROTOCOL_FIELDS & value.keys()):
             raise ValueError(f"{', '.join(taken)}: set by the suite's protocol; change it there")
         return value
 
     @property
     def rendering(self) -> dict[str, JsonValue]:
-        """The options that change what the model sees, where they are not the usual ones."""
-        asked = {"extra_body": self.extra_body, "native_tools": self.native_tools}
-        return {name: value for name, value in asked.items() if value}
+        """The options that change what the model sees, where they differ from the defaults."""
+        options = {"extra_body": self.extra_body, "native_tools": self.native_tools}
+        return {name: value for name, value in options.items() if value}
 
 
-def read_endpoint_options(given: Sequence[str]) -> EndpointOptions:
-    """Options from `KEY=VALUE` words; values are YAML. Raises ConfigError for an unknown key or a wrong value."""
-    return parse_yaml("", EndpointOptions, "--endpoint", given, "--endpoint")
+def read_endpoint_options(overrides: Sequence[str]) -> EndpointOptions:
+    """Options from `KEY=VALUE` texts; values are YAML. Raises ConfigError for an unknown key or a wrong value."""
+    return parse_yaml("", EndpointOptions, "--endpoint", overrides, "--endpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,19 +374,19 @@ class Endpoint:
     model: str
     max_in_flight: int = 16
     timeout_s: float | None = None
-    """For one whole answer; None: by the number of tokens that may be written. Also the time for all tries of a request
-    together, the waits between them left out, after which no further one begins."""
+    """For one complete answer; None: by the number of tokens that may be written. Also the time for all tries of a
+    request together, the waits between them left out, after which no further try begins."""
     max_tries: int = 4
     extra_body: Mapping[str, JsonValue] = field(default_factory=dict)
     """Sent with every request beside our own fields."""
     native_tools: bool = False
     """Offer the tools of a world natively."""
     top_logprobs: int = 0
-    """How many of the likeliest tokens to ask for in each place, where the server gives log-probabilities."""
+    """How many of the likeliest tokens to ask for at each position, where the server gives log-probabilities."""
     first_wait_s: float = 0.5
     """Before the second try; doubles with each further one, unless the server says how long."""
     max_wait_s: float = 60.0
-    """A server that asks for more is given up."""
+    """A request whose server asks to wait longer is given up."""
 
 
 class ServedSampler:
@@ -398,7 +402,7 @@ class ServedSampler:
         self.capacity = endpoint.max_in_flight
         self.takes_tools = endpoint.native_tools
         self._endpoint = endpoint
-        import httpx  # the settings of endpoints are read where none is asked
+        import httpx  # not at the top: the settings of endpoints are also read by processes that open none
 
         self._client = httpx.Client(
             headers=_headers(),
@@ -410,7 +414,7 @@ class ServedSampler:
         self._in_flight: set[int] = set()
         self._server = ""
         self._lock = threading.Lock()
-        self._n_silent, self._heard_at = 0, time.monotonic()
+        self._n_unanswered, self._answered_at = 0, time.monotonic()
         self._gone: EndpointFailed | None = None
         try:
             self._dialect = self._find_dialect()
@@ -482,7 +486,7 @@ class ServedSampler:
         self._in_flight.clear()
 
     def _find_dialect(self) -> Dialect:
-        """Ask for one token in each dialect until one is understood."""
+        """Ask for one token in each dialect until one is accepted."""
         problem = None
         probe = _Request(
             0, [Message("user", "Hello")], SamplingSettings(max_tokens=1), [_PROBE_TOOL][: self.takes_tools]
@@ -494,13 +498,13 @@ class ServedSampler:
             problem = problem or answer
             if answer.may_pass or "HTTP 4" not in answer.reason:
                 break  # another dialect would change nothing
-        said = f"{self._name()}: {problem.reason if problem else 'no answer'}; check that"
+        prefix = f"{self._name()}: {problem.reason if problem else 'no answer'}; check that"
         if problem is not None and problem.may_pass:
-            is_slow = problem.silence is Silence.TIMEOUT
-            longer = f", or {_LONGER} if it loads the model on its first request" if is_slow else ""
-            raise EndpointFailed(f"{said} the server runs and the address is right{longer}")
+            is_slow = problem.connection_failure is ConnectionFailure.TIMEOUT
+            longer = f", or {_TIMEOUT_ADVICE} if it loads the model on its first request" if is_slow else ""
+            raise EndpointFailed(f"{prefix} the server runs and the address is right{longer}")
         raise ConfigError(
-            f"{said} the address ends in /v1, the model's name is the server's, {KEY_VARIABLE} holds its key if it "
+            f"{prefix} the address ends in /v1, the model's name is the server's, {KEY_VARIABLE} holds its key if it "
             "needs one, and it knows the fields that --endpoint adds"
         )
 
@@ -508,7 +512,7 @@ class ServedSampler:
         return f"{public_url(self._endpoint.url)}#{self._endpoint.model}"
 
     def _work(self) -> None:
-        """One thread: answer what waits, until the sampler is closed."""
+        """One thread: answer queued requests until the sampler is closed."""
         while (request := self._waiting.get()) is not None and not self._closing.is_set():
             self._answer(request)
 
@@ -518,23 +522,27 @@ class ServedSampler:
         except Exception as error:  # boundary: a request whose thread dies would be waited for without end
             logger.exception("request %d to %s failed", request.id, self._endpoint.model)
             answer = WireProblem(f"the client failed: {type(error).__name__}: {error}", Fault.INFRASTRUCTURE, False)
-        self._heed(answer, self._limit_s(request.settings))
+        self._record_outcome(answer, self._limit_s(request.settings))
         self._done.put((request.id, answer if isinstance(answer, Completion) else _fault(answer)))
 
-    def _heed(self, answer: Completion | WireProblem, limit_s: float) -> None:
-        """Count requests without any answer; a few in a row mean that the endpoint is gone."""
+    def _record_outcome(self, answer: Completion | WireProblem, limit_s: float) -> None:
+        """Count unanswered requests; a few in a row mean that the endpoint is gone."""
         with self._lock:
-            if isinstance(answer, Completion) or answer.silence is None:
-                self._n_silent, self._heard_at = 0, time.monotonic()
+            if isinstance(answer, Completion) or answer.connection_failure is None:
+                self._n_unanswered, self._answered_at = 0, time.monotonic()
                 return
-            self._n_silent += 1
-            # Some of many slow answers may be late at once while others come; nobody's may come for the whole time.
-            is_silent = answer.silence is Silence.UNREACHABLE or time.monotonic() - self._heard_at >= limit_s
-            if self._n_silent >= SILENT_IN_A_ROW and is_silent and not self._closing.is_set():
+            self._n_unanswered += 1
+            # Of many slow requests several may time out together while others are still answered: the endpoint is gone
+            # only if none has been answered for the whole time limit.
+            is_silent = (
+                answer.connection_failure is ConnectionFailure.UNREACHABLE
+                or time.monotonic() - self._answered_at >= limit_s
+            )
+            if self._n_unanswered >= MAX_UNANSWERED and is_silent and not self._closing.is_set():
                 self._gone = self._gone or EndpointFailed(
-                    f"{self._name()}: {self._n_silent} requests in a row got no answer, the last one because: "
-                    f"{answer.reason}; check the server, {_LONGER} if it is only slow, and run the same command again: "
-                    "what was played is kept"
+                    f"{self._name()}: {self._n_unanswered} requests in a row got no answer, the last one because: "
+                    f"{answer.reason}; check the server, {_TIMEOUT_ADVICE} if it is only slow, and run the same "
+                    "command again: what was played is kept"
                 )
 
     def _limit_s(self, settings: SamplingSettings) -> float:
@@ -543,21 +551,21 @@ class ServedSampler:
     def _ask(self, request: "_Request", dialect: Dialect) -> Completion | WireProblem:
         """Try until there is an answer, a problem that does not pass, or no try or time is left."""
         endpoint, limit_s, spent_s = self._endpoint, self._limit_s(request.settings), 0.0
-        ours = request_body(endpoint.model, request.messages, request.settings, dialect, request.tools)
-        if endpoint.top_logprobs and ours.get("logprobs"):
-            ours["top_logprobs"] = endpoint.top_logprobs
+        body = request_body(endpoint.model, request.messages, request.settings, dialect, request.tools)
+        if endpoint.top_logprobs and body.get("logprobs"):
+            body["top_logprobs"] = endpoint.top_logprobs
         wait_s = endpoint.first_wait_s
         for n_tries in range(1, endpoint.max_tries + 1):
             started = time.monotonic()
-            answer = self._try_once({**endpoint.extra_body, **ours}, limit_s)
+            answer = self._try_once({**endpoint.extra_body, **body}, limit_s)
             if isinstance(answer, Completion):
                 return answer
             spent_s += time.monotonic() - started
             is_over = n_tries == endpoint.max_tries or not answer.may_pass or not FAULT_POLICY[answer.fault].retry
-            is_over = is_over or answer.silence is Silence.TIMEOUT or spent_s >= limit_s
+            is_over = is_over or answer.connection_failure is ConnectionFailure.TIMEOUT or spent_s >= limit_s
             asked_s = answer.wait_s if answer.wait_s is not None else wait_s
             if is_over or asked_s > endpoint.max_wait_s:
-                return _told(answer, n_tries, None if is_over else asked_s)
+                return _with_tries(answer, n_tries, None if is_over else asked_s)
             logger.info("%s: try %d of %d: %s", endpoint.model, n_tries, endpoint.max_tries, answer.reason)
             if self._closing.wait(asked_s):
                 return WireProblem("the sampler was closed", Fault.INFRASTRUCTURE, may_pass=False)
@@ -575,25 +583,31 @@ class ServedSampler:
                 for piece in response.iter_bytes():
                     content += piece
                     if time.monotonic() > ends:  # httpx limits the wait for each piece, not for all of them
-                        return WireProblem(late, Fault.INFRASTRUCTURE, may_pass=True, silence=Silence.TIMEOUT)
+                        return WireProblem(
+                            late, Fault.INFRASTRUCTURE, may_pass=True, connection_failure=ConnectionFailure.TIMEOUT
+                        )
         except httpx.HTTPError as error:
-            what = f"{type(error).__name__}: {str(error) or 'no details'}"
+            detail = f"{type(error).__name__}: {str(error) or 'no details'}"
             if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-                return WireProblem(f"no connection: {what}", Fault.INFRASTRUCTURE, True, silence=Silence.UNREACHABLE)
+                return WireProblem(
+                    f"no connection: {detail}",
+                    Fault.INFRASTRUCTURE,
+                    True,
+                    connection_failure=ConnectionFailure.UNREACHABLE,
+                )
             if isinstance(error, httpx.TimeoutException):
-                return WireProblem(f"{late} ({what})", Fault.INFRASTRUCTURE, True, silence=Silence.TIMEOUT)
-            return WireProblem(f"no whole answer: {what}", Fault.INFRASTRUCTURE, may_pass=True)
+                return WireProblem(
+                    f"{late} ({detail})", Fault.INFRASTRUCTURE, True, connection_failure=ConnectionFailure.TIMEOUT
+                )
+            return WireProblem(f"no whole answer: {detail}", Fault.INFRASTRUCTURE, may_pass=True)
         self._server = response.headers.get("server", "")
         headers = {name.lower(): value for name, value in response.headers.items()}
         return read_answer(response.status_code, headers, bytes(content), takes_calls="tools" in body)
 
 
-_LONGER = "give it longer with --endpoint timeout_s=SECONDS"
-
-
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """One request that waits for a thread."""
+    """One request in the queue of the threads."""
 
     id: int
     messages: Sequence[Message]
@@ -602,11 +616,11 @@ class _Request:
 
 
 def public_url(url: str) -> str:
-    """The address without user name, password and query. Raises ConfigError for one that cannot be taken apart."""
+    """The address without user name, password and query. Raises ConfigError for one that cannot be parsed."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
-    except ValueError as error:  # the address itself is not shown: it may hold a password
+    except ValueError as error:  # the address itself is not shown: it may contain a password
         raise ConfigError(f"address of an endpoint: {error}; write http://HOST:PORT/v1#MODEL") from error
     host = f"[{host}]" if ":" in host else host
     return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, "", ""))
@@ -638,11 +652,11 @@ def _headers() -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def _told(problem: WireProblem, n_tries: int, asked_s: float | None) -> WireProblem:
-    """The problem with what was done about it."""
-    more = f"; the server asks to wait {asked_s:g} s, too long" if asked_s is not None else ""
+def _with_tries(problem: WireProblem, n_tries: int, asked_s: float | None) -> WireProblem:
+    """The problem, its reason extended by the number of tries and a wait that was too long."""
+    wait = f"; the server asks to wait {asked_s:g} s, too long" if asked_s is not None else ""
     tries = f" (after {n_tries} tries)" if n_tries > 1 else ""
-    return replace(problem, reason=f"{problem.reason}{tries}{more}")
+    return replace(problem, reason=f"{problem.reason}{tries}{wait}")
 
 
 def _fault(problem: WireProblem) -> Completion:

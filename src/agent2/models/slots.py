@@ -1,14 +1,14 @@
-"""The key-value cache with one slot for each running request, its forward passes, and how tokens are drawn.
+"""The key-value cache with one slot for each running request, its forward passes, and the sampling of tokens.
 
 Every slot is filled from the left, and each request writes at its own position, so a request that joins or leaves
 moves no other request's keys. The model sees the ordinary cache interface of transformers; what one forward pass
 writes and reads is set before it:
 
-    cache.begin_prefill(rows, lengths)         whole prompts, padded on the left to the longest
-    cache.begin_extend(rows, kept, lengths)    more tokens behind the first `kept` of each slot, padded on the left
-    cache.begin_decode(positions)              one token for each of the first n slots
+    cache.begin_prefill(rows, lengths)            whole prompts, padded on the left to the longest
+    cache.begin_extend(rows, n_cached, lengths)   more tokens behind the first `n_cached` of each slot, padded likewise
+    cache.begin_decode(positions)                 one token for each of the first n slots
 
-What a slot holds stays until it is written over, so a prompt that continues it is not computed again. Memory grows
+What a slot holds stays until it is overwritten, so a prompt that continues it is not computed again. Memory grows
 with need, in slots and in columns, and is always zero or a finite past value: a masked column with NaN in it would
 still poison its row. Does NOT cover sliding windows, recurrent states or layers that share their keys (see
 `loading`).
@@ -19,13 +19,13 @@ of the model class costs more than its numbers, the decoding step is recorded on
 (torch.jit.trace, about 0.1 s for a small model) and replayed: at one row of a d128 model 0.35 ms instead of 1.0 ms. A
 recording keeps whatever branch Python took, so only architectures that are known to take the same one at every step
 are recorded (`ARCHITECTURES`, each tested against `model.generate`), only with weights that this process alone owns,
-and only once the recording has given the logits of the ordinary pass.
+and only once the recording has reproduced the logits of the ordinary pass.
 
-The t-th draw of a request with seed s is a pure function of (s, t), whatever else is in the batch: a counter goes
+The t-th sample of a request with seed s is a pure function of (s, t), whatever else is in the batch: a counter goes
 through the SplitMix64 mixer (Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195), and the uniform number it
 gives picks a token by inverting the cumulative distribution in vocabulary order. Equal logits, seed and counter give
 equal tokens, except where float noise of another batch size moves a boundary of the distribution across the uniform
-number (about one draw in 10^5).
+number (about one sample in 10^5).
 
 Axes: R slots, C columns (positions), n running rows, S = span of columns in use, H heads, D head size, V vocabulary.
 """
@@ -42,26 +42,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+_log = logging.getLogger(__name__)
+
+MIN_COLUMNS = 128
+ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"})
+"""Dense models without branches that depend on the data."""
+ROPE_TYPES = frozenset({"default", "linear", "llama3"})
+"""Rotary embeddings whose frequencies do not depend on the position reached."""
+MAX_ROWS = 16
+"""With more rows the numbers cost more than the Python."""
+MAX_WASTE = 4096
+"""A recording computes over every reserved column of each row; with more unused ones in all it does not pay."""
+PATIENCE = 24
+"""Steps of one shape before it is recorded; recording costs about as much as a hundred ordinary steps."""
+RUNS_BEFORE_USE = 3
+"""The runtime rewrites a recording during its first runs; judge it after that."""
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, slots=True)
-class DrawSettings:
-    """How each of n rows is drawn. None for a field: no row needs it, which saves the work."""
+class BatchSampling:
+    """How each of n rows is sampled. None for a field: no row needs it, which saves the work."""
 
     temperatures: Tensor | None = None
     """n; 1.0 for greedy rows. None: all are 1."""
     top_ps: Tensor | None = None
     """n, above 0. None: all are 1."""
     is_greedy: Tensor | None = None
-    """n booleans. None: none is."""
+    """n booleans. None: no row is greedy."""
     all_greedy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledTokens:
     """One token for each of n rows."""
 
     tokens: NDArray[np.int64]
@@ -81,7 +96,7 @@ def uniforms(keys: NDArray[np.uint64], counters: NDArray[np.int64]) -> NDArray[n
     return (bits >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)
 
 
-def draw_tokens(logits: Tensor, numbers: NDArray[np.float64], settings: DrawSettings) -> Drawn:
+def sample_tokens(logits: Tensor, numbers: NDArray[np.float64], settings: BatchSampling) -> SampledTokens:
     """Draw one token for each row of logits.
 
     logits: n x V, any float type. numbers: n uniform numbers from [0, 1). One wait for the device.
@@ -93,12 +108,12 @@ def draw_tokens(logits: Tensor, numbers: NDArray[np.float64], settings: DrawSett
     if settings.all_greedy:
         chosen = logits.argmax(dim=-1, keepdim=True)
         return _to_host(chosen, probs.gather(1, chosen).log())
-    kept = probs if settings.top_ps is None else _nucleus(probs, settings.top_ps)
-    cumulative = kept.cumsum(dim=-1, dtype=torch.float64)
+    nucleus = probs if settings.top_ps is None else _nucleus(probs, settings.top_ps)
+    cumulative = nucleus.cumsum(dim=-1, dtype=torch.float64)
     total = cumulative[:, -1:]
     points = torch.from_numpy(numbers).to(logits.device, non_blocking=True)[:, None] * total
     chosen = torch.searchsorted(cumulative, points, right=True).clamp_(max=logits.shape[1] - 1)
-    logprobs = (kept.gather(1, chosen) / total).log()
+    logprobs = (nucleus.gather(1, chosen) / total).log()
     if settings.is_greedy is not None:
         best = logits.argmax(dim=-1, keepdim=True)
         is_greedy = settings.is_greedy[:, None]
@@ -120,12 +135,12 @@ def _nucleus(probs: Tensor, top_ps: Tensor) -> Tensor:
     return torch.where(probs < smallest, 0.0, probs)
 
 
-def _to_host(tokens: Tensor, logprobs: Tensor) -> Drawn:
+def _to_host(tokens: Tensor, logprobs: Tensor) -> SampledTokens:
     """Both in one transfer; token ids are exact in float64."""
     if tokens.device.type == "cpu":
-        return Drawn(tokens[:, 0].numpy(), logprobs[:, 0].double().numpy())
-    both = torch.cat((tokens.double(), logprobs.double()), dim=1).cpu().numpy()
-    return Drawn(both[:, 0].astype(np.int64), both[:, 1])
+        return SampledTokens(tokens[:, 0].numpy(), logprobs[:, 0].double().numpy())
+    columns = torch.cat((tokens.double(), logprobs.double()), dim=1).cpu().numpy()
+    return SampledTokens(columns[:, 0].astype(np.int64), columns[:, 1])
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -134,11 +149,8 @@ def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-MIN_COLUMNS = 128
-
-
 class SlotCache(Cache):  # type: ignore[misc]
-    """Keys and values of all layers; see the module for the two ways to write."""
+    """Keys and values of all layers; see the module's docstring for what has to be set before a pass."""
 
     def __init__(self, n_layers: int, device: torch.device) -> None:
         super().__init__(layers=[_SlotLayer(self) for _ in range(n_layers)])
@@ -149,7 +161,7 @@ class SlotCache(Cache):  # type: ignore[misc]
         """C, positions that memory is reserved for in each slot."""
         self.is_decoding = False
         self.readers: Tensor | slice | None = None
-        """The slots that the pass reads from the cache; None: what it brings is all that it looks at."""
+        """The slots that the pass reads from the cache; None: it attends to its own new tokens only."""
         self.span = 0
         self.targets: Tensor = torch.empty(0, dtype=torch.long, device=device)
         """Where each new token is written, as row * C + column."""
@@ -157,7 +169,7 @@ class SlotCache(Cache):  # type: ignore[misc]
         """Which tokens of a padded pass are real; None if all are."""
 
     def reserve(self, n_rows: int, n_columns: int) -> None:
-        """Make room; what is stored stays. Grows by at least half, so that a long run copies little."""
+        """Allocate memory; what is stored stays. Grows by at least half, so that a long run copies little."""
         if n_rows <= self.n_rows and n_columns <= self.n_columns:
             return
         if n_rows > self.n_rows:
@@ -173,19 +185,19 @@ class SlotCache(Cache):  # type: ignore[misc]
         self.span = int(lengths.max())
         self._write_from(rows, np.zeros_like(lengths), lengths)
 
-    def begin_extend(self, rows: NDArray[np.int64], kept: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        """The next pass brings `lengths` more tokens for some slots, behind the first `kept` that they hold."""
+    def begin_extend(self, rows: NDArray[np.int64], n_cached: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """The next pass brings `lengths` more tokens for some slots, behind the first `n_cached` that they hold."""
         in_a_row = int(rows[-1] - rows[0]) == len(rows) - 1 and bool((np.diff(rows) == 1).all())
         self.readers = slice(int(rows[0]), int(rows[-1]) + 1) if in_a_row else self._put(rows)
-        self.span = int((kept + lengths).max())
-        self._write_from(rows, kept, lengths)
+        self.span = int((n_cached + lengths).max())
+        self._write_from(rows, n_cached, lengths)
 
-    def _write_from(self, rows: NDArray[np.int64], kept: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    def _write_from(self, rows: NDArray[np.int64], n_cached: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         width = int(lengths.max())
         self.is_decoding = False
         columns = np.arange(width)[None, :] - (width - lengths)[:, None]
         is_real = columns >= 0
-        self.targets = self._put((rows[:, None] * self.n_columns + kept[:, None] + columns)[is_real])
+        self.targets = self._put((rows[:, None] * self.n_columns + n_cached[:, None] + columns)[is_real])
         self.sources = None if is_real.all() else self._put(np.flatnonzero(is_real))
 
     def begin_recorded_decode(self, positions: Tensor) -> None:
@@ -221,8 +233,8 @@ class SlotCache(Cache):  # type: ignore[misc]
             for stored in (layer.keys, layer.values):
                 stored[target, :length] = stored[source, :length]
 
-    def exchange(self, first: int, second: int, length: int) -> None:
-        """Let the first `length` positions of two slots change places."""
+    def swap(self, first: int, second: int, length: int) -> None:
+        """Swap the first `length` positions of two slots."""
         for layer in self.layers:
             for stored in (layer.keys, layer.values):
                 before = stored[first, :length].clone()
@@ -251,7 +263,7 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
         """The same memory as keys and values, as R*C rows."""
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate for the head counts and sizes of the first tokens seen, n x H x T x D."""
+        """Allocate for the head counts and sizes of the first tokens, n x H x T x D."""
         rows, columns = self.cache.n_rows, self.cache.n_columns
         self.attach(*(new.new_zeros(rows, columns, new.shape[1], new.shape[3]) for new in (key_states, value_states)))
         self.is_initialized = True
@@ -271,7 +283,7 @@ class _SlotLayer(CacheLayerMixin):  # type: ignore[misc]
             stored[: before.shape[0], : before.shape[1]] = before
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Store new tokens, n x H x T x D; return what attention may look at, n x H x S x D."""
+        """Store new tokens, n x H x T x D; return what attention may read, n x H x S x D."""
         if self.flat is None:
             self.lazy_initialization(key_states, value_states)
         cache = self.cache
@@ -325,14 +337,14 @@ def prefill(model: Any, cache: SlotCache, prompts: Sequence[Sequence[int]], rows
 
 
 def extend(
-    model: Any, cache: SlotCache, suffixes: Sequence[Sequence[int]], kept: Sequence[int], rows: Sequence[int]
+    model: Any, cache: SlotCache, suffixes: Sequence[Sequence[int]], n_cached: Sequence[int], rows: Sequence[int]
 ) -> Tensor:
-    """Put more tokens behind the first `kept` of each of some slots; returns the logits after the last, n x V.
+    """Append tokens after the first `n_cached` of each of some slots; returns the logits after the last, n x V.
 
-    kept: at least 1 for each slot; what a slot held behind them is gone.
+    n_cached: at least 1 for each slot; what a slot held after them is lost.
     """
     lengths = np.array([len(suffix) for suffix in suffixes], dtype=np.int64)
-    starts = np.array(kept, dtype=np.int64)
+    starts = np.array(n_cached, dtype=np.int64)
     width = int(lengths.max())
     cache.reserve(max(rows) + 1, int((starts + lengths).max()))
     cache.begin_extend(np.asarray(rows, dtype=np.int64), starts, lengths)
@@ -402,22 +414,6 @@ def _last_logits(model: Any, tokens: Tensor, **inputs: Any) -> Tensor:
     return logits[:, -1]
 
 
-ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"})
-"""Dense models without branches that depend on the data."""
-ROPE_TYPES = frozenset({"default", "linear", "llama3"})
-"""Rotary embeddings whose frequencies do not depend on the position reached."""
-MAX_ROWS = 16
-"""With more rows the numbers cost more than the Python."""
-MAX_WASTE = 4096
-"""A recording looks at every reserved column of each row; with more unused ones in all it does not pay."""
-PATIENCE = 24
-"""Steps of one shape before it is recorded; recording costs about as much as a hundred ordinary steps."""
-RUNS_BEFORE_USE = 3
-"""The runtime rewrites a recording during its first runs; judge it after that."""
-
-_log = logging.getLogger(__name__)
-
-
 class TracedDecoder:
     """Decoding steps over one model and cache, recorded where that pays."""
 
@@ -425,10 +421,10 @@ class TracedDecoder:
         self._model, self._cache = model, cache
         self._is_usable = model.device.type == "cpu" and is_traceable(model)
         self._recordings: dict[tuple[int, ...], Callable[..., Tensor]] = {}
-        self._seen: dict[tuple[int, ...], int] = {}
+        self._step_counts: dict[tuple[int, ...], int] = {}
 
     def decode(self, tokens: NDArray[np.int64], positions: NDArray[np.int64]) -> Tensor:
-        """Logits after one more token of each row, n x V; what `forward.decode` gives, up to float noise."""
+        """Logits after one more token of each row, n x V; what the function `decode` gives, up to float noise."""
         cache, n = self._cache, len(tokens)
         span = int(positions.max()) + 1
         cache.reserve(n, span)
@@ -439,8 +435,8 @@ class TracedDecoder:
         if recording is not None:
             return recording(torch.from_numpy(tokens), torch.from_numpy(positions), *cache.buffers())
         logits = decode(self._model, cache, tokens, positions)
-        self._seen[shape] = self._seen.get(shape, 0) + 1
-        if self._seen[shape] >= PATIENCE:
+        self._step_counts[shape] = self._step_counts.get(shape, 0) + 1
+        if self._step_counts[shape] >= PATIENCE:
             self._record(shape, tokens, positions, logits)
         return logits
 
@@ -453,31 +449,32 @@ class TracedDecoder:
     def _record(
         self, shape: tuple[int, ...], tokens: NDArray[np.int64], positions: NDArray[np.int64], expected: Tensor
     ) -> None:
-        """Record the step that was just taken; taking it again stores the same keys in the same places."""
-        model, cache, own = self._model, self._cache, self._cache.buffers()
+        """Record the step that was just taken; repeating it stores the same keys at the same positions."""
+        model, cache, cache_buffers = self._model, self._cache, self._cache.buffers()
 
         def step(tokens: Tensor, positions: Tensor, *buffers: Tensor) -> Tensor:
             cache.attach(buffers)
             return decode_all_columns(model, cache, tokens, positions)
 
-        inputs = (torch.from_numpy(tokens.copy()), torch.from_numpy(positions.copy()), *own)
+        inputs = (torch.from_numpy(tokens.copy()), torch.from_numpy(positions.copy()), *cache_buffers)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # one for each branch in Python; ARCHITECTURES vouches for them
                 recording = torch.jit.trace(step, inputs, check_trace=False)  # type: ignore[no-untyped-call]
             for _ in range(RUNS_BEFORE_USE):
-                found = recording(*inputs)
+                logits = recording(*inputs)
         except Exception as error:  # boundary: recording only saves time, so whatever it raises costs no more than that
             _log.warning("a decoding step could not be recorded (%s); decoding continues without recording", error)
             self._is_usable = False
             return
         finally:
-            cache.attach(own)
-        if torch.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
-            self._recordings = {key: kept for key, kept in self._recordings.items() if key[1:] == shape[1:]}
+            cache.attach(cache_buffers)
+        if torch.allclose(logits, expected, rtol=1e-3, atol=1e-3, equal_nan=True):
+            # The cache only grows: recordings for other sizes of it are never used again.
+            self._recordings = {key: traced for key, traced in self._recordings.items() if key[1:] == shape[1:]}
             self._recordings[shape] = recording
         else:
-            worst = (found - expected).abs().max().item()
+            worst = (logits - expected).abs().max().item()
             _log.warning("a recorded decoding step was off by %g; decoding continues without recording", worst)
             self._is_usable = False
 

@@ -1,19 +1,19 @@
-"""From what a user writes for a checkpoint to a sampler of it.
+"""Finds the checkpoint that a user names, and opens a sampler of it.
 
     FOLDER                      a model in Hugging Face layout, played in this process
     http(s)://HOST/v1#MODEL     an OpenAI-compatible endpoint
     scripted:FILE.py:FUNCTION   a Python function from chat to reply: an oracle, a heuristic, a test
 
-`find_checkpoint` looks at the place, so that a wrong one is an error before anything is played, and computes the
-digests that a card needs; `open` loads or connects. A model in this process is found only if its folder is
+`find_checkpoint` inspects what is named, so that a wrong name is an error before anything is played, and computes the
+digests that a card needs; `open` loads or connects. A model in this process is accepted only if its folder is
 complete (`models.checkpoint`). Of an endpoint nothing but address and name is known: its digest names those, not
 the weights, and `caveats` says so.
 
 Does NOT merge adapters (an adapter is refused), and runs the code of a scripted FILE unchecked.
 
-`ScriptedSampler` answers at once with what a function says, for tests, demos and overhead measurements. It has no
-tokenizer: token counts are 0 unless the script returns whole completions. Does NOT draw anything: temperature and seed
-are ignored.
+`ScriptedSampler` answers at once with what a function returns, for tests, demos and overhead measurements. It has no
+tokenizer: token counts are 0 unless the script returns whole completions. It does NOT sample: temperature and seed are
+ignored.
 """
 
 import hashlib
@@ -32,20 +32,20 @@ from agent2.models.served import Endpoint, EndpointOptions, ServedSampler, publi
 from agent2.records import Completion, JsonValue, Message, Prompt, Sampler, SamplingSettings, digest_of
 
 BY_SERVER = "by the server"
-"""Stands for a chat template that an endpoint renders with and does not show."""
+"""Stands for the chat template of an endpoint, which is not known here."""
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'].capitalize() }}: {{ message['content'] }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
-"""For base models without a chat template: each message behind its role, a blank line between; the answer is drawn up
-to the model's own end or the limit."""
+"""For base models without a chat template: each message after its role, a blank line between; the answer ends at the
+model's own end token or the limit."""
 PLAIN_DIGEST = f"plain-{template_digest(PLAIN_TEMPLATE)[:16]}"
-"""Stands for it in the protocol, so that scores in another format are not compared."""
+"""Stands for `PLAIN_TEMPLATE` in the protocol, so that scores in another format are not compared."""
 Reply = Callable[[Sequence[Message]], str | Completion]
 """From the chat so far to the next message, or to a whole completion (a fault, token counts)."""
 SCRIPTED = "scripted:"
 HF_SAMPLER = ("agent2.models.hf", "HfSampler")
-"""Loaded when a model is, since it brings torch."""
+"""Imported only when a model is opened, since it imports torch."""
 DTYPES = ("float32", "bfloat16", "float16")
 """Number formats of a model in this process; the keys of `loading.DTYPES`, which needs torch to be imported."""
 FORMS = "a FOLDER in Hugging Face layout, http://HOST/v1#MODEL or scripted:FILE.py:FUNCTION"
@@ -61,7 +61,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How a checkpoint is loaded or asked; no part of what it is."""
+    """How a checkpoint is loaded or queried; not part of its identity."""
 
     dtype: str = "float32"
     """Of a model in this process; one of `DTYPES`."""
@@ -70,15 +70,15 @@ class LoadSettings:
     max_in_flight: int | None = None
     """Requests at once to a model in this process; None: 64."""
     endpoint: EndpointOptions = field(default_factory=EndpointOptions)
-    """How an endpoint is asked."""
+    """How an endpoint is queried."""
     context_length: int | None = None
     """Most tokens of prompt and completion together; None: the model's own limit."""
     is_plain: bool = False
     """Render the messages for models in this process in the plain format of `PLAIN_TEMPLATE`, not their own."""
     keeps_tokens: bool = False
-    """Whether a model in this process gives the text of each token that it draws, so that a card can keep them."""
+    """Whether a model in this process gives the text of each sampled token, so that a card can keep them."""
     top_logprobs: int = 0
-    """How many of the likeliest tokens an endpoint is asked for in each place."""
+    """How many of the likeliest tokens an endpoint is asked for at each position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class CheckpointSource:
     dtype: str
     opener: Callable[[], Sampler]
     caveats: tuple[str, ...] = ()
-    """What is not known of it, one sentence each."""
+    """What is not known of the checkpoint, one sentence each."""
 
     def open(self) -> Sampler:
         """A sampler of it. Raises CheckpointError or ConfigError if it cannot be loaded or reached."""
@@ -116,17 +116,17 @@ def find_checkpoint(spec: str, settings: LoadSettings | None = None) -> Checkpoi
     return _hf(spec, folder, settings)
 
 
-def require_chat_template(source: CheckpointSource, how: str) -> None:
-    """Raise CheckpointError for a model that no message can be rendered for. how: what to do instead."""
+def require_chat_template(source: CheckpointSource, advice: str) -> None:
+    """Raise CheckpointError for a model without a chat template. advice: what to do instead."""
     if source.chat_template_digest == NO_CHAT_TEMPLATE:
-        raise CheckpointError(f"{source.spec}: has no chat template, so no prompt can be made for it; {how}")
+        raise CheckpointError(f"{source.spec}: has no chat template, so no prompt can be made for it; {advice}")
 
 
-def told_apart(one: CheckpointSource, other: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
-    """Both, with a part of their digests in their names if two different checkpoints have the same name."""
-    if one.name != other.name or one.digest == other.digest:
-        return one, other
-    renamed = [replace(source, name=f"{source.name}-{source.digest[:8]}") for source in (one, other)]
+def with_distinct_names(first: CheckpointSource, second: CheckpointSource) -> tuple[CheckpointSource, CheckpointSource]:
+    """Both sources, renamed with a part of their digests if two different checkpoints have the same name."""
+    if first.name != second.name or first.digest == second.digest:
+        return first, second
+    renamed = [replace(source, name=f"{source.name}-{source.digest[:8]}") for source in (first, second)]
     return renamed[0], renamed[1]
 
 
@@ -134,6 +134,11 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
     info = inspect_checkpoint(folder)
     if info.is_adapter:
         raise CheckpointError(f"{folder}: contains an adapter; merge it into its base model and give that folder")
+    caveats = [f"{folder.name}: {note}" for note in info.notes]
+    if settings.is_plain:
+        caveats.append(
+            f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"
+        )
     return CheckpointSource(
         spec=spec,
         kind=SourceKind.HF,
@@ -142,25 +147,22 @@ def _hf(spec: str, folder: Path, settings: LoadSettings) -> CheckpointSource:
         chat_template_digest=PLAIN_DIGEST if settings.is_plain else info.chat_template_digest,
         dtype=settings.dtype,
         opener=lambda: _open_hf(folder, settings),
-        caveats=(*(f"{folder.name}: {note}" for note in info.notes), *_plain_words(folder, settings)),
+        caveats=tuple(caveats),
     )
-
-
-def _plain_words(folder: Path, settings: LoadSettings) -> list[str]:
-    if not settings.is_plain:
-        return []
-    return [f"{folder.name}: prompts in the plain format ({PLAIN_DIGEST}), not in a chat template of its own"]
 
 
 def _open_hf(folder: Path, settings: LoadSettings) -> Sampler:
     module = importlib.import_module(HF_SAMPLER[0])
-    device = settings.device or ("cuda" if module.torch.cuda.is_available() else "cpu")
-    sampler = getattr(module, HF_SAMPLER[1])
-    template = PLAIN_TEMPLATE if settings.is_plain else None
-    asked = (folder, settings.max_in_flight or 64, settings.dtype, device, settings.context_length, template)
-    opened = sampler(*asked)
-    opened.tells_pieces = settings.keeps_tokens
-    return cast(Sampler, opened)
+    sampler = getattr(module, HF_SAMPLER[1])(
+        folder,
+        max_batch=settings.max_in_flight or 64,
+        dtype=settings.dtype,
+        device=settings.device or ("cuda" if module.torch.cuda.is_available() else "cpu"),
+        context_length=settings.context_length,
+        chat_template=PLAIN_TEMPLATE if settings.is_plain else None,
+    )
+    sampler.returns_pieces = settings.keeps_tokens
+    return cast(Sampler, sampler)
 
 
 def _served(spec: str, settings: LoadSettings) -> CheckpointSource:
@@ -232,16 +234,16 @@ def _load_function(path: Path, function: str) -> Reply:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        found = getattr(module, function)
+        reply = getattr(module, function)
     except Exception as error:  # boundary: a user's script can raise anything
         raise ConfigError(f"{path}: cannot be run for {function!r}: {type(error).__name__}: {error}") from error
-    if not callable(found):
+    if not callable(reply):
         raise ConfigError(f"{path}: {function!r} is not a function")
-    return cast(Reply, found)
+    return cast(Reply, reply)
 
 
 class ScriptedSampler:
-    """Answers each request with `reply(messages)`; done as soon as it is submitted."""
+    """Answers each request with `reply(messages)`, as soon as it is submitted."""
 
     def __init__(self, reply: Reply, capacity: int = 1024) -> None:
         self.capacity = capacity
@@ -267,7 +269,7 @@ class ScriptedSampler:
         return done
 
     def describe(self) -> dict[str, JsonValue]:
-        """Says that no model was involved."""
+        """That no model was involved."""
         return {"kind": "scripted", "model": None}
 
     def close(self) -> None:

@@ -1,37 +1,28 @@
-"""Recipes of the tiny base models.
+"""Trains the tiny base models from scratch, and packs and unpacks the weights that the package ships.
 
-A causal language model of half a million weights, made from nothing in well under a minute.
+A tiny model is a small Llama (half a million weights) with a BPE tokenizer and a chat template with generation marks,
+written in Hugging Face layout (safetensors). Matrices are trained with Muon, which needs a third of AdamW's steps here;
+the rest with AdamW. There are two ways to train one:
 
-A small Llama, a BPE tokenizer (each digit its own token) and a chat template with generation marks, trained
-on (prompt, answer) pairs and written in Hugging Face layout (safetensors). Training stops when the caller's
-probe reaches the recipe's target, never at a fixed step: small models learn in jumps, so a step count
-that is right on one machine is far off on another.
+`build_tiny` takes (prompt, answer) pairs, in well under a minute. Each digit is a token of its own, words are cut into
+fragments. Training stops when the caller's probe reaches the recipe's target, never at a fixed step: small models learn
+in jumps, so a step count that is right on one machine is far off on another.
 
-Promises: the same recipe, corpus, probe and number of threads give the same weights, bit for bit, on one
-machine and one version of torch. Weight matrices are trained with Muon, which needs a third of AdamW's
-steps here; the rest with AdamW. Does NOT promise equal weights across machines (float order differs), and
-such a model is NOT a stand-in for a pre-trained one: it knows what its corpus holds and nothing else.
+`build_on_chats` takes whole chats of several turns, from several benchmarks. Every assistant message of a chat is
+learned, a word is one token wherever it occurs, frequent strings such as the frame of a JSON call are one token
+(`pieces`), batches hold chats of similar length, and training runs in stages of a fixed number of steps, in each of
+which the learning rate falls to zero, so that the model ends up imitating its corpus as well as it can. How good it is
+at a benchmark is then decided by the share of mistakes in the corpus. Between stages weights are rounded to half
+precision, so that a stage can start from a stored model.
 
-A tiny model trained on whole chats: several turns, several benchmarks, one vocabulary of whole words.
+Shipped weights: `make` trains from the recipe, and `pack` writes the folder: weights of under 2 MB in half precision,
+and `made.json` with the digests of the recipe, of a sample of the corpus, and of the weights. `unpack` checks the
+weights against `made.json` and writes them in single precision.
 
-Beside `agent2.models.tiny` (pairs of prompt and answer, a vocabulary of fragments, stops at a target): here every
-assistant message of a chat is learned, a word is one token wherever it occurs, frequent strings such as the frame
-of a JSON call are one token (`pieces`), batches hold chats of similar length, and training runs in stages of a fixed
-number of steps, in each of which the learning rate falls to zero, so that the model ends up imitating its corpus as
-well as it can. How good it is at a benchmark is then decided by the share of mistakes in the corpus. Between stages
-weights are rounded to half precision, so that a stage can be begun from a stored model.
-
-Promises: the same recipe, chats and number of threads give the same weights, bit for bit, on one machine and one
-version of torch.
-
-Weights that a package ships: written once in half precision with a record of their making, unpacked everywhere.
-
-`make` trains from the recipe, and `pack` writes the folder: weights of under 2 MB, and `made.json` with the digests of
-recipe, of a sample of the corpus, and of the weights. `unpack` checks the weights by `made.json` and writes them in
-single precision.
-
-Promises: `unpack` gives the same weights on every machine. Does NOT promise that training again gives the shipped
-weights on another machine or version of torch (float order differs).
+Promises: the same recipe, corpus, probe and number of threads give the same weights, bit for bit, on one machine and
+one version of torch; `unpack` gives the same weights on every machine. Does NOT promise equal trained weights across
+machines or versions of torch (float order differs), and such a model is NOT a stand-in for a pre-trained one: it knows
+what its corpus holds and nothing else.
 """
 
 import hashlib
@@ -86,7 +77,19 @@ Probe = Callable[[PreTrainedModel, PreTrainedTokenizerFast], float]
 """Measures a model while it is in evaluation mode; 0 to 1, higher is better. Must not train it."""
 
 NO_LABEL = -100
-"""Label of a token that is not to be learned."""
+"""Label of a token that is not to be learned; the one that torch's cross entropy ignores."""
+WEIGHTS = "model.safetensors"
+MADE = "made.json"
+_WORD = Regex(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+")
+_BUCKETS = 64
+"""So many batches' worth of chats are sorted by length together."""
+
+TokenRow = tuple[list[int], list[int]]
+"""Token ids and labels of one chat."""
+OnStep = Callable[[int, float], None]
+"""Called every `report_every_steps` with the step and the mean loss in nats a learned token since the last call."""
+Prepare = Callable[[LlamaForCausalLM, PreTrainedTokenizerFast], None]
+"""Changes a fresh model, such as the first vectors of tokens that are alike."""
 
 
 def build_tiny(recipe: TinyRecipe, corpus: Sequence[tuple[str, str]], probe: Probe, out_dir: Path) -> BuildReport:
@@ -208,11 +211,11 @@ def _train(
 def optimizers_of(model: LlamaForCausalLM, recipe: TinyRecipe) -> list[torch.optim.Optimizer]:
     """Muon for the matrices of the layers, AdamW for the rest."""
     matrices = [parameter for parameter in model.model.layers.parameters() if parameter.ndim == 2]
-    taken = {id(parameter) for parameter in matrices}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in taken]
+    matrix_ids = {id(parameter) for parameter in matrices}  # tensors compare by value, so not `in matrices`
+    remaining = [parameter for parameter in model.parameters() if id(parameter) not in matrix_ids]
     return [
         torch.optim.Muon(matrices, lr=recipe.muon_learning_rate, weight_decay=0.01),
-        torch.optim.AdamW(others, lr=recipe.adamw_learning_rate, weight_decay=0.01, betas=(0.9, 0.98)),
+        torch.optim.AdamW(remaining, lr=recipe.adamw_learning_rate, weight_decay=0.01, betas=(0.9, 0.98)),
     ]
 
 
@@ -268,28 +271,13 @@ def _encode(
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Run with n torch threads, and with what there were before afterwards."""
+    """Run with n torch threads; the previous number is restored afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-_WORD = Regex(r"\p{L}+|\p{N}|[^\p{L}\p{N}]+")
-_BUCKETS = 64
-"""So many batches' worth of chats are sorted by length together."""
-
-TokenRow = tuple[list[int], list[int]]
-"""Token ids and labels of one chat."""
-
-OnStep = Callable[[int, float], None]
-"""Told, every `report_every_steps`, the step and the mean loss in nats a learned token since the last time."""
-
-
-Prepare = Callable[[LlamaForCausalLM, PreTrainedTokenizerFast], None]
-"""Changes a fresh model, such as the first vectors of tokens that are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +293,8 @@ class ChatReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ChatReading:
-    """How the stages of a corpus are read."""
+class StageOptions:
+    """How the stages of a corpus are trained on, where that differs from the recipe."""
 
     n_read_whole: int = 0
     """First stages in which every token is learned, not the assistant's alone."""
@@ -316,7 +304,7 @@ class ChatReading:
     """A factor of both learning rates for each stage; empty: 1."""
 
 
-ORDINARY = ChatReading()
+DEFAULT_STAGES = StageOptions()
 
 
 def build_on_chats(
@@ -326,7 +314,7 @@ def build_on_chats(
     on_step: OnStep | None = None,
     *,
     prepare: Prepare | None = None,
-    reading: ChatReading = ORDINARY,
+    stage_options: StageOptions = DEFAULT_STAGES,
 ) -> ChatReport:
     """Train a model on the chats of each stage and save it in out_dir: float32, rounded to half precision.
 
@@ -341,7 +329,7 @@ def build_on_chats(
     started = time.perf_counter()
     n_tokens, loss = 0, 0.0
     with threads(recipe.model.threads):
-        tokenizer = build_word_tokenizer(stages[0][: reading.n_tokenizer_chats], recipe)
+        tokenizer = build_word_tokenizer(stages[0][: stage_options.n_tokenizer_chats], recipe)
         model = build_model(tokenizer, recipe.model)
         if prepare is not None:
             prepare(model, tokenizer)
@@ -349,8 +337,8 @@ def build_on_chats(
             rows = encode_chats(tokenizer, chats)
             losses, n_read = train_stage(
                 model,
-                all_learned(rows) if stage < reading.n_read_whole else rows,
-                _slowed(recipe, reading.rates[stage]) if reading.rates else recipe,
+                all_learned(rows) if stage < stage_options.n_read_whole else rows,
+                _with_scaled_rates(recipe, stage_options.rates[stage]) if stage_options.rates else recipe,
                 stage,
                 on_step,
             )
@@ -364,7 +352,7 @@ def build_on_chats(
     return ChatReport(n_parameters, n_tokens, loss, time.perf_counter() - started)
 
 
-def built_on_chats(
+def build_chat_base(
     entry: BaseModel,
     out_dir: Path,
     on_progress: OnProgress,
@@ -372,20 +360,20 @@ def built_on_chats(
     draw: Callable[[CorpusT], Sequence[Sequence[Sequence[Message]]]],
     **options: Any,
 ) -> dict[str, JsonValue]:
-    """Train on the chats of each stage, as the builder of a home does; returns what the manifest says.
+    """Build a base for the builder of a benchmark's home: `build_on_chats` with progress; returns manifest fields.
 
-    corpus: of which kind the settings have to be, from which `draw` makes the stages. options: of `build_on_chats`.
-    Raises ConfigError for a recipe of something else.
+    corpus: the class that the settings must have, from which `draw` makes the stages. options: of `build_on_chats`.
+    Raises ConfigError for a recipe of another kind.
     """
     recipe, settings = chat_recipe(entry, corpus)
     on_progress("drawing the corpus")
     stages, steps = draw(settings), " and ".join(map(str, recipe.steps))
 
-    def said(step: int, loss: float) -> None:
+    def report_step(step: int, loss: float) -> None:
         on_progress(f"step {step} of {steps}: loss {loss:.3f}")
 
     with no_progress_bars():
-        report = build_on_chats(recipe, stages, out_dir, said, **options)
+        report = build_on_chats(recipe, stages, out_dir, report_step, **options)
     return {
         "parameters": report.n_parameters,
         "steps": list(recipe.steps),
@@ -396,15 +384,20 @@ def built_on_chats(
 
 
 def chat_recipe(entry: BaseModel, corpus: type[CorpusT]) -> tuple[ChatRecipe, CorpusT]:
-    """Recipe and settings of a base that is trained on chats of one corpus. Raises ConfigError for something else."""
+    """Recipe and settings of a base that is trained on chats of one corpus. Raises ConfigError for any other entry."""
     if not isinstance(entry.recipe, ChatRecipe) or not isinstance(entry.corpus, corpus):
         raise ConfigError(f"only recipes with {corpus.__name__} can be made here; see agent2.benchmarks.BASES")
     return entry.recipe, entry.corpus
 
 
-def _slowed(recipe: ChatRecipe, rate: float) -> ChatRecipe:
-    adamw, muon = (rate * one for one in (recipe.model.adamw_learning_rate, recipe.model.muon_learning_rate))
-    return replace(recipe, model=replace(recipe.model, adamw_learning_rate=adamw, muon_learning_rate=muon))
+def _with_scaled_rates(recipe: ChatRecipe, rate: float) -> ChatRecipe:
+    model = recipe.model
+    scaled = replace(
+        model,
+        adamw_learning_rate=rate * model.adamw_learning_rate,
+        muon_learning_rate=rate * model.muon_learning_rate,
+    )
+    return replace(recipe, model=scaled)
 
 
 def build_word_tokenizer(chats: Sequence[Sequence[Message]], recipe: ChatRecipe) -> PreTrainedTokenizerFast:
@@ -522,15 +515,15 @@ def _chat_batches(rows: Sequence[TokenRow], batch_tokens: int, seed: int) -> Ite
         for start in range(0, len(order), n_together):
             members = sorted(order[start : start + n_together], key=lambda index: len(rows[index][0]))
             batches = list(_cut(members, rows, batch_tokens))
-            for place in torch.randperm(len(batches), generator=generator).tolist():
-                yield _padded([rows[index] for index in batches[place]])
+            for number in torch.randperm(len(batches), generator=generator).tolist():
+                yield _padded([rows[index] for index in batches[number]])
 
 
-def _cut(members: Sequence[int], rows: Sequence[TokenRow], most: int) -> Iterator[list[int]]:
-    """Neighbours whose number times the longest stays within most tokens."""
+def _cut(members: Sequence[int], rows: Sequence[TokenRow], max_tokens: int) -> Iterator[list[int]]:
+    """Batches of neighbours; the number of rows times the longest stays within max_tokens. members: by length."""
     batch: list[int] = []
     for index in members:
-        if batch and (len(batch) + 1) * len(rows[index][0]) > most:
+        if batch and (len(batch) + 1) * len(rows[index][0]) > max_tokens:
             yield batch
             batch = []
         batch.append(index)
@@ -542,14 +535,10 @@ def _padded(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor]:
     longest = max(len(ids) for ids, _ in rows)
     ids_BT = torch.zeros((len(rows), longest), dtype=torch.long)  # the padding token has id 0
     labels_BT = torch.full((len(rows), longest), NO_LABEL)
-    for place, (ids, labels) in enumerate(rows):
-        ids_BT[place, : len(ids)] = torch.tensor(ids)
-        labels_BT[place, : len(labels)] = torch.tensor(labels)
+    for index, (ids, labels) in enumerate(rows):
+        ids_BT[index, : len(ids)] = torch.tensor(ids)
+        labels_BT[index, : len(labels)] = torch.tensor(labels)
     return ids_BT, labels_BT
-
-
-WEIGHTS = "model.safetensors"
-MADE = "made.json"
 
 
 def unpack_shipped(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
@@ -560,21 +549,21 @@ def unpack_shipped(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> 
 
 
 def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
-    """Write the model of a folder that `pack` wrote to out_dir; returns what the manifest says of it.
+    """Write the model of a folder that `pack` wrote to out_dir; returns the manifest's fields.
 
     Raises ConfigError if the weights are not those of `made.json`, or were made by another recipe.
     """
     on_progress("unpacking the weights that the package ships")
-    made = json.loads((packaged / MADE).read_text(encoding="utf-8"))
-    found = hashlib.sha256((packaged / WEIGHTS).read_bytes()).hexdigest()
-    if found != made["weights_sha256"]:
+    record = json.loads((packaged / MADE).read_text(encoding="utf-8"))
+    weights_sha256 = hashlib.sha256((packaged / WEIGHTS).read_bytes()).hexdigest()
+    if weights_sha256 != record["weights_sha256"]:
         raise ConfigError(
-            f"{packaged / WEIGHTS}: its digest is {found[:12]}, {MADE} says {made['weights_sha256'][:12]}; "
+            f"{packaged / WEIGHTS}: its digest is {weights_sha256[:12]}, {MADE} says {record['weights_sha256'][:12]}; "
             "install the package again"
         )
-    if made["recipe_digest"] != entry.digest:
+    if record["recipe_digest"] != entry.digest:
         raise ConfigError(
-            f"{packaged}: made by recipe {made['recipe_digest'][:12]}, the table says {entry.digest[:12]}; "
+            f"{packaged}: made by recipe {record['recipe_digest'][:12]}, the table says {entry.digest[:12]}; "
             f"make it again with: python benchmarks/tiny_bases.py make {packaged.name}"
         )
     for file in packaged.iterdir():
@@ -582,7 +571,7 @@ def unpack(packaged: Path, entry: BaseModel, out_dir: Path, on_progress: OnProgr
             shutil.copyfile(file, out_dir / file.name)
     tensors = {name: tensor.float() for name, tensor in load_file(packaged / WEIGHTS).items()}
     save_file(tensors, out_dir / WEIGHTS, metadata={"format": "pt"})
-    return {"weights_digest": inspect_checkpoint(out_dir).weights_digest, "packaged": True, **made}
+    return {"weights_digest": inspect_checkpoint(out_dir).weights_digest, "packaged": True, **record}
 
 
 def make(entry: BaseModel, folder: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
@@ -601,10 +590,10 @@ def corpus_sample_digest(entry: BaseModel) -> str:
     return digest_of(entry.sample(entry.corpus))
 
 
-def pack(trained: Path, folder: Path, entry: BaseModel, made: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def pack(trained: Path, folder: Path, entry: BaseModel, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Write what the package ships: the trained folder with weights in half precision, and `made.json`.
 
-    made: what `made.json` says beside the digests and the versions; returns all of it.
+    fields: of `made.json`, beside the digests and the versions; returns all of them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for file in trained.iterdir():
@@ -612,12 +601,12 @@ def pack(trained: Path, folder: Path, entry: BaseModel, made: Mapping[str, JsonV
             shutil.copyfile(file, folder / file.name)
     halves = {name: tensor.half() for name, tensor in load_file(trained / WEIGHTS).items()}
     save_file(halves, folder / WEIGHTS, metadata={"format": "pt"})
-    told: dict[str, JsonValue] = {
+    record: dict[str, JsonValue] = {
         "recipe_digest": entry.digest,
         "corpus_sample_digest": corpus_sample_digest(entry),
-        **made,
+        **fields,
         "weights_sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
-    (folder / MADE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    return told
+    (folder / MADE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return record

@@ -1,4 +1,4 @@
-"""What a base model is made from and the record of its making, without loading torch.
+"""Recipes of base models and the reports of building them, without importing torch.
 
 Kept apart from `agent2.models.tiny` so that a cached model can be looked up by its recipe in a moment.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from agent2.records import JsonValue, digest_of
 
 OnProgress = Callable[[str], None]
-"""Told in a few words what is being done."""
+"""Called with a few words about the step that is running."""
 N_SAMPLE_CHATS = 200
 """Chats of a corpus that its sample has, in most homes."""
 
@@ -22,7 +22,7 @@ class TinyRecipe:
     """All that the weights depend on, the corpus and the probe aside."""
 
     target: float
-    """Training stops when the probe says at least this."""
+    """Training stops when the probe reaches this."""
     hidden_size: int = 128
     n_layers: int = 2
     n_heads: int = 8

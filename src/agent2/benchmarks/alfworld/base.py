@@ -184,20 +184,20 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     Raises ConfigError for another recipe, and for one that was not completed.
     """
     from agent2.benchmarks.household.base import liken_names
-    from agent2.models.tiny import ChatReading, built_on_chats, chat_recipe
+    from agent2.models.tiny import StageOptions, build_chat_base, chat_recipe
 
     recipe, settings = chat_recipe(entry, AlfworldCorpusSettings)
     if not settings.rooms:
         raise ConfigError("only a recipe that was completed from official games can be made here; see with_data")
     on_progress(f"playing {settings.n_chats} games in the rooms of {len(settings.rooms)} visible ones")
-    trained = built_on_chats(
+    trained = build_chat_base(
         entry,
         out_dir,
         on_progress,
         AlfworldCorpusSettings,
         lambda corpus: [official_corpus(corpus)] * 2,
         prepare=partial(liken_names, pieces=recipe.pieces),
-        reading=ChatReading(1, N_TOKENIZER_CHATS),
+        stage_options=StageOptions(1, N_TOKENIZER_CHATS),
     )
     return {"visible_games": len(settings.rooms), **trained}
 

@@ -628,16 +628,19 @@ def careless(item: Item, chat: Sequence[Message], habits: Collection[str], *, sl
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
+    from agent2.models.tiny import (  # here: torch, which looking up the recipe does not need
+        StageOptions,
+        build_chat_base,
+    )
 
-    reading = ChatReading(1, 1000)
-    return built_on_chats(
+    stage_options = StageOptions(1, 1000)
+    return build_chat_base(
         entry,
         out_dir,
         on_progress,
         DialogueCorpusSettings,
         lambda corpus: [dialogue_corpus(corpus)] * 2,
-        reading=reading,
+        stage_options=stage_options,
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from agent2.benchmarks.household.corpus import HouseholdCorpusSettings, household_corpus
-from agent2.models.tiny import ChatReading, built_on_chats, chat_recipe
+from agent2.models.tiny import StageOptions, build_chat_base, chat_recipe
 from agent2.models.tiny_recipe import BaseModel, OnProgress
 from agent2.records import JsonValue
 
@@ -29,14 +29,14 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     Raises ConfigError if the entry is not the one of household, or without the alfworld package.
     """
     recipe, _ = chat_recipe(entry, HouseholdCorpusSettings)
-    return built_on_chats(
+    return build_chat_base(
         entry,
         out_dir,
         on_progress,
         HouseholdCorpusSettings,
         lambda corpus: [household_corpus(corpus)] * 2,
         prepare=partial(liken_names, pieces=recipe.pieces),
-        reading=ChatReading(1, N_TOKENIZER_CHATS),
+        stage_options=StageOptions(1, N_TOKENIZER_CHATS),
     )
 
 

@@ -191,9 +191,9 @@ N_SAMPLE_CHATS = 100
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir; returns what `made.json` says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import built_on_chats  # torch, which a look-up of the recipe does not need
+    from agent2.models.tiny import build_chat_base  # torch, which a look-up of the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, MiniCorpusSettings, mini_corpus)
+    return build_chat_base(entry, out_dir, on_progress, MiniCorpusSettings, mini_corpus)
 
 
 def sample(corpus: MiniCorpusSettings) -> list[list[list[Message]]]:

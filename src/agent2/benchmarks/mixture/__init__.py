@@ -170,9 +170,9 @@ def mixed_chats(settings: MixtureCorpus) -> list[list[Message]]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
+    from agent2.models.tiny import build_chat_base  # here: torch, which looking up the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, MixtureCorpus, lambda corpus: [mixed_chats(corpus)])
+    return build_chat_base(entry, out_dir, on_progress, MixtureCorpus, lambda corpus: [mixed_chats(corpus)])
 
 
 BASE = BaseModel(

@@ -428,9 +428,9 @@ def grammar_pieces() -> tuple[str, ...]:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import built_on_chats  # here: torch, which looking up the recipe does not need
+    from agent2.models.tiny import build_chat_base  # here: torch, which looking up the recipe does not need
 
-    return built_on_chats(entry, out_dir, on_progress, PyfuncCorpus, lambda corpus: [corpus_chats(corpus)])
+    return build_chat_base(entry, out_dir, on_progress, PyfuncCorpus, lambda corpus: [corpus_chats(corpus)])
 
 
 SIZE = TinyRecipe(target=0.0, hidden_size=96, n_layers=3, n_heads=6, feed_forward_size=256, max_vocabulary=320)

@@ -204,19 +204,19 @@ def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str,
     expert; in the third those of mostly hasty, in the last those of mostly rash players.
     """
     from agent2.models.tiny import (  # torch, which looking up the recipe does not need
-        ChatReading,
-        built_on_chats,
+        StageOptions,
+        build_chat_base,
         chat_recipe,
     )
 
     _, settings = chat_recipe(entry, SearchCorpusSettings)
-    reading = ChatReading(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate, settings.rash_rate))
+    stage_options = StageOptions(1, N_SAMPLE_CHATS, (1.0, 1.0, settings.hasty_rate, settings.rash_rate))
 
     def stages(corpus: SearchCorpusSettings) -> list[list[list[Message]]]:
         wandered, expert = corpus_chats(corpus), corpus_chats(corpus.without_mistakes())
         return [wandered, expert, hasty_chats(corpus), rash_chats(corpus)]
 
-    return built_on_chats(entry, out_dir, on_progress, SearchCorpusSettings, stages, reading=reading)
+    return build_chat_base(entry, out_dir, on_progress, SearchCorpusSettings, stages, stage_options=stage_options)
 
 
 def sample(corpus: SearchCorpusSettings) -> list[list[list[Message]]]:

@@ -532,17 +532,20 @@ def liken_tokens(model: Any, tokenizer: Any) -> None:
 
 def build(entry: BaseModel, out_dir: Path, on_progress: OnProgress) -> dict[str, JsonValue]:
     """Train in out_dir and return what the manifest says. Raises ConfigError for a recipe of something else."""
-    from agent2.models.tiny import ChatReading, built_on_chats  # here: torch, which looking up the recipe does not need
+    from agent2.models.tiny import (  # here: torch, which looking up the recipe does not need
+        StageOptions,
+        build_chat_base,
+    )
 
-    reading = ChatReading(1, N_TOKENIZER_CHATS)
-    return built_on_chats(
+    stage_options = StageOptions(1, N_TOKENIZER_CHATS)
+    return build_chat_base(
         entry,
         out_dir,
         on_progress,
         ShopCorpus,
         lambda corpus: [corpus_chats(corpus)] * 2,
         prepare=liken_tokens,
-        reading=reading,
+        stage_options=stage_options,
     )
 
 

@@ -25,8 +25,8 @@ def base(tmp_path: Path) -> Path:
         vocab_size=12, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
     )
     LlamaForCausalLM(config).save_pretrained(tmp_path / "base")
-    words = {f"w{i}": i for i in range(12)}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="w0")))
+    vocabulary = {f"w{i}": i for i in range(12)}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(vocabulary, unk_token="w0")))
     tokenizer.chat_template = "{{ messages[0].content }}"
     tokenizer.save_pretrained(tmp_path / "base")
     return tmp_path / "base"

@@ -33,11 +33,11 @@ def test_a_request_says_model_messages_and_sampling():
 
 
 def test_logprobs_are_asked_for_only_where_they_mean_the_distribution_drawn_from():
-    asked = [
+    is_requested = [
         "logprobs" in request_body("m", HELLO, SamplingSettings(temperature=t, top_p=p), Dialect())
         for t, p in ((0.0, 0.9), (1.0, 1.0), (0.6, 1.0), (1.0, 0.9))
     ]
-    assert asked == [True, True, False, False]
+    assert is_requested == [True, True, False, False]
     assert "logprobs" not in request_body("m", HELLO, SamplingSettings(), Dialect(logprobs=False))
 
 
@@ -151,8 +151,8 @@ def called(*calls, **more):
 
 
 def test_native_calls_become_the_text_that_worlds_read():
-    one = read_answer(200, {}, called(native("a", '{"n": 1}')), NOW, takes_calls=True)
-    assert one == Completion('{"name": "a", "arguments": {"n": 1}}')
+    single = read_answer(200, {}, called(native("a", '{"n": 1}')), NOW, takes_calls=True)
+    assert single == Completion('{"name": "a", "arguments": {"n": 1}}')
     two = read_answer(200, {}, called(native("a", ""), native("b", {"n": 1})), NOW, takes_calls=True)
     assert json.loads(two.text) == [{"name": "a", "arguments": {}}, {"name": "b", "arguments": {"n": 1}}]
     cut = read_answer(200, {}, called(native("a", '{"n"'), finish_reason="length"), NOW, takes_calls=True)
@@ -174,10 +174,10 @@ def test_calls_of_earlier_turns_are_sent_back_natively_with_their_results(observ
     messages = [*HELLO, Message("assistant", calls), Message("user", observation), Message("assistant", "{no call}")]
     body = request_body("m", messages, SamplingSettings(), Dialect(), TOOLS)
     assistant, first, second, last = body["messages"][2:]
-    assert [one["function"] for one in assistant["tool_calls"]] == [
+    assert [tool_call["function"] for tool_call in assistant["tool_calls"]] == [
         {"name": "a", "arguments": '{"n": 1}'},
         {"name": "b", "arguments": "{}"},
     ]
-    assert [one["id"] for one in assistant["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
+    assert [tool_call["id"] for tool_call in assistant["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
     assert [first["content"], second["content"]] == results
     assert last == {"role": "assistant", "content": "{no call}"} and body["tools"] == TOOLS

@@ -28,22 +28,22 @@ def logits_of_many_steps(model: Any, step: Any, cache: Any) -> list[torch.Tensor
     with torch.inference_mode():
         prefill(model, cache, [[3, 4, 5], [6, 7]], rows=[0, 1])
         lengths = np.array([3, 2])
-        found = []
+        logits = []
         for i in range(N_STEPS):
-            found.append(step(np.array([i % 40, (7 * i) % 40]), lengths).clone())
+            logits.append(step(np.array([i % 40, (7 * i) % 40]), lengths).clone())
             lengths += 1
-    return found
+    return logits
 
 
 def test_recorded_steps_give_the_logits_of_ordinary_ones():
     model = make_model()
-    plain, own = make_cache(model), make_cache(model)
+    plain, cache = make_cache(model), make_cache(model)
     expected = logits_of_many_steps(model, lambda tokens, at: decode(model, plain, tokens, at), plain)
-    decoder = TracedDecoder(model, own)
-    found = logits_of_many_steps(model, decoder.decode, own)
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected), atol=1e-4, rtol=1e-3)
-    assert list(decoder._recordings) == [(2, 2, own.n_columns)]
-    assert own.n_columns > 128
+    decoder = TracedDecoder(model, cache)
+    logits = logits_of_many_steps(model, decoder.decode, cache)
+    torch.testing.assert_close(torch.stack(logits), torch.stack(expected), atol=1e-4, rtol=1e-3)
+    assert list(decoder._recordings) == [(2, 2, cache.n_columns)]
+    assert cache.n_columns > 128
 
 
 def test_a_shape_is_recorded_only_after_it_has_come_often():
@@ -60,15 +60,15 @@ def test_a_shape_is_recorded_only_after_it_has_come_often():
 
 def test_a_recording_that_is_off_is_not_used(monkeypatch, caplog):
     model = make_model()
-    plain, own = make_cache(model), make_cache(model)
+    plain, cache = make_cache(model), make_cache(model)
     expected = logits_of_many_steps(model, lambda tokens, at: decode(model, plain, tokens, at), plain)
     original = slots.decode_all_columns
     monkeypatch.setattr(slots, "decode_all_columns", lambda *inputs: original(*inputs) + 1)
-    decoder = TracedDecoder(model, own)
-    found = logits_of_many_steps(model, decoder.decode, own)
+    decoder = TracedDecoder(model, cache)
+    logits = logits_of_many_steps(model, decoder.decode, cache)
     assert not decoder._recordings
     assert "a recorded decoding step was off by" in caplog.text
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected))
+    torch.testing.assert_close(torch.stack(logits), torch.stack(expected))
 
 
 @pytest.mark.parametrize("rope_type", ["dynamic", "yarn"])
@@ -92,7 +92,7 @@ def test_a_short_row_in_a_wide_cache_takes_the_ordinary_pass():
 
 def test_a_step_that_cannot_be_recorded_is_taken_in_the_ordinary_way(caplog):
     model = make_model()
-    plain, own = make_cache(model), make_cache(model)
+    plain, cache = make_cache(model), make_cache(model)
     expected = logits_of_many_steps(model, lambda tokens, at: decode(model, plain, tokens, at), plain)
 
     def fail(*_: object) -> None:
@@ -100,8 +100,8 @@ def test_a_step_that_cannot_be_recorded_is_taken_in_the_ordinary_way(caplog):
             raise NotImplementedError("this runtime records nothing")
 
     model.register_forward_pre_hook(fail)
-    decoder = TracedDecoder(model, own)
-    found = logits_of_many_steps(model, decoder.decode, own)
+    decoder = TracedDecoder(model, cache)
+    logits = logits_of_many_steps(model, decoder.decode, cache)
     assert not decoder._recordings
     assert caplog.text.count("this runtime records nothing") == 1
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected))
+    torch.testing.assert_close(torch.stack(logits), torch.stack(expected))

@@ -206,9 +206,9 @@ def mutate(rng: random.Random, value: Any) -> Any:
     if isinstance(value, dict) and value and rng.random() < 0.8:
         key = rng.choice(sorted(value))
         inner = dict(value)
-        kept = inner.pop(key)
+        old = inner.pop(key)
         if rng.random() < 0.8:
-            inner[key if rng.random() < 0.9 else key + LONELY] = mutate(rng, kept)
+            inner[key if rng.random() < 0.9 else key + LONELY] = mutate(rng, old)
         return inner
     if isinstance(value, list) and value and rng.random() < 0.8:
         place = rng.randrange(len(value))
