@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent2.cards.card import CardHeader, Counting, ReportingRule
+from agent2.cards.card import CardHeader, CountAs, ReportingRule
 from agent2.cards.reader import find_rollouts, iter_rollouts, read_summary, regrade, validate_card
 from agent2.cards.writer import CardWriter
 from agent2.records import (
@@ -138,8 +138,8 @@ def summary(folder: Path, n: int) -> str:
 
 def regrade_own(folder: Path, n: int) -> str:
     """Every stored number again, and another rule beside it."""
-    rule = replace(ReportingRule(), truncated=Counting.ZERO, empty=Counting.MISSING)
-    found = regrade(folder / "card", rule, most_moves=100)
+    rule = replace(ReportingRule(), truncated=CountAs.ZERO, empty=CountAs.MISSING)
+    found = regrade(folder / "card", rule, max_changes=100)
     if found.differs_from_stored:
         raise RuntimeError(f"not reproduced: {found.differs_from_stored}")
     return f"{found.old.value:.4f} -> {found.new.value:.4f}, all stored numbers reproduced"

@@ -1,7 +1,7 @@
 import pytest
 
 from agent2.cards.aggregate import summarize
-from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.card import CountAs, ReportingRule
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus
 from agent2.stats.estimates import wilson
@@ -39,7 +39,7 @@ def test_a_missing_score_is_counted_and_listed_and_never_a_zero():
     assert summary.items_missing == ["b"]
     assert summary.item_scores["b"] is None
     assert summary.faults == {"judge": 1}
-    assert [(d.item_id, d.fault, d.counted) for d in summary.drops] == [("b", Fault.JUDGE, Counting.MISSING)]
+    assert [(d.item_id, d.fault, d.counted) for d in summary.drops] == [("b", Fault.JUDGE, CountAs.MISSING)]
 
 
 def test_a_partly_missing_item_counts_with_the_attempts_it_has():
@@ -59,18 +59,18 @@ def test_a_fault_of_the_model_counts_as_zero_and_stays_on_the_list_of_drops():
     summary = summarize([failed, make_record("b", 1.0)], RULE)
     assert summary.value == 0.5
     assert summary.n_missing == 0
-    assert [(d.fault, d.counted) for d in summary.drops] == [(Fault.MODEL, Counting.ZERO)]
+    assert [(d.fault, d.counted) for d in summary.drops] == [(Fault.MODEL, CountAs.ZERO)]
 
 
 def test_another_rule_can_leave_out_what_the_model_broke():
     failed = make_record("a", 0.0, status=RolloutStatus.FAILED, fault=Fault.MODEL)
-    summary = summarize([failed, make_record("b", 1.0)], ReportingRule(model_fault=Counting.MISSING))
+    summary = summarize([failed, make_record("b", 1.0)], ReportingRule(model_fault=CountAs.MISSING))
     assert (summary.value, summary.n_missing, summary.items_missing) == (1.0, 1, ["a"])
 
 
 @pytest.mark.parametrize(
     ("counting", "value", "n_missing"),
-    [(Counting.AS_SCORED, 0.75, 0), (Counting.ZERO, 0.5, 0), (Counting.MISSING, 1.0, 1)],
+    [(CountAs.AS_SCORED, 0.75, 0), (CountAs.ZERO, 0.5, 0), (CountAs.MISSING, 1.0, 1)],
 )
 def test_the_rule_says_how_the_turn_cap_counts(counting, value, n_missing):
     capped = make_record("a", 0.5, status=RolloutStatus.TURN_CAP)
@@ -95,7 +95,7 @@ def test_an_attempt_that_comes_twice_is_refused():
         summarize([make_record("a"), make_record("a")], RULE)
 
 
-@pytest.mark.parametrize("counting", list(Counting))
+@pytest.mark.parametrize("counting", list(CountAs))
 def test_a_missing_score_at_the_turn_cap_is_missing_under_every_rule(counting):
     lost = make_record("a", None, status=RolloutStatus.TURN_CAP)
     summary = summarize([lost, make_record("b", 1.0)], ReportingRule(turn_cap=counting))

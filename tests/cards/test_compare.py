@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.compare import compare_cards, find_cards
 from agent2.cards.writer import CardWriter
 from agent2.contract.compare import compare
@@ -78,7 +78,7 @@ def test_a_changed_rule_or_protocol_is_named_with_both_values(tmp_path):
     values = {"a": 1.0, "b": 0.0}
     old = write(tmp_path / "old", values)
     header = make_header()
-    rule = ReportingRule(n_replicates=200, turn_cap=Counting.ZERO)
+    rule = ReportingRule(n_replicates=200, turn_cap=CountAs.ZERO)
     new = write(tmp_path / "new", values, reporting=rule, protocol=replace(header.protocol, max_turns=9))
     found = compare_cards(old, new)
     assert found.rule_changes == ["turn_cap: as_scored -> zero"]

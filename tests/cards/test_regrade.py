@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.folder import load_card, store_card
-from agent2.cards.reader import Move, read_summary, regrade
+from agent2.cards.reader import RegradeChange, read_summary, regrade
 from agent2.cards.writer import CardWriter
 from agent2.errors import CardError, Fault
 from agent2.records import RolloutStatus, ScoredRollout
@@ -34,30 +34,30 @@ def card(tmp_path):
 def test_its_own_rule_gives_back_every_stored_number_exactly(card):
     found = regrade(card)
     assert found.old == found.new == read_summary(card)
-    assert (found.differs_from_stored, found.changes, found.moved, found.n_items_moved) == ([], {}, {}, 0)
+    assert (found.differs_from_stored, found.changes, found.n_changed, found.n_items_changed) == ([], {}, {}, 0)
 
 
 def test_another_rule_moves_the_number_and_says_which_rollouts(card):
     before = {file.name: file.read_bytes() for file in card.iterdir()}
-    rule = replace(load_card(card).header.reporting, time_cap=Counting.MISSING, empty=Counting.ZERO)
-    found = regrade(card, rule, most_moves=2)
+    rule = replace(load_card(card).header.reporting, time_cap=CountAs.MISSING, empty=CountAs.ZERO)
+    found = regrade(card, rule, max_changes=2)
     assert found.old.value == pytest.approx(10.25 / 11)
     assert found.new.value == pytest.approx(7.25 / 9)
-    assert found.moved == {"empty": 1, "time_cap": 2}
-    assert found.n_items_moved == 3
-    assert found.moves == [Move("7", 0, 1.0, None, "time_cap"), Move("8", 0, 1.0, None, "time_cap")]
+    assert found.n_changed == {"empty": 1, "time_cap": 2}
+    assert found.n_items_changed == 3
+    assert found.changed == [RegradeChange("7", 0, 1.0, None, "time_cap"), RegradeChange("8", 0, 1.0, None, "time_cap")]
     assert found.changes == {"time_cap": ("as_scored", "missing"), "empty": ("as_scored", "zero")}
     assert {file.name: file.read_bytes() for file in card.iterdir()} == before
 
 
 def test_a_crash_counts_as_a_failure_only_where_the_rule_says_so(card):
-    found = regrade(card, replace(load_card(card).header.reporting, environment_fault=Counting.ZERO))
+    found = regrade(card, replace(load_card(card).header.reporting, environment_fault=CountAs.ZERO))
     assert (found.new.n_items, found.new.n_missing) == (found.old.n_items + 1, found.old.n_missing - 1)
     assert found.new.item_scores["crash"] == 0.0
     assert found.new.item_scores["lost"] is None
     assert {drop.item_id: drop.counted for drop in found.new.drops} == {
-        "crash": Counting.ZERO,
-        "lost": Counting.MISSING,
+        "crash": CountAs.ZERO,
+        "lost": CountAs.MISSING,
     }
 
 
@@ -68,7 +68,7 @@ def test_taking_attempts_together_otherwise_moves_items_and_no_rollout(tmp_path)
         writer.close()
     found = regrade(tmp_path / "card", ReportingRule(over_attempts="any", n_replicates=200))
     assert (found.old.value, found.new.value) == (0.25, 0.5)
-    assert (found.moved, found.n_items_moved) == ({}, 1)
+    assert (found.n_changed, found.n_items_changed) == ({}, 1)
 
 
 def test_a_stored_number_that_the_rollouts_do_not_give_is_named(card):

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from agent2.cards.card import Counting, ReportingRule
+from agent2.cards.card import CountAs, ReportingRule
 from agent2.cards.reader import scenes
 from agent2.errors import Fault
 from agent2.records import RolloutStatus, StopReason, Turn
@@ -29,7 +29,7 @@ def test_every_turn_and_its_reply_come_in_order():
 def test_the_verdict_says_what_counts_under_the_rule():
     capped = make_record("i", 0.5, status=RolloutStatus.TURN_CAP)
     assert "score: 0.5" in told(capped)["verdict"] and "counts as: 0.5" in told(capped)["verdict"]
-    dropped = told(capped, ReportingRule(turn_cap=Counting.MISSING))["verdict"]
+    dropped = told(capped, ReportingRule(turn_cap=CountAs.MISSING))["verdict"]
     assert "score: 0.5" in dropped and "counts as: missing" in dropped
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from agent2.cards.aggregate import KINDS, Tally, counted_value, kinds_of, marks_of, summarize
-from agent2.cards.card import Counting, ReportingRule, rule_changes
+from agent2.cards.card import CountAs, ReportingRule, rule_changes
 from agent2.errors import Fault
 from agent2.records import RolloutStatus, ScoredRollout, StopReason
 from card_builders import make_record
@@ -59,7 +59,7 @@ def test_every_kind_is_a_field_of_the_rule():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("counting", list(Counting))
+@pytest.mark.parametrize("counting", list(CountAs))
 def test_one_rollout_and_many_at_once_count_alike_under_every_rule(kind, counting):
     records = every_kind()
     rule = replace(ReportingRule(), **{kind: counting})
@@ -72,16 +72,16 @@ def test_one_rollout_and_many_at_once_count_alike_under_every_rule(kind, countin
 
 def test_leaving_out_wins_over_zero_and_zero_over_the_score():
     record = next(record for record in every_kind() if record.rollout.item_id == "several")
-    for time_cap, empty, truncated in product(Counting, repeat=3):
+    for time_cap, empty, truncated in product(CountAs, repeat=3):
         said = {time_cap, empty, truncated}
-        expected = None if Counting.MISSING in said else 0.0 if Counting.ZERO in said else 0.25
+        expected = None if CountAs.MISSING in said else 0.0 if CountAs.ZERO in said else 0.25
         assert counted_value(record, ReportingRule(time_cap=time_cap, empty=empty, truncated=truncated)) == expected
 
 
 def test_only_an_explicit_rule_holds_a_crash_against_the_model():
     crash, lost = (next(r for r in every_kind() if r.rollout.item_id == name) for name in ("crash", "lost"))
     assert counted_value(crash, ReportingRule()) is None
-    zero = ReportingRule(environment_fault=Counting.ZERO)
+    zero = ReportingRule(environment_fault=CountAs.ZERO)
     assert counted_value(crash, zero) == 0.0
     assert counted_value(lost, zero) is None  # the infrastructure's fault is nobody's failure
 
@@ -115,12 +115,12 @@ def test_attempts_are_taken_together_as_the_rule_says(over, scores):
 
 
 def test_rules_are_told_apart_by_field():
-    changes = rule_changes(ReportingRule(), ReportingRule(empty=Counting.ZERO, over_attempts="any"))
+    changes = rule_changes(ReportingRule(), ReportingRule(empty=CountAs.ZERO, over_attempts="any"))
     assert changes == {"empty": ("as_scored", "zero"), "over_attempts": ("mean", "any")}
 
 
 def test_what_the_rule_leaves_out_says_why_in_the_drops():
-    summary = summarize(every_kind(), ReportingRule(time_cap=Counting.MISSING, truncated=Counting.MISSING))
+    summary = summarize(every_kind(), ReportingRule(time_cap=CountAs.MISSING, truncated=CountAs.MISSING))
     reasons = {drop.item_id: drop.reason for drop in summary.drops if drop.fault is None}
     assert reasons["time cap"] == "left out by the rule: time_cap"
     assert reasons["several"] == "left out by the rule: time_cap, truncated"

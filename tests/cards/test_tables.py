@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent2.cards import writer as writer_module
-from agent2.cards.card import Counting
+from agent2.cards.card import CountAs
 from agent2.cards.folder import file_digest, load_card, store_card
 from agent2.cards.reader import iter_rollouts, read_summary, regrade, validate_card
 from agent2.cards.tables import COLUMNS, table_of
@@ -164,12 +164,15 @@ def test_columns_are_counted_as_the_records_are(tmp_path, monkeypatch):
         make_record("x", 0.3),
     ]
     card = write_card(tmp_path / "card", records)
-    rule = replace(load_card(card).header.reporting, turn_cap=Counting.ZERO, environment_fault=Counting.ZERO)
-    by_records = regrade(card, rule, most_moves=None), read_summary(card)
+    rule = replace(load_card(card).header.reporting, turn_cap=CountAs.ZERO, environment_fault=CountAs.ZERO)
+    by_records = regrade(card, rule, max_changes=None), read_summary(card)
     monkeypatch.setattr("agent2.cards.reader.COLUMNS_FROM", 1)
-    by_columns = regrade(card, rule, most_moves=None), read_summary(card)
+    by_columns = regrade(card, rule, max_changes=None), read_summary(card)
     assert by_columns == by_records
-    assert by_columns[0].differs_from_stored == [] and by_columns[0].moved == {"environment_fault": 1, "turn_cap": 3}
+    assert by_columns[0].differs_from_stored == [] and by_columns[0].n_changed == {
+        "environment_fault": 1,
+        "turn_cap": 3,
+    }
     data = bytearray((card / "rollouts.parquet").read_bytes())
     data[50] ^= 1
     (card / "rollouts.parquet").write_bytes(data)

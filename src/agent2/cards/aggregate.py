@@ -1,17 +1,13 @@
 """From scored rollouts to the numbers of a card, under its reporting rule.
 
-What a reporting rule looks at in a rollout, and how it then counts.
+`marks_of` says in one byte a rollout which properties a rule looks at; a fault of the model or of the environment is
+marked alone, because a rollout that did not come to its end has no other properties worth a rule. `counted_value`
+applies the rule to one rollout, `Tally` to many.
 
-Promises: one rollout at a time and a million at once give the same answer; what nobody but the rule decides is
-decided here and nowhere else. `marks_of` gives one byte a rollout; a fault of the model or of the environment is
-marked alone, because a rollout that did not come to its end has no other properties worth a rule.
-
-From scored rollouts to the numbers of a card.
-
-Promises: the result depends on the set of rollouts and the rule only, not on the order in which they
-finished; a missing score is counted and listed and never becomes a zero; one reading of the rollouts serves any
-number of rules; a rollout costs about 200 bytes of memory. Intervals made by bootstrap are the same again under the
-numpy version that the card's lock names.
+Promises: one rollout at a time and a million at once give the same answer, and only this module applies a rule; the
+result depends on the set of rollouts and the rule only, not on the order in which they finished; a missing score is
+counted and listed and never becomes a zero; one reading of the rollouts serves any number of rules; a rollout costs
+about 200 bytes of memory. Bootstrap intervals are reproduced under the numpy version that the card's lock names.
 """
 
 import math
@@ -25,18 +21,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agent2.cards.card import CardSummary, Counting, Drop, ReportingRule
+from agent2.cards.card import CardSummary, CountAs, Drop, ReportingRule
 from agent2.errors import CardError, Fault
 from agent2.records import Rollout, RolloutStatus, ScoredRollout, StopReason
 from agent2.stats.estimates import Estimate, bootstrap_mean, wilson
 
 KINDS = ("turn_cap", "time_cap", "empty", "truncated", "environment_fault", "model_fault")
 """Fields of a reporting rule, one bit of a mark each, the first one lowest."""
-TURN_CAP, TIME_CAP, EMPTY, TRUNCATED, ENVIRONMENT_FAULT, MODEL_FAULT = (1 << place for place in range(len(KINDS)))
+TURN_CAP, TIME_CAP, EMPTY, TRUNCATED, ENVIRONMENT_FAULT, MODEL_FAULT = (1 << bit for bit in range(len(KINDS)))
 FAULTED = ENVIRONMENT_FAULT | MODEL_FAULT
 
 _OF_FAULT = {Fault.ENVIRONMENT: ENVIRONMENT_FAULT, Fault.MODEL: MODEL_FAULT}
 _OF_STATUS = {RolloutStatus.TURN_CAP: TURN_CAP, RolloutStatus.TIME_CAP: TIME_CAP}
+ATTEMPT_STRIDE = 1 << 32
+"""More than there are items: number of item + attempt * stride is one whole number for each rollout."""
 
 
 def marks_of(rollout: Rollout) -> int:
@@ -54,14 +52,14 @@ def marks_of(rollout: Rollout) -> int:
 
 def kinds_of(marks: int) -> list[str]:
     """The names behind the bits."""
-    return [kind for place, kind in enumerate(KINDS) if marks >> place & 1]
+    return [kind for bit, kind in enumerate(KINDS) if marks >> bit & 1]
 
 
 def counted_value(record: ScoredRollout, rule: ReportingRule) -> float | None:
     """What a rollout contributes to its item under the rule; None: its score is missing.
 
-    A score that could not be produced stays missing under any rule, unless the model is to blame or the rule holds
-    a world's crash against it.
+    A score that could not be produced stays missing under any rule, unless the model is to blame or the rule counts
+    a crash of the environment as 0.
     """
     value = record.score.value
     marks = marks_of(record.rollout)
@@ -76,7 +74,7 @@ def counted_value(record: ScoredRollout, rule: ReportingRule) -> float | None:
 
 
 def counted_values(values: NDArray[np.float64], marks: NDArray[np.uint8], rule: ReportingRule) -> NDArray[np.float64]:
-    """The same for many rollouts; NaN is a missing score."""
+    """`counted_value` for many rollouts; NaN is a missing score."""
     zero, missing = _masks(rule)
     counted = values.copy()
     has_value = ~np.isnan(values) | ((marks & FAULTED) != 0)
@@ -85,25 +83,21 @@ def counted_values(values: NDArray[np.float64], marks: NDArray[np.uint8], rule: 
     return counted
 
 
-def counting_of(marks: int, rule: ReportingRule) -> Counting:
+def counting_of(marks: int, rule: ReportingRule) -> CountAs:
     """What the rule says about a rollout with these marks."""
     zero, missing = _masks(rule)
-    return Counting.MISSING if marks & missing else Counting.ZERO if marks & zero else Counting.AS_SCORED
+    return CountAs.MISSING if marks & missing else CountAs.ZERO if marks & zero else CountAs.AS_SCORED
 
 
 @lru_cache(maxsize=32)
 def _masks(rule: ReportingRule) -> tuple[int, int]:
     """Marks that count as 0, and marks that are left out."""
-    said = [getattr(rule, kind) for kind in KINDS]
+    by_kind = [getattr(rule, kind) for kind in KINDS]
     zero, missing = (
-        sum(1 << place for place, counting in enumerate(said) if counting is wanted)
-        for wanted in (Counting.ZERO, Counting.MISSING)
+        sum(1 << bit for bit, count_as in enumerate(by_kind) if count_as is treatment)
+        for treatment in (CountAs.ZERO, CountAs.MISSING)
     )
     return zero, missing
-
-
-ATTEMPT_STRIDE = 1 << 32
-"""More than there are items: number of item + attempt * stride is one whole number for each rollout."""
 
 
 def summarize(records: Iterable[ScoredRollout], rule: ReportingRule) -> CardSummary:
@@ -154,9 +148,11 @@ class Tally:
         try:
             self._attempts.append(rollout.attempt)
         except OverflowError as error:
-            raise CardError(f"item {rollout.item_id!r}: attempt {rollout.attempt} cannot be a number of one") from error
+            raise CardError(
+                f"item {rollout.item_id!r}: {rollout.attempt} is too large to be the number of an attempt"
+            ) from error
         number = self._numbers.setdefault(rollout.item_id, number)
-        self._seen.add(key if rollout.attempt else number)  # the same whole number: one object less
+        self._seen.add(key if rollout.attempt else number)  # equal for attempt 0, and `number` exists already
         self._items.append(number)
         self._values.append(math.nan if score.value is None else score.value)
         self._marks.append(marks_of(rollout))
@@ -187,13 +183,15 @@ class Tally:
         values: NaN where missing; faults: by row, with the reason of the score; sums: over the rollouts, of `n_turns`,
         `retries`, `prompt_tokens` and `completion_tokens`. Raises CardError if an attempt comes twice.
         """
-        numbers = np.fromiter((self._numbers.setdefault(one, len(self._numbers)) for one in item_ids), dtype=np.int64)
+        numbers = np.fromiter(
+            (self._numbers.setdefault(item_id, len(self._numbers)) for item_id in item_ids), dtype=np.int64
+        )
         pairs = numbers + attempts * ATTEMPT_STRIDE
         last = (self._items[-1] + self._attempts[-1] * ATTEMPT_STRIDE) if self._items else -1
         if bool(np.any(np.diff(pairs, prepend=last) == 0)):
             raise CardError("an attempt is in the card twice; restore the card from a copy")
-        for column, new in ((self._items, numbers), (self._attempts, attempts), (self._values, values)):
-            column.frombytes(new.tobytes())
+        for column, values_of_rows in ((self._items, numbers), (self._attempts, attempts), (self._values, values)):
+            column.frombytes(values_of_rows.tobytes())
         self._marks.frombytes(marks.tobytes())
         self._seconds.frombytes(seconds.tobytes())
         for row, (fault, reason) in faults.items():
@@ -214,12 +212,12 @@ class Tally:
         return _column(self._marks, np.uint8)
 
     def attempts_at(self, rows: Iterable[int]) -> list[tuple[str, int]]:
-        """(item id, attempt) of rollouts, by their place in the order added."""
+        """(item id, attempt) of rollouts, by their position in the order added."""
         ids = list(self._numbers)
         return [(ids[self._items[row]], self._attempts[row]) for row in rows]
 
     def in_order(self) -> NDArray[np.intp]:
-        """Places of the rollouts, in the order added, that sort them by item id and attempt."""
+        """Positions of the rollouts, in the order added, that sort them by item id and attempt."""
         ids = list(self._numbers)
         ranks = np.empty(len(ids), dtype=np.int64)
         ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
@@ -227,7 +225,7 @@ class Tally:
         return np.lexsort((attempts, ranks[items])) if ids else np.empty(0, dtype=np.intp)
 
     def with_lists(self, totals: CardSummary) -> CardSummary:
-        """Totals that are known already, with the lists of a summary under the tally's own rule."""
+        """The given totals, with the lists of a summary under the tally's own rule."""
         counted = self.counted(self._rule)
         scores = self._item_scores(counted, self._rule)
         missing = [item_id for item_id, value in scores.items() if value is None]
@@ -279,19 +277,19 @@ class Tally:
             fault, reason = self._faulted.get(row, (None, ""))
             is_missing = math.isnan(counted[row])
             if fault is None:
-                left_out = [kind for kind in kinds_of(self._marks[row]) if getattr(rule, kind) is Counting.MISSING]
+                left_out = [kind for kind in kinds_of(self._marks[row]) if getattr(rule, kind) is CountAs.MISSING]
                 reason = f"left out by the rule: {', '.join(left_out) or 'it has no score'}"
             drops.append(
-                Drop(item_id, attempt, fault, reason, Counting.MISSING if is_missing else self._counting(row, rule))
+                Drop(item_id, attempt, fault, reason, CountAs.MISSING if is_missing else self._counting(row, rule))
             )
         return sorted(drops, key=lambda drop: (drop.item_id, drop.attempt))
 
-    def _counting(self, row: int, rule: ReportingRule) -> Counting:
-        return Counting.ZERO if self._values[row] == 0.0 else counting_of(self._marks[row], rule)
+    def _counting(self, row: int, rule: ReportingRule) -> CountAs:
+        return CountAs.ZERO if self._values[row] == 0.0 else counting_of(self._marks[row], rule)
 
 
 def _column(values: "array[Any]", dtype: type[np.generic]) -> NDArray[Any]:
-    """A copy: an array that lends its memory could not grow."""
+    """A copy: `array` refuses to grow while a view shares its memory."""
     return np.array(values, dtype=dtype)
 
 

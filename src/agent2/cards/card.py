@@ -2,16 +2,18 @@
 
 A card's folder:
 
-    card.json            header, state, totals, places and digests of the frames, notes; always replaced as a whole
+    card.json            header, state, totals, offsets and digests of the frames, notes; always replaced as a whole
     rollouts.jsonl       while open: one scored rollout a line, in the order in which they finished
     lines.crc32          while open: the checksum of each line when the card was last released
-    rollouts.parquet     when closed: a row a rollout, sorted by item and attempt (`cards.tables`)
+    rollouts.parquet     when closed: one row a rollout, sorted by item and attempt (`cards.tables`)
 
-`card.json` stays small however many rollouts there are. Cards of older formats are read as well: those have zstd frames
-of lines in `rollouts.jsonl.zst` instead of the table, and lists that are computed now in files beside `card.json`.
-The header says under which protocol and reporting rule the numbers hold, so that a reader can compute them again, or
-under another rule. `card.json` says which of the two rollouts files counts: a kill while closing can leave the other
-one beside it. Does NOT protect against someone who rewrites data and digests together.
+Promises: `card.json` stays small however many rollouts there are. The header says under which protocol and reporting
+rule the numbers hold, so that a reader can compute them again, or under another rule. `card.json` says which of the two
+rollouts files counts: a kill while closing can leave the other one beside it. Cards of older formats are read as well:
+they have zstd frames of lines in `rollouts.jsonl.zst` instead of the table, and keep lists in files beside `card.json`
+that are computed from the rollouts now.
+
+Does NOT protect against a forger who rewrites data and digests together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +31,10 @@ in `card.json`, and fewer fields in the rule."""
 READABLE = (1, 2, FORMAT)
 IMPORTED = "imported_from"
 """In the lock of a card that was made from the log of another program: which one."""
+OverAttempts = Literal["mean", "first", "any", "all"]
 
 
-class Counting(StrEnum):
+class CountAs(StrEnum):
     """How one kind of rollout enters the mean."""
 
     AS_SCORED = "as_scored"
@@ -39,39 +42,38 @@ class Counting(StrEnum):
     MISSING = "missing"
 
 
-OverAttempts = Literal["mean", "first", "any", "all"]
-
-
 @dataclass(frozen=True, slots=True)
 class ReportingRule:
     """How rollouts become one number; data, so that another rule can be applied to the same card.
 
     A rollout to which several of the kinds below apply is left out if one of them says MISSING, else 0 if one of
-    them says ZERO. A score that a judge, the infrastructure or a submitter kept from being is missing under any rule.
+    them says ZERO. A score that a fault of a judge, the infrastructure or a submitter prevented is missing under any
+    rule.
     """
 
-    turn_cap: Counting = Counting.AS_SCORED
+    turn_cap: CountAs = CountAs.AS_SCORED
     """Rollouts that reached the turn cap."""
-    model_fault: Counting = Counting.ZERO
+    model_fault: CountAs = CountAs.ZERO
     """Rollouts that the model itself broke."""
     over_attempts: OverAttempts = "mean"
     """Several attempts at an item: the mean of those that have a score; the first one (the lowest number), whether it
     has a score or not; the best (any) or the worst (all) of them, if attempts without a score could not change it."""
     over_items: Literal["mean"] = "mean"
-    """Items: the mean of those that have a score; the others are listed and never count as 0."""
+    """Items: the mean of those that have a score; those without one are listed and never count as 0."""
     confidence: float = 0.95
     """Of the interval: Wilson if every item's mean is 0 or 1, else percentile bootstrap over items."""
     n_replicates: int = 10_000
     """Of the bootstrap."""
     bootstrap_seed: int = 0
-    time_cap: Counting = Counting.AS_SCORED
+    time_cap: CountAs = CountAs.AS_SCORED
     """Rollouts that took longer than the protocol allows."""
-    empty: Counting = Counting.AS_SCORED
+    empty: CountAs = CountAs.AS_SCORED
     """Rollouts in which every message of the model is blank, or there is none."""
-    truncated: Counting = Counting.AS_SCORED
+    truncated: CountAs = CountAs.AS_SCORED
     """Rollouts whose last message was cut off by the token limit."""
-    environment_fault: Counting = Counting.MISSING
-    """Rollouts whose world crashed; ZERO holds that against the model. There is no score to count AS_SCORED."""
+    environment_fault: CountAs = CountAs.MISSING
+    """Rollouts whose environment crashed; ZERO counts that as the model's failure. There is no score to count
+    AS_SCORED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class CardHeader:
     protocol: EvaluationProtocol
     reporting: ReportingRule
     lock: Mapping[str, JsonValue]
-    """Library versions, hardware, sampler: what a reader needs to do it again."""
+    """Library versions, hardware, sampler: what a reader needs to repeat the evaluation."""
     created_at: float
     """Unix seconds."""
     seed: int = 0
@@ -113,8 +115,8 @@ class Drop:
     fault: Fault | None
     """None: nothing failed; the reporting rule leaves it out."""
     reason: str
-    counted: Counting
-    """MISSING, or ZERO where the rule holds it against the model; AS_SCORED where the rule overlooks the fault."""
+    counted: CountAs
+    """MISSING, or ZERO where the rule counts it as the model's failure; AS_SCORED where the rule ignores the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class CardSummary:
     low: float | None
     high: float | None
     method: str
-    """How the interval was made."""
+    """How the interval was computed."""
     n_items: int
     """Items that the mean is over."""
     n_rollouts: int
@@ -144,7 +146,7 @@ class CardSummary:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
-    """Sum over rollouts of their wall clock; they run side by side, so more than the evaluation took."""
+    """Sum over rollouts of their wall clock; they run concurrently, so it exceeds the evaluation's wall clock."""
     drops: Sequence[Drop]
 
     @property
@@ -198,6 +200,6 @@ class CardFile:
 
 
 def rule_changes(old: ReportingRule, new: ReportingRule) -> dict[str, tuple[str, str]]:
-    """Fields in which two rules differ, each with the old and the new value as words."""
+    """Fields in which two rules differ, each with the old and the new value as text."""
     pairs = {spec.name: (getattr(old, spec.name), getattr(new, spec.name)) for spec in fields(ReportingRule)}
     return {name: (str(before), str(after)) for name, (before, after) in pairs.items() if before != after}

@@ -1,18 +1,19 @@
-"""Which cards may be compared, and two of them side by side, for what a difference of two scores leaves open.
+"""Comparison of cards: which ones may be compared, and what is behind the difference of two scores.
 
     Did it learn, or avoid failure samples?        paired items, and how far the lost ones could move the difference
     Is success up, or did cost double?             tokens, turns and seconds a rollout, and tokens a success
     Is the process steadier, or the rules changed? faults, retries, flips between attempts; rule and protocol by field
 
-Promises: every number is computed from the rollouts under each card's own rule; a missing score is never a zero, the
-bounds say what it could be at worst and at best. Does NOT correct for many comparisons: `agent2 compare` and gates do.
-
-A set is one card, a folder of cards, or the folder of an evaluation. Promises: cards are distinguished by benchmark and
-split as their headers say, not by folder names; two cards of one benchmark and split in a set are refused.
-
 Two scores may be compared exactly when their evaluation protocols are equal; then their digests are equal too. A digest
-says only that something differs, this module says what: `sampling.temperature 0.0 against 0.6`. Does NOT repair
-anything: there is no "nearly comparable". Which rollouts belong together is the business of `contract.compare`.
+says only that something differs, this module says what: `sampling.temperature 0.0 against 0.6`. A set of cards
+(`CardSet`) is one card, a folder of cards, or one side of an evaluation.
+
+Promises: every number is computed from the rollouts under each card's own rule; a missing score is never a zero, the
+bounds say what it could be at worst and at best. Cards are distinguished by benchmark and split as their headers say,
+not by folder names; two cards of one benchmark and split in a set are refused.
+
+Does NOT correct for many comparisons: `agent2 compare` and gates do. There is no "nearly comparable". Which rollouts
+belong together is decided by `contract.compare`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,10 +31,16 @@ from agent2.records import EvaluationProtocol, JsonValue, canonical_json, digest
 from agent2.stats.comparisons import judge, paired_evidence
 from agent2.stats.estimates import POINTS, PairedDifference
 
+ABSENT = "(absent)"
+"""Stands for a value where one side has no such field."""
+ORDER = " (order)"
+"""Ends the name of a difference that is only in the order of a list of named entries."""
+CARDS, BASELINE, CHECKPOINT = "cards", "baseline", "checkpoint"
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """How one side's rollouts went; means over rollouts."""
+    """Cost and stability of one side's rollouts; means over rollouts."""
 
     n_rollouts: int
     n_items: int
@@ -58,7 +65,7 @@ class CardComparison:
     difference: PairedDifference
     """New minus old over items with a score on both sides; the same numbers as those of `agent2 compare`."""
     bounds: tuple[float, float]
-    """Mean difference over all items if every missing score had gone against new, and in its favour."""
+    """Mean difference over all items if every missing score were the worst for the new side, and the best."""
     only_old: Sequence[str]
     """Items with a score on that side only."""
     only_new: Sequence[str]
@@ -94,10 +101,10 @@ def compare_cards(old: Path, new: Path) -> CardComparison:
         )
     difference = paired_evidence(old_side.scores, new_side.scores)
     assert difference is not None  # two items at least
-    everything = sorted(old_side.items | new_side.items)
+    all_items = sorted(old_side.items | new_side.items)
     return CardComparison(
         difference=difference,
-        bounds=(_bound(old_side, new_side, everything, 1.0, 0.0), _bound(old_side, new_side, everything, 0.0, 1.0)),
+        bounds=(_bound(old_side, new_side, all_items, 1.0, 0.0), _bound(old_side, new_side, all_items, 0.0, 1.0)),
         only_old=sorted(old_side.scores.keys() - new_side.scores.keys()),
         only_new=sorted(new_side.scores.keys() - old_side.scores.keys()),
         won=[item for item in common if new_side.scores[item] > old_side.scores[item]],
@@ -172,51 +179,46 @@ def _differing(left: object, right: object) -> list[str]:
     ]
 
 
-def _learned(found: CardComparison) -> str:
-    change = found.difference.change
-    n_open = len(found.only_old) + len(found.only_new)
-    told = f"{judge(found.difference)}: {POINTS.estimate(change)} points on {change.n} items with both scores"
-    won = f"{len(found.won)} items better, {len(found.lost)} worse"
-    if not n_open and not found.new.n_missing and not found.old.n_missing:
-        return f"{told}; {won}; no score is missing on either side"
+def _learned(comparison: CardComparison) -> str:
+    change = comparison.difference.change
+    verdict = f"{judge(comparison.difference)}: {POINTS.estimate(change)} points on {change.n} items with both scores"
+    items = f"{len(comparison.won)} items better, {len(comparison.lost)} worse"
+    # an item without a score before is one that only the new card has scored
+    n_before, n_after = len(comparison.only_new), len(comparison.only_old)
+    if not (n_before or n_after or comparison.new.n_missing or comparison.old.n_missing):
+        return f"{verdict}; {items}; no score is missing on either side"
     return (
-        f"{told}; {won}; items without a score: {len(found.only_new)} before, {len(found.only_old)} after: "
-        f"with them the difference is between {' and '.join(map(POINTS.number, found.bounds))}"
+        f"{verdict}; {items}; items without a score: {n_before} before, {n_after} after: "
+        f"with them the difference is between {' and '.join(map(POINTS.number, comparison.bounds))}"
     )
 
 
-def _cost(found: CardComparison) -> str:
+def _cost(comparison: CardComparison) -> str:
     parts = [
-        f"{name} {_ratio(getattr(found.old, key), getattr(found.new, key))}"
+        f"{name} {_ratio(getattr(comparison.old, key), getattr(comparison.new, key))}"
         for name, key in (("tokens", "tokens"), ("turns", "turns"), ("seconds", "seconds"))
     ]
-    old, new = found.old.tokens_per_success, found.new.tokens_per_success
+    old, new = comparison.old.tokens_per_success, comparison.new.tokens_per_success
     per_success = "not defined without a success" if old is None or new is None else _ratio(old, new)
-    success = f"success {POINTS.number(found.difference.change.value)} points"
+    success = f"success {POINTS.number(comparison.difference.change.value)} points"
     return f"{success}; a rollout costs {', '.join(parts)}; tokens a success {per_success}"
 
 
-def _process(found: CardComparison) -> str:
-    rules = "; ".join([*found.rule_changes, *found.protocol_changes]) or "none changed"
+def _process(comparison: CardComparison) -> str:
+    rules = "; ".join([*comparison.rule_changes, *comparison.protocol_changes]) or "none changed"
     flips = (
         "one attempt an item, stability not known"
-        if found.old.flip_share is None or found.new.flip_share is None
-        else f"items with mixed attempts {found.old.flip_share:.1%} -> {found.new.flip_share:.1%}"
+        if comparison.old.flip_share is None or comparison.new.flip_share is None
+        else f"items with mixed attempts {comparison.old.flip_share:.1%} -> {comparison.new.flip_share:.1%}"
     )
-    retries = f"retries {found.old.retry_rate:.1%} -> {found.new.retry_rate:.1%}"
-    faults = f"faults {sum(found.old.faults.values())} -> {sum(found.new.faults.values())}"
+    retries = f"retries {comparison.old.retry_rate:.1%} -> {comparison.new.retry_rate:.1%}"
+    faults = f"faults {sum(comparison.old.faults.values())} -> {sum(comparison.new.faults.values())}"
     return f"rules: {rules}; {flips}; {retries}; {faults}"
 
 
 def _ratio(old: float, new: float) -> str:
     change = f" ({new / old - 1:+.1%})" if old else ""
     return f"{old:.4g} -> {new:.4g}{change}"
-
-
-ABSENT = "(absent)"
-"""Stands for a value where one side has no such field."""
-ORDER = " (order)"
-"""Ends the name of a difference that is nothing but the order of a list of named things."""
 
 
 class IncomparableError(Agent2Error):
@@ -228,23 +230,23 @@ class FieldDifference:
     """One field that is not equal on two sides."""
 
     field: str
-    """Dotted path; an entry of a list of named things is written `benchmarks[gsm8k]`."""
+    """Dotted path; an entry of a list of named entries is written `benchmarks[gsm8k]`."""
     left: JsonValue
     right: JsonValue
 
     @property
-    def told_left(self) -> str:
+    def left_text(self) -> str:
         """The left value as text."""
-        return _told(self.left)
+        return _as_text(self.left)
 
     @property
-    def told_right(self) -> str:
+    def right_text(self) -> str:
         """The right value as text."""
-        return _told(self.right)
+        return _as_text(self.right)
 
     def __str__(self) -> str:
         """One clause of a sentence."""
-        return f"{self.field} {self.told_left} against {self.told_right}"
+        return f"{self.field} {self.left_text} against {self.right_text}"
 
 
 def protocol_differences(left: EvaluationProtocol, right: EvaluationProtocol) -> list[FieldDifference]:
@@ -273,16 +275,16 @@ def field_differences(left: JsonValue, right: JsonValue, field: str = "") -> lis
     """Every leaf in which two JSON values differ.
 
     Mappings are compared key by key. Lists whose entries all have a `name` are compared by name, so that an
-    entry put in front does not make all others differ; another order of the same names is one difference of its
-    own. Other lists are compared as wholes. A field that one side lacks has the value `ABSENT` there.
+    inserted entry does not make all later ones differ; another order of the same names is one difference of its
+    own. Other lists are compared as a whole. A field that one side lacks has the value `ABSENT` there.
     """
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = [*left, *(key for key in right if key not in left)]
-        found = []
+        differences = []
         for key in keys:
             path = f"{field}.{key}" if field else str(key)
-            found += field_differences(left.get(key, ABSENT), right.get(key, ABSENT), path)
-        return found
+            differences += field_differences(left.get(key, ABSENT), right.get(key, ABSENT), path)
+        return differences
     named_left, named_right = _by_name(left), _by_name(right)
     if named_left is not None and named_right is not None and (named_left or named_right):
         return _differences_by_name(named_left, named_right, field)
@@ -293,18 +295,18 @@ def _differences_by_name(
     left: Mapping[str, JsonValue], right: Mapping[str, JsonValue], field: str
 ) -> list[FieldDifference]:
     names = [*left, *(name for name in right if name not in left)]
-    found = [
+    differences = [
         difference
         for name in names
         for difference in field_differences(left.get(name, ABSENT), right.get(name, ABSENT), f"{field}[{name}]")
     ]
     if set(left) == set(right) and list(left) != list(right):
-        found.append(FieldDifference(f"{field}{ORDER}", list(left), list(right)))
-    return found
+        differences.append(FieldDifference(f"{field}{ORDER}", list(left), list(right)))
+    return differences
 
 
 def _by_name(value: JsonValue) -> dict[str, JsonValue] | None:
-    """The entries of a list of named things; None if it is something else."""
+    """The entries of a list by their `name`; None if the value is anything else."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         return None
     if not all(isinstance(entry, Mapping) and isinstance(entry.get("name"), str) for entry in value):
@@ -313,11 +315,8 @@ def _by_name(value: JsonValue) -> dict[str, JsonValue] | None:
     return table if len(table) == len(value) else None
 
 
-def _told(value: JsonValue) -> str:
+def _as_text(value: JsonValue) -> str:
     return value if value == ABSENT else shown(value)
-
-
-CARDS, BASELINE, CHECKPOINT = "cards", "baseline", "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,18 +343,18 @@ def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
     there are none, CardError for one that cannot be read.
     """
     if (folder / CARD_FILE).is_file():
-        found = [folder]
+        paths = [folder]
     else:
         top = folder / CARDS / side if is_evaluation(folder) else folder
-        found = sorted(path.parent for path in top.glob(f"*/{CARD_FILE}"))
-    if not found:
+        paths = sorted(path.parent for path in top.glob(f"*/{CARD_FILE}"))
+    if not paths:
         raise ConfigError(
             f"{folder}: no cards there; pass a card, a folder of cards or the folder of an evaluation "
             "(agent2 cards list finds cards)"
         )
     cards: dict[str, Path] = {}
     headers: dict[str, CardHeader] = {}
-    for path in found:
+    for path in paths:
         header = read_header(path)
         key = f"{header.protocol.benchmark} / {header.protocol.split.value}"
         if key in cards:
@@ -368,7 +367,10 @@ def find_cards(folder: Path, side: str = CHECKPOINT) -> CardSet:
 
 
 def common_cards(old: CardSet, new: CardSet) -> list[str]:
-    """What both sets hold, comparable. Raises ConfigError for nothing, IncomparableError naming the field."""
+    """The keys of the cards that are in both sets.
+
+    Raises ConfigError if there are none, IncomparableError, naming the fields, for a pair that may not be compared.
+    """
     common = [key for key in old.cards if key in new.cards]
     if not common:
         raise ConfigError(

@@ -4,12 +4,13 @@ Every file is replaced as a whole (written aside, fsynced, renamed), so a reader
 leaves no half of it. `card.json` comes last: the files beside it count only if it names them.
 
 A frame is one zstd frame. Of a closed card it is the page of the column `record` of one row group of `rollouts.parquet`
-(PLAIN: each text after its length in four bytes), at the place that `card.json` names; of a card of an older format a
-piece of `rollouts.jsonl.zst`. No frame is returned as data unless its digest says that it holds what was written, and
-none that would unpack to more than `MOST_BYTES` is unpacked; a line that is not a rollout is named.
+(PLAIN: each text after its length in four bytes), at the offset that `card.json` names; of a card of an older format a
+piece of `rollouts.jsonl.zst`. A frame is returned as data only if it matches its digest, and unpacked only if it has at
+most `MOST_BYTES` then; a line that is not a rollout is named.
 
 While a card is open, `lines.crc32` holds the checksum of each line that it had when it was last released (CRC-32 with
-its newline, little-endian 32-bit numbers), to name the line that an accident changed. Not a protection against forgery.
+its newline, little-endian 32-bit numbers), so that a line that was damaged by accident can be named. It is no
+protection against forgery.
 """
 
 import hashlib
@@ -38,6 +39,10 @@ OLD_ROLLOUTS = "rollouts.jsonl.zst"
 
 _decoder = msgspec.json.Decoder(ScoredRollout)
 _encoder = msgspec.json.Encoder()
+MOST_BYTES = 1 << 28
+"""Most bytes of an unpacked frame, and of a line, since a line is in one frame."""
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+LINE_SUMS = "lines.crc32"
 
 
 def card_exists(path: Path) -> bool:
@@ -67,8 +72,8 @@ def load_card(path: Path) -> CardFile:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CardError(f"{file}: is not a card ({error}); restore it from a copy or evaluate again") from error
     if card.format not in READABLE:
-        known = ", ".join(map(str, READABLE))
-        raise CardError(f"{file}: format {card.format}, this version reads {known}; use the version that wrote it")
+        readable = ", ".join(map(str, READABLE))
+        raise CardError(f"{file}: format {card.format}, this version reads {readable}; use the version that wrote it")
     return card
 
 
@@ -87,12 +92,12 @@ def _digest_as_stored(record: object, stored: JsonValue) -> str:
 
 
 def _ordered(record: object, stored: JsonValue) -> JsonValue:
-    """The stored value with its keys as `digest_of` has them: fields of a record in their order, others sorted."""
+    """The stored value with its keys as `digest_of` orders them: a record's fields as declared, other keys sorted."""
     if not is_dataclass(record):
         return msgspec.json.decode(canonical_json(stored))
-    known = {spec.name: getattr(record, spec.name) for spec in fields(record)}
-    ordered = {name: _ordered(value, stored[name]) for name, value in known.items() if name in stored}
-    return ordered | {name: value for name, value in stored.items() if name not in known}
+    values = {spec.name: getattr(record, spec.name) for spec in fields(record)}
+    ordered = {name: _ordered(value, stored[name]) for name, value in values.items() if name in stored}
+    return ordered | {name: value for name, value in stored.items() if name not in values}
 
 
 def store_card(path: Path, card: CardFile) -> None:
@@ -102,7 +107,7 @@ def store_card(path: Path, card: CardFile) -> None:
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Write a file durably, whole or not at all. Raises CardError if the disk says no."""
+    """Write a file durably, whole or not at all. Raises CardError if it cannot be written."""
     try:
         atomic_write(file, data, durable=True)
     except OSError as error:
@@ -136,11 +141,11 @@ def file_digest(file: Path) -> str:
 
 def cards_below(folder: Path) -> Iterator[Path]:
     """Folders of cards at or below a folder, sorted."""
-    yield from sorted(found.parent for found in folder.rglob(CARD_JSON))
+    yield from sorted(file.parent for file in folder.rglob(CARD_JSON))
 
 
 def disk_error(file: Path, n_bytes: int, error: OSError) -> CardError:
-    """The error for bytes that the disk would not take."""
+    """The error for bytes that could not be written."""
     return CardError(
         f"{file}: {n_bytes} bytes could not be written ({error.strerror}); nothing before them is lost: "
         "make room, then resume the card"
@@ -148,7 +153,7 @@ def disk_error(file: Path, n_bytes: int, error: OSError) -> CardError:
 
 
 def decode_line(line: bytes, where: str) -> ScoredRollout:
-    """One line of a rollouts file. Raises CardError that names the place."""
+    """One line of a rollouts file. Raises CardError that names `where`."""
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -157,18 +162,13 @@ def decode_line(line: bytes, where: str) -> ScoredRollout:
         ) from error
 
 
-MOST_BYTES = 1 << 28
-"""Of one frame, unpacked. A line is in one frame, so also of a line."""
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-
-
 def first_lines(card: CardFile) -> list[int]:
     """How many rollouts come before each frame."""
     return [0, *accumulate(frame.n_rollouts for frame in card.frames)][: len(card.frames)]
 
 
 def closed_file(path: Path, card: CardFile) -> tuple[Path, BinaryIO]:
-    """The file with the frames of a closed card, opened. Raises CardError if it is gone."""
+    """The file with the frames of a closed card, opened. Raises CardError if it is missing."""
     file = path / (TABLE if TABLE in card.parts else OLD_ROLLOUTS)
     try:
         return file, file.open("rb")
@@ -200,7 +200,7 @@ def content_digest(lines: Sequence[bytes]) -> str:
 
 
 def damaged(file: Path, number: int, frame: Frame, problem: str) -> CardError:
-    """The error for a frame, with its place."""
+    """The error for a damaged frame, with its offset."""
     return CardError(
         f"{file}: frame {number} ({frame.n_rollouts} rollouts, {frame.n_bytes} bytes at {frame.offset}) {problem}; "
         "restore the file from a copy or evaluate again"
@@ -208,7 +208,7 @@ def damaged(file: Path, number: int, frame: Frame, problem: str) -> CardError:
 
 
 def _is_inside(stream: BinaryIO, frame: Frame) -> bool:
-    """Whether the frame is inside the file; moves to its begin if so."""
+    """Whether the frame is inside the file; moves to its start if so."""
     if not 0 <= frame.offset <= frame.offset + frame.n_bytes <= stream.seek(0, 2):
         return False
     stream.seek(frame.offset)
@@ -217,16 +217,16 @@ def _is_inside(stream: BinaryIO, frame: Frame) -> bool:
 
 def _texts(page: bytes) -> list[bytes]:
     """The texts of a PLAIN page; what goes beyond the end of a damaged page is cut."""
-    texts, place = [], 0
-    while place < len(page):
-        begin = place + 4
-        place = begin + int.from_bytes(page[place:begin], "little")
-        texts.append(page[begin:place])
+    texts, position = [], 0
+    while position < len(page):
+        start = position + 4
+        position = start + int.from_bytes(page[position:start], "little")
+        texts.append(page[start:position])
     return texts
 
 
 def decode_lines(path: Path, lines: Sequence[bytes], first: int) -> Iterator[ScoredRollout]:
-    """Rollouts of a closed card; `first` lines come before them. Raises CardError naming a line that is none."""
+    """Rollouts of a closed card; `first` lines come before them. Raises CardError naming a line that is not one."""
     for number, line in enumerate(lines, start=first + 1):
         yield decode_line(line, f"{path}: rollout {number}")
 
@@ -250,9 +250,6 @@ def closed_lines(path: Path, card: CardFile) -> Iterator[tuple[int, list[bytes]]
     with stream:
         for number, (first, frame) in enumerate(zip(first_lines(card), card.frames, strict=True)):
             yield first, frame_lines(file, stream, number, frame)
-
-
-LINE_SUMS = "lines.crc32"
 
 
 def sums_data(sums: "array[int]") -> bytes:

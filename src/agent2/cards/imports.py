@@ -1,18 +1,18 @@
-"""Logs of other harnesses read into rollout cards, so that they can be regraded, compared and queried like ours.
+"""Import of other harnesses' logs into rollout cards, so that they can be regraded, compared and queried.
 
-Nothing is made up: what the log does not state and our header needs is listed in the card's lock under `assumed`; a
-sample without a verdict is a missing score with the reason that the log gives.
+Promises: nothing is invented. What the log does not state and a card's header needs is listed in the card's lock under
+`assumed`; a sample without a verdict is a missing score with the reason that the log gives.
 
 inspect-ai: its JSON form directly, its `.eval` form through inspect-ai itself (extra `inspect`). An epoch is an
 attempt; a sample that ended with an error is a failed rollout with a missing score. Verdicts are read as inspect-ai's
 `value_to_float` reads them (C, yes, true 1; P 0.5; I, N, no, false 0; "0.7" 0.7), but what it turns into 0 with a
 warning, and NaN, is a missing score with its reason. A scorer that gives several measures counts as one scorer each,
-named `scorer/key`. The first scorer becomes the score unless another is named; the others become views. Images, tool
-definitions and events are not kept.
+named `scorer/key`. The first scorer becomes the score unless another is named; the remaining ones become views.
+Images, tool definitions and events are not kept.
 
 lm-eval (`--log_samples`): `samples_<task>_<time>.jsonl`, with `results_<time>.json` beside it. One line is one item
 under one filter: the chosen filter gives the score, other filters and metrics become views named `metric@filter`.
-lm-eval scores only the first of several responses to an item; the others are kept as rollouts with a missing score that
+lm-eval scores only the first of several responses to an item; later ones are kept as rollouts with a missing score that
 says so. Tokens and seconds are not known: lm-eval does not log them.
 
 tau-bench: a JSON list of trajectories with `task_id`, `trial`, `reward` and `traj`. A trial is an attempt, the stored
@@ -54,7 +54,15 @@ from agent2.records import (
 UNKNOWN = "unknown"
 OUTSIDE = "outside 0 to 1"
 MAX_OUTSIDE = 0.1
-"""Share of such scores up to which they are missing ones; beyond it the metric is taken for one of another scale."""
+"""Up to this share of scores outside 0 to 1, they are missing; above it, the metric is refused as one of another scale.
+"""
+VERDICT_LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
+VERDICT_WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
+UNSCORED = "unscored"
+"""Scorer of a log that names none."""
+_STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
+_SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")
+ONLY_FIRST = "lm-eval scores only the first response to an item"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class ForeignLog:
     """Generation settings as logged; part of the protocol, so that other settings are incomparable."""
     attempts: int
     lock: Mapping[str, JsonValue]
-    """What else the log says of its circumstances."""
+    """Further facts that the log states about its run."""
     assumed: Sequence[str] = field(default_factory=tuple)
     """What the log does not state."""
 
@@ -109,10 +117,12 @@ def logged_score(
 
 def _require_unit_scale(log: ForeignLog) -> None:
     """Refuse a metric of another scale, of which some values are between 0 and 1 by chance."""
-    outside = [one for one in log.rollouts if one.score.value is None and one.score.reason.endswith(OUTSIDE)]
-    n_scored = len(outside) + sum(one.score.value is not None for one in log.rollouts)
+    outside = [
+        record for record in log.rollouts if record.score.value is None and record.score.reason.endswith(OUTSIDE)
+    ]
+    n_scored = len(outside) + sum(record.score.value is not None for record in log.rollouts)
     if len(outside) > MAX_OUTSIDE * n_scored:
-        first = "; ".join(f"{one.rollout.item_id}: {one.score.reason}" for one in outside[:5])
+        first = "; ".join(f"{record.rollout.item_id}: {record.score.reason}" for record in outside[:5])
         raise ConfigError(
             f"{log.harness} log of {log.task}: {len(outside)} of {n_scored} scores are {OUTSIDE} ({first}); choose "
             "another --metric"
@@ -153,13 +163,6 @@ def _header(log: ForeignLog, split: Split) -> CardHeader:
     )
 
 
-LETTERS: MappingProxyType[str, float] = MappingProxyType({"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0})
-WORDS: MappingProxyType[str, float] = MappingProxyType({"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0})
-UNSCORED = "unscored"
-"""Scorer of a log that names none."""
-_STOPS = MappingProxyType({"max_tokens": StopReason.LENGTH, "model_length": StopReason.LENGTH})
-
-
 def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
     """The evaluation in a log file. metric: the scorer that counts, or `scorer/key` of several; None: the first.
 
@@ -172,13 +175,18 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
         version = spec.get("packages", {}).get("inspect_ai", "of unknown version")
         if not samples:
             raise ConfigError(f"{path}: contains no samples; the run ended as {log.get('status')!r}")
-        chosen = _chosen(samples, log, metric, str(path))
+        chosen = _chosen_measure(samples, log, metric, str(path))
         return ForeignLog(
             harness=f"inspect-ai {version}",
             task=f"{spec['task']}-v{spec.get('task_version', 0)}",
             model=spec["model"],
             scorer=chosen,
-            questions=sorted({(str(s["id"]), json.dumps([s["input"], s["target"]], sort_keys=True)) for s in samples}),
+            questions=sorted(
+                {
+                    (str(sample["id"]), json.dumps([sample["input"], sample["target"]], sort_keys=True))
+                    for sample in samples
+                }
+            ),
             rollouts=[_record(sample, chosen) for sample in samples],
             settings=spec.get("model_generate_config", {}),
             attempts=max(int(sample["epoch"]) for sample in samples),
@@ -195,7 +203,7 @@ def read_inspect(path: Path, metric: str | None = None) -> ForeignLog:
 
 def _load(path: Path) -> dict[str, Any]:
     if path.suffix == ".eval":
-        return _through_inspect(path)
+        return _load_with_inspect(path)
     try:
         log = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -209,7 +217,7 @@ def _load(path: Path) -> dict[str, Any]:
     return log
 
 
-def _through_inspect(path: Path) -> dict[str, Any]:
+def _load_with_inspect(path: Path) -> dict[str, Any]:
     try:
         from inspect_ai.log import read_eval_log  # the extra is needed for this form only
     except ImportError as error:
@@ -221,24 +229,26 @@ def _through_inspect(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _chosen(samples: Sequence[Mapping[str, Any]], log: Mapping[str, Any], metric: str | None, where: str) -> str:
+def _chosen_measure(
+    samples: Sequence[Mapping[str, Any]], log: Mapping[str, Any], metric: str | None, where: str
+) -> str:
     """Name of the measure that becomes the score."""
     scorers = {name: list[str]() for sample in samples for name in _scores(sample)}
     for sample in samples:
-        for name, one in _scores(sample).items():
-            if isinstance(one.get("value"), dict):
-                scorers[name] += [f"{name}/{key}" for key in one["value"] if f"{name}/{key}" not in scorers[name]]
-    stated = [one.get("name") for one in (log.get("results") or {}).get("scores") or []]
+        for name, score in _scores(sample).items():
+            if isinstance(score.get("value"), dict):
+                scorers[name] += [f"{name}/{key}" for key in score["value"] if f"{name}/{key}" not in scorers[name]]
+    stated = [entry.get("name") for entry in (log.get("results") or {}).get("scores") or []]
     first = next(iter(scorers), None) or next(iter(stated), None) or UNSCORED
     names = [measure for name, measures in scorers.items() for measure in measures or [name]] or [first]
-    asked = metric or first
-    measures = scorers.get(asked) or [asked]
+    requested = metric or first
+    measures = scorers.get(requested) or [requested]
     if len(measures) > 1:
         raise ConfigError(
-            f"{where}: scorer {asked!r} gives several measures; choose one with --metric: {', '.join(measures)}"
+            f"{where}: scorer {requested!r} gives several measures; choose one with --metric: {', '.join(measures)}"
         )
     if measures[0] not in names:
-        raise unknown_name("metric", asked, names, f"{where}: --metric")
+        raise unknown_name("metric", requested, names, f"{where}: --metric")
     return measures[0]
 
 
@@ -251,19 +261,19 @@ def _scores(sample: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _measures(sample: Mapping[str, Any]) -> dict[str, object]:
-    """What scorers said of a sample, as logged; a mapping is one measure for each key."""
-    said: dict[str, object] = {}
-    for name, one in _scores(sample).items():
-        value = one.get("value")
-        said.update(
+    """The scorers' values for a sample, as logged; a mapping is one measure for each key."""
+    measures: dict[str, object] = {}
+    for name, score in _scores(sample).items():
+        value = score.get("value")
+        measures.update(
             {f"{name}/{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
         )
-    return said
+    return measures
 
 
 def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
     opening, turns = conversation_of(sample.get("messages") or [])
-    usage = [one for one in (sample.get("model_usage") or {}).values() if isinstance(one, dict)]
+    usage = [entry for entry in (sample.get("model_usage") or {}).values() if isinstance(entry, dict)]
     error, stop = sample.get("error"), _stop_of(sample)
     if turns:
         turns[-1] = Turn(turns[-1].action, turns[-1].observation, stop, 0, 0)
@@ -278,8 +288,8 @@ def _record(sample: Mapping[str, Any], metric: str) -> ScoredRollout:
         answer=answer if isinstance(answer, str) else None,
         state={"target": sample.get("target"), "limit": sample.get("limit")},
         usage=Usage(
-            sum(one.get("input_tokens") or 0 for one in usage),
-            sum(one.get("output_tokens") or 0 for one in usage),
+            sum(entry.get("input_tokens") or 0 for entry in usage),
+            sum(entry.get("output_tokens") or 0 for entry in usage),
             float(sample.get("total_time") or 0.0),
         ),
         fault=Fault.INFRASTRUCTURE if error else None,
@@ -303,28 +313,32 @@ def _stop_of(sample: Mapping[str, Any]) -> StopReason:
 
 
 def _score(sample: Mapping[str, Any], metric: str) -> Score:
-    said = _measures(sample)
-    views = {name: _number(value) for name, value in said.items() if name != metric}
+    measures = _measures(sample)
+    views = {name: _number(value) for name, value in measures.items() if name != metric}
     if sample.get("error"):
         reason = _first_line(sample["error"].get("message", "")) or "the sample ended with an error"
         return Score(None, reason, Fault.INFRASTRUCTURE, views)
-    if metric not in said:
-        whole = next((name for name in said if metric.startswith(f"{name}/")), None)
-        reason = f"{whole} is {_shown(said[whole])} without {metric}" if whole else f"the log has no score of {metric}"
+    if metric not in measures:
+        whole = next((name for name in measures if metric.startswith(f"{name}/")), None)
+        reason = (
+            f"{whole} is {_verdict_text(measures[whole])} without {metric}"
+            if whole
+            else f"the log has no score of {metric}"
+        )
         return Score(None, reason, Fault.JUDGE, views)
-    value = _number(said[metric])
+    value = _number(measures[metric])
     if value is None:
-        return Score(None, f"{metric} is {_shown(said[metric])}, not a number", Fault.JUDGE, views)
-    one = next(one for name, one in _scores(sample).items() if metric == name or metric.startswith(f"{name}/"))
-    explanation, answer = _first_line(one.get("explanation") or ""), one.get("answer")
+        return Score(None, f"{metric} is {_verdict_text(measures[metric])}, not a number", Fault.JUDGE, views)
+    score = next(score for name, score in _scores(sample).items() if metric == name or metric.startswith(f"{name}/"))
+    explanation, answer = _first_line(score.get("explanation") or ""), score.get("answer")
     extracted = answer if isinstance(answer, str) else None
     return logged_score(value, metric, explanation or f"{metric} as logged", views, extracted)
 
 
 def _number(value: object) -> float | None:
-    """A verdict as a number, by the words of inspect-ai's `value_to_float`; None where that finds none, and for NaN."""
+    """A verdict as a number, as inspect-ai's `value_to_float` reads it; None for NaN and where that gives no number."""
     if isinstance(value, str):
-        word = LETTERS.get(value, WORDS.get(value.lower()))
+        word = VERDICT_LETTERS.get(value, VERDICT_WORDS.get(value.lower()))
         if word is not None:
             return word
         try:
@@ -334,34 +348,35 @@ def _number(value: object) -> float | None:
     return finite_or_none(value) if isinstance(value, int | float) else None
 
 
-def _shown(value: object) -> str:
-    """A verdict that is not a number, for a reason."""
+def _verdict_text(value: object) -> str:
+    """A verdict that is not a number, as text for the reason of a score."""
     if isinstance(value, list | dict):
         return f"a {'list' if isinstance(value, list) else 'mapping'} of {len(value)}"
     return shown(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
 
 
 def conversation_of(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Message], list[Turn]]:
-    """Opening messages, then one turn for each assistant message with what came back."""
-    first = next((i for i, message in enumerate(messages) if _is_generated(message)), len(messages))
-    opening = [Message(str(m.get("role")), _text(m)) for m in messages[:first]]
+    """Opening messages, then one turn for each assistant message with the observations that follow it."""
+    first = next((index for index, message in enumerate(messages) if _is_generated(message)), len(messages))
+    opening = [Message(str(message.get("role")), _text(message)) for message in messages[:first]]
     turns: list[Turn] = []
     for message in messages[first:]:
         if message.get("role") == "assistant":
             turns.append(Turn(_text(message), None, StopReason.END, 0, 0))
         elif turns:
             last = turns[-1]
-            seen = "\n".join(part for part in (last.observation, _text(message)) if part)
-            turns[-1] = Turn(last.action, seen, last.stop_reason, 0, 0)
+            observation = "\n".join(part for part in (last.observation, _text(message)) if part)
+            turns[-1] = Turn(last.action, observation, last.stop_reason, 0, 0)
     return opening, turns
 
 
 def _is_generated(message: Mapping[str, Any]) -> bool:
+    # inspect-ai marks assistant messages that the sample's input contained: they are part of the prompt
     return message.get("role") == "assistant" and message.get("source") != "input"
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """The words of a message and its tool calls; other content by its kind only."""
+    """The text of a message and its tool calls; other content by its type only."""
     return "\n".join(_parts(message))
 
 
@@ -384,13 +399,12 @@ def _first_line(text: str) -> str:
 
 
 def is_tau_bench(path: Path) -> bool:
-    """Whether a file looks like trajectories of tau-bench: a list, and `traj` near its beginning or end."""
+    """Whether a file looks like trajectories of tau-bench: a JSON list with `trial` near its end."""
     try:
         with path.open("rb") as file:
             start = file.read(1).strip() or file.read(64).strip()
-            file.seek(0, 2)
-            size = file.tell()
-            file.seek(max(0, size - 200))
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 200))  # rows of tau-bench end with `trial`: the tail is enough
             return start[:1] == b"[" and b'"trial"' in file.read()
     except OSError:
         return False
@@ -433,7 +447,7 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
         {
             **message,
             "tool_calls": [
-                {**one["function"], "function": one["function"]["name"]} for one in message.get("tool_calls") or ()
+                {**call["function"], "function": call["function"]["name"]} for call in message.get("tool_calls") or ()
             ],
         }
         for message in row["traj"]
@@ -442,7 +456,7 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
         for call in message["tool_calls"]:
             call["arguments"] = _arguments(call["arguments"])
     opening, turns = conversation_of(messages)
-    ends_in_words = bool(turns) and messages[-1].get("role") != "tool" and not messages[-1]["tool_calls"]
+    ends_with_answer = bool(turns) and messages[-1].get("role") != "tool" and not messages[-1]["tool_calls"]
     rollout = Rollout(
         item_id=str(row["task_id"]),
         attempt=int(row["trial"]),
@@ -450,7 +464,7 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
         status=RolloutStatus.COMPLETED,
         prompt=opening,
         turns=turns,
-        answer=turns[-1].action if ends_in_words else None,
+        answer=turns[-1].action if ends_with_answer else None,
         state={"actions": (row.get("info") or {}).get("task", {}).get("actions")},
         usage=Usage(),
     )
@@ -461,15 +475,11 @@ def _trajectory(row: Mapping[str, Any]) -> tuple[ScoredRollout, str]:
 
 
 def _arguments(text: Any) -> Any:
-    """Arguments of a call, which are JSON in a string; as they are where they are not."""
+    """Arguments of a call, which are JSON in a string; anything else is returned unchanged."""
     if isinstance(text, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(text)
     return text
-
-
-_SAMPLES_NAME = re.compile(r"samples_(?P<task>.+)_(?P<time>\d{4}-\d{2}-\d{2}T[\d.-]+)\.jsonl$")
-ONLY_FIRST = "lm-eval scores only the first response to an item"
 
 
 def read_lm_eval(path: Path, metric: str | None = None, filter_name: str | None = None) -> ForeignLog:
@@ -534,16 +544,16 @@ def _results(path: Path, time: str) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        results = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: is not JSON ({error}); restore it or remove it") from error
-    return found if isinstance(found, dict) else {}
+    return results if isinstance(results, dict) else {}
 
 
 def _settings(row: Mapping[str, Any], results: Mapping[str, Any], task: str) -> dict[str, Any]:
     configured = results.get("configs", {}).get(task, {})
-    asked = _first_request(row).get("arg_1")
-    settings = {**configured.get("generation_kwargs", {}), **(asked if isinstance(asked, dict) else {})}
+    requested = _first_request(row).get("arg_1")
+    settings = {**configured.get("generation_kwargs", {}), **(requested if isinstance(requested, dict) else {})}
     if "max_gen_toks" in settings:
         settings["max_tokens"] = settings["max_gen_toks"]
     if settings.get("do_sample") is False:
@@ -559,20 +569,20 @@ def _first_request(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _records(item_id: str, group: Sequence[Mapping[str, Any]], metric: str, filter_name: str) -> list[ScoredRollout]:
-    row = next((one for one in group if str(one.get("filter", "none")) == filter_name), group[0])
+    row = next((line for line in group if str(line.get("filter", "none")) == filter_name), group[0])
     views = {
-        f"{name}@{one.get('filter', 'none')}": finite_or_none(one[name])
-        for one in group
-        for name in one.get("metrics", [])
-        if isinstance(one.get(name), int | float) and (name, str(one.get("filter", "none"))) != (metric, filter_name)
+        f"{name}@{line.get('filter', 'none')}": finite_or_none(line[name])
+        for line in group
+        for name in line.get("metrics", [])
+        if isinstance(line.get(name), int | float) and (name, str(line.get("filter", "none"))) != (metric, filter_name)
     }
     texts = _responses(row["resps"])
     first = ScoredRollout(_rollout(item_id, 0, row, texts[0]), _lm_eval_score(row, metric, filter_name, views))
-    rest = [
+    unscored = [
         ScoredRollout(_rollout(item_id, n, row, text), Score(None, ONLY_FIRST, Fault.JUDGE))
         for n, text in enumerate(texts[1:], start=1)
     ]
-    return [first, *rest]
+    return [first, *unscored]
 
 
 def _responses(resps: Any) -> list[str]:
@@ -600,24 +610,26 @@ def _rollout(item_id: str, attempt: int, row: Mapping[str, Any], text: str) -> R
     )
 
 
-def _prompt(asked: Any) -> list[Message]:
+def _prompt(logged: Any) -> list[Message]:
     """The messages of a chat, which lm-eval logs as JSON in a string in a list; another prompt as one user message."""
-    asked = asked[0] if isinstance(asked, list) and len(asked) == 1 and isinstance(asked[0], str) else asked
-    chat = asked
-    if isinstance(asked, str) and asked.startswith("["):
+    logged = logged[0] if isinstance(logged, list) and len(logged) == 1 and isinstance(logged[0], str) else logged
+    chat = logged
+    if isinstance(logged, str) and logged.startswith("["):
         with contextlib.suppress(ValueError, RecursionError):  # a prompt may begin with a bracket
-            chat = json.loads(asked)
-    if isinstance(chat, list) and chat and all(_is_message(one) for one in chat):
-        return [Message(one["role"], _words(one["content"])) for one in chat]
-    return [Message("user", asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False))]
+            chat = json.loads(logged)
+    if isinstance(chat, list) and chat and all(_is_message(message) for message in chat):
+        return [Message(message["role"], _content_text(message["content"])) for message in chat]
+    return [Message("user", logged if isinstance(logged, str) else json.dumps(logged, ensure_ascii=False))]
 
 
-def _is_message(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("role"), str) and isinstance(one.get("content"), str | list)
+def _is_message(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and isinstance(value.get("role"), str) and isinstance(value.get("content"), str | list)
+    )
 
 
-def _words(content: str | list[Any]) -> str:
-    """The text of a message; parts that are not text by their kind only."""
+def _content_text(content: str | list[Any]) -> str:
+    """The text of a message; parts that are not text by their type only."""
     if isinstance(content, str):
         return content
     parts = (part if isinstance(part, dict) else {"text": str(part)} for part in content)

@@ -1,12 +1,12 @@
 """SQL over the rollouts of many cards.
 
     rollouts    a row for each rollout: the columns of `cards.tables`, and card, checkpoint, benchmark, split, line
-                (its place in the card, from 0, as `reader.read_page` counts)
-    cards       a row for each finished card: its numbers, and what its header says
+                (its position in the card, from 0, as `reader.read_page` counts)
+    cards       a row for each finished card: its numbers and the fields of its header
 
-Promises: read-only, and nothing but those two tables can be read: one SELECT statement, no file, extension,
-environment variable or setting within reach of it, whoever wrote it; the first page does not compute the others where
-the statement allows it; memory is bounded. Only closed cards are there; the others are named in `skipped`.
+Promises: read-only, and safe for untrusted SQL: one SELECT statement over those two tables, which reaches no file,
+extension, environment variable or setting; where the statement allows it, the first page does not compute later ones;
+memory is bounded. Only closed cards are included; unfinished ones are listed in `skipped`.
 """
 
 import os
@@ -77,18 +77,18 @@ class CardQueries:
     def __init__(self, folders: Sequence[Path]) -> None:
         """Look for cards at and below the folders; tables of cards of older formats are made on first use.
 
-        Raises ConfigError for a folder that is none or holds no finished card, CardError for a damaged card.
+        Raises ConfigError for a path that is not a folder or holds no finished card, CardError for a damaged card.
         """
         self.skipped: list[Path] = []
         """Cards that are not finished."""
-        found = self._find(folders)
-        files = [str(table_of(path).resolve()) for path, _ in found]
+        cards = self._find(folders)
+        files = [str(table_of(path).resolve()) for path, _ in cards]
         self._connection = duckdb.connect(":memory:", config=SETTINGS)
-        self._register(found, files)
+        self._register(cards, files)
         self._lock(files)
 
     def _find(self, folders: Sequence[Path]) -> list[tuple[Path, CardFile]]:
-        found: dict[Path, tuple[Path, CardFile]] = {}
+        cards: dict[Path, tuple[Path, CardFile]] = {}
         for top in folders:
             if not top.is_dir():
                 raise ConfigError(f"{top}: no such folder; pass a card, an evaluation, a trial, or a folder above them")
@@ -99,21 +99,21 @@ class CardQueries:
                 elif not _is_utf8(path.resolve()):
                     raise CardError(f"{path}: its path is not UTF-8, which the database needs; rename the folder")
                 else:
-                    found.setdefault(path.resolve(), (path, card))
-        if not found:
+                    cards.setdefault(path.resolve(), (path, card))
+        if not cards:
             where = ", ".join(map(str, folders))
             raise ConfigError(f"{where}: no finished card there ({len(self.skipped)} unfinished); evaluate first")
-        return list(found.values())
+        return list(cards.values())
 
-    def _register(self, found: Sequence[tuple[Path, CardFile]], files: Sequence[str]) -> None:
+    def _register(self, cards: Sequence[tuple[Path, CardFile]], files: Sequence[str]) -> None:
         columns = ", ".join(f"{name} {kind}" for name, kind in CARD_COLUMNS.items())
         self._connection.execute(f"create table all_cards ({columns}, table_file varchar)")
-        rows = [[*_card_row(path, card), file] for (path, card), file in zip(found, files, strict=True)]
+        rows = [[*_card_row(path, card), file] for (path, card), file in zip(cards, files, strict=True)]
         marks = f"({', '.join('?' * (len(CARD_COLUMNS) + 1))})"
         for start in range(0, len(rows), ROWS_AT_ONCE):  # one statement for each row takes ten times as long
-            part = rows[start : start + ROWS_AT_ONCE]
-            values = [value for row in part for value in row]
-            self._connection.execute(f"insert into all_cards values {', '.join([marks] * len(part))}", values)
+            batch = rows[start : start + ROWS_AT_ONCE]
+            values = [value for row in batch for value in row]
+            self._connection.execute(f"insert into all_cards values {', '.join([marks] * len(batch))}", values)
         names = ", ".join(_literal(_escaped(file)) for file in sorted(set(files)))
         self._connection.execute(
             "create view rollouts as select c.card, c.checkpoint, c.benchmark, c.split, "
@@ -124,18 +124,19 @@ class CardQueries:
         self._connection.execute("create view cards as select * exclude (table_file) from all_cards")
 
     def _lock(self, files: Sequence[str]) -> None:
-        """From here on an untrusted statement can do no harm."""
+        """Leave nothing but the tables of the cards within reach of a statement, and no way to undo that."""
         names = ", ".join(map(_literal, sorted({*files, *map(_escaped, files)})))
+        # the order matters: allowed_paths cannot be set once external access is off, and the lock must come last
         self._connection.execute(f"set allowed_paths = [{names}]")
         self._connection.execute("set enable_external_access = false")
         self._connection.execute("set lock_configuration = true")
 
     def page(self, sql: str, start: int = 0, n: int = 20, parameters: Sequence[str | int | float] = ()) -> Page:
-        """Rows start to start + n of one SELECT statement; from several threads at once too.
+        """Rows start to start + n of one SELECT statement; safe to call from several threads.
 
-        parameters: values for the `?` of the statement. The order between pages is that of the statement: give it an
-        ORDER BY where that matters. Raises ConfigError for anything but one SELECT, and for what the database says
-        against it.
+        parameters: values for the `?` of the statement. Pages follow the order of the statement: give it an ORDER BY
+        where that matters. Raises ConfigError for anything but one SELECT, and with the database's message for a
+        statement that it rejects.
         """
         if start < 0 or n < 0:
             raise ConfigError(f"start {start}, n {n}: neither may be negative")
@@ -150,7 +151,7 @@ class CardQueries:
 
     @contextmanager
     def _relation(self, sql: str, parameters: Sequence[str | int | float]) -> Iterator[duckdb.DuckDBPyRelation]:
-        """What one SELECT statement gives; it is computed when it is fetched."""
+        """The result of one SELECT statement; it is computed when it is fetched."""
         try:
             statements = duckdb.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -160,7 +161,7 @@ class CardQueries:
             raise ConfigError(f"{sql!r}: {' '.join(str(error).split())}") from error
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the database and its files."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -173,11 +174,11 @@ class CardQueries:
 
 
 def _card_row(path: Path, card: CardFile) -> list[Any]:
-    """In the order of CARD_COLUMNS."""
+    """The values of a card in the order of CARD_COLUMNS."""
     header, protocol = card.header, card.header.protocol
     if card.summary is None:
         raise CardError(f"{path}: is closed and has no summary; restore card.json from a copy or evaluate again")
-    told = {
+    values = {
         "card": str(path),
         "checkpoint": header.checkpoint_name,
         "checkpoint_digest": header.checkpoint_digest,
@@ -188,11 +189,11 @@ def _card_row(path: Path, card: CardFile) -> list[Any]:
         "wall_clock_s": card.wall_clock_s,
         "created_at": header.created_at,
     }
-    return [told[name] if name in told else getattr(card.summary, name) for name in CARD_COLUMNS]
+    return [values[name] if name in values else getattr(card.summary, name) for name in CARD_COLUMNS]
 
 
 def _escaped(file: str) -> str:
-    """A path that the database takes for no pattern."""
+    """A path in which the database sees no glob pattern."""
     return re.sub(r"[\[*?]", r"[\g<0>]", file)
 
 

@@ -1,19 +1,15 @@
-"""Reads and checks rollout cards.
+"""Reads, checks, replays and regrades rollout cards; nothing here changes a card.
 
-Promises: reading never changes a card; a page of a closed card opens without reading the rest, and one rollout by its
-id without reading the other frames; a frame that does not match its digest is never returned as data. `validate_card`
-checks every byte against its digests and every number against the rollouts, and reports everything it finds, each
-with the file and, where known, the rollout. `scenes` shows a rollout turn by turn from what is on the card
-alone.
+Promises: a page of a closed card opens without reading the rest, and one rollout by its id without reading the other
+frames; a frame that does not match its digest is never returned as data. `validate_card` checks every byte against its
+digests and every number against the rollouts, and reports all problems, each with the file and, where known, the
+rollout. `scenes` shows a rollout turn by turn from the card alone. `regrade` computes a card's numbers under another
+reporting rule without a model: rollouts are read once for both rules, and stored numbers that the rollouts do not
+reproduce under the card's own rule are named. What a rule cannot change (how the scorer judged) stays as it was.
 
 Does NOT cover: lines of an open card that were written since it was last released carry no checksum yet, so that a
-changed byte that still makes a rollout is found only if the writer itself closes the card; whoever can rewrite data
-and digests together is not caught.
-
-A card's numbers under another reporting rule, computed from its rollouts without a model.
-
-Promises: rollouts are read once for both rules; under the card's own rule every stored number comes out again, and
-what does not is named; nothing is written. What a rule cannot change (how the scorer judged) stays as it was.
+changed byte that still decodes as a rollout is found only if the writer itself closes the card; a forger who rewrites
+data and digests together is not caught.
 """
 
 import itertools
@@ -26,7 +22,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from agent2.cards import folder
 from agent2.cards.aggregate import Tally, counted_value, kinds_of
@@ -47,6 +42,9 @@ from agent2.records import ScoredRollout, StopReason, canonical_json
 TOLERANCE = 1e-9
 COLUMNS_FROM = 50_000
 """Rollouts from which loading pyarrow costs less than decoding the records."""
+CARD_FILE = folder.CARD_JSON
+"""The file that makes a folder a card."""
+PROMPT_TITLE = "prompt"
 
 
 def validate_card(path: Path, *, columns: bool = True) -> list[str]:
@@ -135,13 +133,13 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
                 continue
             if is_sorted and folder.content_digest(lines) != frame.content:
                 problems.append(str(folder.damaged(file, number, frame, "does not match the digest of its content")))
-            for place, line in enumerate(lines):
-                where = f"{file}: rollout {first + place + 1}"
-                record, found = _add(tally, line, where)
-                problems += found
+            for offset, line in enumerate(lines):
+                where = f"{file}: rollout {first + offset + 1}"
+                record, line_problems = _add(tally, line, where)
+                problems += line_problems
                 if record is not None and is_sorted:
                     here = (record.rollout.item_id, record.rollout.attempt)
-                    if here < last or (place == 0 and frame.first != here[0]):
+                    if here < last or (offset == 0 and frame.first != here[0]):
                         problems.append(
                             f"{where}: is not in the order of items and attempts that {folder.CARD_JSON} names"
                         )
@@ -155,7 +153,7 @@ def _closed_damage(path: Path, card: CardFile, tally: Tally) -> list[str]:
 
 
 def _add(tally: Tally, line: bytes, where: str) -> tuple[ScoredRollout | None, list[str]]:
-    """The rollout, counted, and what is wrong with its line."""
+    """The rollout, counted, and the problems of its line."""
     try:
         record = folder.decode_line(line, where)
         tally.add(record)
@@ -184,10 +182,6 @@ def _is_same(left: object, right: object) -> bool:
     return isinstance(right, Sequence) and list(left) == list(right)
 
 
-CARD_FILE = folder.CARD_JSON
-"""The file that makes a folder a card."""
-
-
 def read_header(path: Path) -> CardHeader:
     """What was evaluated and how. Raises CardError if there is no readable card."""
     return folder.load_card(path).header
@@ -206,7 +200,10 @@ def read_summary(path: Path) -> CardSummary:
 
 
 def tally_of(path: Path, card: CardFile) -> Tally:
-    """Every rollout of a card, counted: from the columns of a large closed one. Raises CardError for a damaged card."""
+    """Every rollout of a card, counted; for a large closed card from its columns.
+
+    Raises CardError for a damaged card.
+    """
     if folder.TABLE in card.parts and sum(frame.n_rollouts for frame in card.frames) >= COLUMNS_FROM:
         from agent2.cards.tables import tally_of_columns  # loads pyarrow
 
@@ -258,10 +255,10 @@ def find_rollouts(path: Path, item_id: str, attempt: int | None = None) -> list[
 
 
 class CardPages:
-    """The rollouts of one card, for who reads it again and again; safe to use from several threads.
+    """The rollouts of one card, for repeated reading; safe to use from several threads.
 
-    `card.json` and the frame read last are kept, so make a new one when the card has changed. Of an open card nothing
-    but its header is kept.
+    `card.json` and the last frame are cached, so make a new object when the card has changed. Of an open card only
+    `card.json` is cached.
     """
 
     def __init__(self, path: Path) -> None:
@@ -269,7 +266,7 @@ class CardPages:
         self.path = path
         self.card = folder.load_card(path)
         self._begins = first_lines(self.card)
-        self._kept: tuple[int, list[bytes]] = (-1, [])
+        self._cached: tuple[int, list[bytes]] = (-1, [])
 
     def page(self, start: int, n: int) -> list[ScoredRollout]:
         """As `read_page`."""
@@ -289,14 +286,14 @@ class CardPages:
 
     def find(self, item_id: str, attempt: int | None = None) -> list[tuple[int, ScoredRollout]]:
         """As `find_rollouts`."""
-        name = msgspec.json.encode(item_id)  # as our writer spells it
-        found = []
+        name = msgspec.json.encode(item_id)  # as the writer spells it: most lines are ruled out without decoding them
+        matches = []
         for line, text in self._lines_near(item_id):
             if name in text:
                 record = folder.decode_line(text, f"{self.path}: rollout {line + 1}")
                 if record.rollout.item_id == item_id and attempt in (None, record.rollout.attempt):
-                    found.append((line, record))
-        return sorted(found, key=lambda pair: pair[1].rollout.attempt)
+                    matches.append((line, record))
+        return sorted(matches, key=lambda pair: pair[1].rollout.attempt)
 
     def _lines_near(self, item_id: str) -> Iterator[tuple[int, bytes]]:
         """Every line that may be of the item, with its number from 0."""
@@ -311,13 +308,13 @@ class CardPages:
             yield from enumerate(self._lines(number), start=self._begins[number])
 
     def _lines(self, number: int) -> list[bytes]:
-        """Of one frame of a closed card."""
-        kept, lines = self._kept
-        if kept != number:
+        """The lines of one frame of a closed card."""
+        cached, lines = self._cached  # one tuple, replaced as a whole: threads see a frame with its own number
+        if cached != number:
             file, stream = closed_file(self.path, self.card)
             with stream:
                 lines = frame_lines(file, stream, number, self.card.frames[number])
-            self._kept = (number, lines)
+            self._cached = (number, lines)
         return lines
 
 
@@ -332,12 +329,9 @@ def _open_rollouts(path: Path, start: int) -> Iterator[ScoredRollout]:
         yield folder.decode_line(line, f"{path / folder.OPEN_ROLLOUTS}:{number + 1}")
 
 
-WHO_SEES = "prompt"
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayScene:
-    """One thing that happened."""
+    """One event of a rollout, as text."""
 
     title: str
     """`turn 3 of 7: model`, `turn 3 of 7: environment`, `verdict`."""
@@ -348,7 +342,7 @@ def scenes(record: ScoredRollout, rule: ReportingRule) -> Iterator[ReplayScene]:
     """The rollout in order: prompt, each message and its reply, final state, verdict and what counts under the rule."""
     rollout = record.rollout
     for message in rollout.prompt:
-        yield ReplayScene(f"{WHO_SEES}: {message.role}", message.content)
+        yield ReplayScene(f"{PROMPT_TITLE}: {message.role}", message.content)
     n_turns = len(rollout.turns)
     for number, turn in enumerate(rollout.turns, start=1):
         tokens = f"{turn.prompt_tokens} + {turn.completion_tokens} tokens"
@@ -388,8 +382,8 @@ def _number(value: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """One rollout that counts otherwise under the new rule."""
+class RegradeChange:
+    """One rollout that counts differently under the new rule."""
 
     item_id: str
     attempt: int
@@ -416,12 +410,12 @@ class Regrade:
     which has none."""
     has_stored: bool
     """Whether the card has a summary to compare with."""
-    moved: Mapping[str, int]
-    """Rollouts that count otherwise, by why."""
-    n_items_moved: int
-    """Items whose score is another one, whatever the cause."""
-    moves: Sequence[Move]
-    """The first of them, as many as were asked for, in the order of the card."""
+    n_changed: Mapping[str, int]
+    """Rollouts that count differently, by the kinds that the rules treat differently."""
+    n_items_changed: int
+    """Items whose score differs, whatever the cause."""
+    changed: Sequence[RegradeChange]
+    """The first rollouts that count differently, as many as were requested, in the order of the card."""
 
     @property
     def changes(self) -> dict[str, tuple[str, str]]:
@@ -429,19 +423,20 @@ class Regrade:
         return rule_changes(self.header.reporting, self.rule)
 
 
-def regrade(path: Path, rule: ReportingRule | None = None, most_moves: int | None = 0) -> Regrade:
+def regrade(path: Path, rule: ReportingRule | None = None, max_changes: int | None = 0) -> Regrade:
     """The numbers of a card under a rule, its own if None, beside those under its own.
 
-    most_moves: how many moved rollouts to list; None: all. Raises CardError if the card is damaged.
+    max_changes: how many of the rollouts that count differently to list; None: all. Raises CardError if the card is
+    damaged.
     """
     card = folder.load_card(path)
-    own = card.header.reporting
+    card_rule = card.header.reporting
     tally = tally_of(path, card)
-    rule = rule or own
+    rule = rule or card_rule
     old = tally.summary()
     stored = card.summary
-    new = old if rule == own else tally.summary(rule)
-    why, moves = _moves(tally, own, rule, most_moves)
+    new = old if rule == card_rule else tally.summary(rule)
+    n_changed, changed = _changes(tally, card_rule, rule, max_changes)
     return Regrade(
         card=path,
         header=card.header,
@@ -450,36 +445,33 @@ def regrade(path: Path, rule: ReportingRule | None = None, most_moves: int | Non
         new=new,
         differs_from_stored=[] if stored is None else summary_differences(stored, old),
         has_stored=stored is not None,
-        moved=why,
-        n_items_moved=sum(old.item_scores[item] != new.item_scores[item] for item in old.item_scores),
-        moves=moves,
+        n_changed=n_changed,
+        n_items_changed=sum(old.item_scores[item] != new.item_scores[item] for item in old.item_scores),
+        changed=changed,
     )
 
 
-def _moves(
-    tally: Tally, own: ReportingRule, rule: ReportingRule, most: int | None
-) -> tuple[dict[str, int], list[Move]]:
-    before, after = tally.counted(own), tally.counted(rule)
-    rows = _differing(before, after)
-    differ = set(rule_changes(own, rule))
+def _changes(
+    tally: Tally, card_rule: ReportingRule, rule: ReportingRule, max_changes: int | None
+) -> tuple[dict[str, int], list[RegradeChange]]:
+    """The number of rollouts that count differently, by kinds, and the first of them."""
+    before, after = tally.counted(card_rule), tally.counted(rule)
+    is_same = (before == after) | (np.isnan(before) & np.isnan(after))
+    rows = np.flatnonzero(~is_same)
+    differing_kinds = set(rule_changes(card_rule, rule))
     marks = tally.marks()
-    why = Counter(_why(int(mark), differ) for mark in marks[rows])
-    shown = rows if most is None else rows[:most]
-    moves = [
-        Move(item_id, attempt, _figure(before[row]), _figure(after[row]), _why(int(marks[row]), differ))
-        for row, (item_id, attempt) in zip(shown.tolist(), tally.attempts_at(shown.tolist()), strict=True)
+    reasons = {
+        mark: ", ".join(kind for kind in kinds_of(mark) if kind in differing_kinds)
+        for mark in np.unique(marks[rows]).tolist()
+    }
+    n_by_reason = Counter(reasons[mark] for mark in marks[rows].tolist())
+    listed = rows[:max_changes].tolist()
+    changes = [
+        RegradeChange(item_id, attempt, _none_if_nan(before[row]), _none_if_nan(after[row]), reasons[int(marks[row])])
+        for row, (item_id, attempt) in zip(listed, tally.attempts_at(listed), strict=True)
     ]
-    return dict(sorted(why.items())), moves
+    return dict(sorted(n_by_reason.items())), changes
 
 
-def _differing(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.intp]:
-    are_equal = (before == after) | (np.isnan(before) & np.isnan(after))
-    return np.flatnonzero(~are_equal)
-
-
-def _why(marks: int, differ: set[str]) -> str:
-    return ", ".join(kind for kind in kinds_of(marks) if kind in differ)
-
-
-def _figure(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else float(value)

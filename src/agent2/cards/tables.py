@@ -1,12 +1,12 @@
 """The table of a closed card, `rollouts.parquet`.
 
-One row a rollout, sorted by item and attempt. The columns are what queries ask for; `record` is the rollout itself as
+One row a rollout, sorted by item and attempt. The columns are those that queries use; `record` is the rollout itself as
 JSON text, the line that the open card held. Each row group is a frame: the page of its `record` column is one zstd
-frame whose place `card.json` names, so that records are read without a Parquet library, which takes longer to load
+frame whose offset `card.json` names, so that records are read without a Parquet library, which takes longer to load
 than most cards take to read.
 
 Promises: memory does not grow with the rollouts; what was written is read back before the file counts; a missing score
-is NULL, never 0. All other columns but `finished` are derived from `record`, and `table_problems` derives them again.
+is NULL, never 0. All columns except `finished` are derived from `record`, and `table_problems` derives them again.
 """
 
 import contextlib
@@ -53,12 +53,12 @@ COLUMNS = pa.schema(
         ("views", pa.map_(pa.string(), pa.float64())),
         ("answer", pa.string()),
         ("extracted", pa.string()),  # the final answer as the scorer read it
-        ("finished", pa.int64()),  # place in the order in which the rollouts finished, from 0
+        ("finished", pa.int64()),  # position in the order in which the rollouts finished, from 0
         pa.field(RECORD, pa.string(), nullable=False),
     ]
 )
 _WITH_STATISTICS = ["item_id", "attempt", "value", "counted", "fault", "completion_tokens"]
-"""Not of long texts, which would fill the footer."""
+"""Columns with minima and maxima in the footer; those of long texts would fill it."""
 ONE_PAGE = 1 << 30
 """Larger than any row group, so that a column of one has a single page."""
 
@@ -82,7 +82,10 @@ class TableWriter:
         self._written: list[tuple[str, str]] = []
 
     def add(self, lines: Sequence[bytes], finished: Sequence[int]) -> None:
-        """Take the lines of one frame, with the places at which they finished. Raises OSError if the disk is full."""
+        """Add the lines of one frame; finished: the position of each in the order in which rollouts finished.
+
+        Raises OSError if the disk is full.
+        """
         batch = _batch(lines, finished, self._rule)
         self._out.write_batch(batch)
         self._written.append((content_digest(lines), batch["item_id"][0].as_py()))
@@ -104,8 +107,9 @@ class TableWriter:
                 page = stream.read(chunk.total_compressed_size)
                 offset = page.find(ZSTD_MAGIC)
                 digest = hashlib.sha256(page[offset:]).hexdigest()
-                place = (chunk.data_page_offset + offset, len(page) - offset)
-                frames.append(Frame(*place, group.num_rows, digest, content, first))
+                # a page begins with its Parquet header; the frame is the compressed data behind it
+                frame_offset = chunk.data_page_offset + offset
+                frames.append(Frame(frame_offset, len(page) - offset, group.num_rows, digest, content, first))
                 if content_digest(frame_lines(self._file, stream, number, frames[-1])) != content:
                     raise CardError(f"{self._file}: frame {number} is not what was written; close the card again")
         self._is_whole = True
@@ -118,7 +122,7 @@ class TableWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._is_whole:
-            with contextlib.suppress(OSError):  # it is given up for an error that says more
+            with contextlib.suppress(OSError):  # the error that ended the block says more
                 self._out.close()
             with contextlib.suppress(OSError):
                 self._file.unlink(missing_ok=True)
@@ -126,13 +130,13 @@ class TableWriter:
 
 def _batch(lines: Sequence[bytes], finished: Sequence[int], rule: ReportingRule) -> pa.RecordBatch:
     """The rows of some lines."""
-    rows = [_row(line, place, rule) for line, place in zip(lines, finished, strict=True)]
+    rows = [_row(line, position, rule) for line, position in zip(lines, finished, strict=True)]
     columns = zip(zip(*rows, strict=True), COLUMNS.types, strict=True)
     return pa.record_batch([_array(values, kind) for values, kind in columns], schema=COLUMNS)
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """What `pa.array` gives, which would load pandas: longer than it takes to close a small card."""
+    """The same as `pa.array`, which would load pandas: longer than it takes to close a small card."""
     if pa.types.is_string(kind):
         texts = [value.encode() if isinstance(value, str) else value or b"" for value in values]
         buffers = [_valid(values), _offsets(texts), pa.py_buffer(b"".join(texts))]
@@ -140,7 +144,8 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_map(kind):
         pairs = list(chain.from_iterable(values))
         parts = [
-            _array([pair[place] for pair in pairs], one) for place, one in enumerate((kind.key_type, kind.item_type))
+            _array([key for key, _ in pairs], kind.key_type),
+            _array([value for _, value in pairs], kind.item_type),
         ]
         child = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(values), [None, _offsets(values)], children=[child])
@@ -152,7 +157,7 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _valid(values: Sequence[Any]) -> pa.Buffer:
-    """A bit for each value: whether it is there."""
+    """A bit for each value: whether it is not None."""
     return pa.py_buffer(np.packbits(np.array([value is not None for value in values], dtype=bool), bitorder="little"))
 
 
@@ -190,7 +195,7 @@ def _row(line: bytes, finished: int, rule: ReportingRule) -> tuple[Any, ...]:
 
 
 def table_of(path: Path) -> Path:
-    """The table of a closed card: its own, or the cached one of a card of an older format, made now if there is none.
+    """The table of a closed card: its own, or for a card of an older format the cached one, written on first use.
 
     Raises CardError for an open or damaged card and for a table that is not the one that the card names.
     """
@@ -243,7 +248,7 @@ def write_anew(path: Path, target: Path) -> None:
 
 
 def table_problems(path: Path, card: CardFile) -> list[str]:
-    """What is wrong with the columns of a closed card, whose records are sound: they must be what the records give."""
+    """Problems of the columns of a closed card whose records are sound: they must be those that the records give."""
     file = path / folder.TABLE
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as table:
@@ -253,10 +258,10 @@ def table_problems(path: Path, card: CardFile) -> list[str]:
             if sizes != [frame.n_rollouts for frame in card.frames]:
                 return [f"{file}: has other row groups than {folder.CARD_JSON} names; restore the file from a copy"]
             for number, (first, lines) in enumerate(closed_lines(path, card)):
-                found = table.read_row_group(number)
-                expected = _batch(lines, found["finished"].to_pylist(), card.header.reporting)
-                if not found.equals(pa.Table.from_batches([expected])):
-                    row = _first_difference(found, expected)
+                stored = table.read_row_group(number)
+                expected = _batch(lines, stored["finished"].to_pylist(), card.header.reporting)
+                if not stored.equals(pa.Table.from_batches([expected])):
+                    row = _first_difference(stored, expected)
                     return [
                         f"{file}: the row of rollout {first + row + 1} is not what its record gives; restore the file"
                     ]
@@ -305,6 +310,6 @@ def _marks(kinds: pa.ListArray) -> NDArray[np.uint8]:
     return marks
 
 
-def _first_difference(found: pa.Table, expected: pa.RecordBatch) -> int:
-    pairs = zip(found.to_pylist(), expected.to_pylist(), strict=True)
-    return next(row for row, (left, right) in enumerate(pairs) if left != right)
+def _first_difference(stored: pa.Table, expected: pa.RecordBatch) -> int:
+    pairs = zip(stored.to_pylist(), expected.to_pylist(), strict=True)
+    return next(row for row, (stored_row, expected_row) in enumerate(pairs) if stored_row != expected_row)

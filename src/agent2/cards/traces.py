@@ -1,16 +1,18 @@
-"""Trajectories of agents that other software ran, read into a card: chat messages, or OpenTelemetry traces.
+"""Import of agents' trajectories that other software ran: chat messages, or OpenTelemetry traces.
 
 Messages: a JSON document or JSON lines; a trajectory is a list of messages, or an object with `messages` and, where
-known, `id`, `score` (0 to 1) and `reference` (messages or calls that were wanted). A message is in OpenAI's layout
+known, `id`, `score` (0 to 1) and `reference` (the expected messages or calls). A message is in OpenAI's layout
 (`role`, `content`, `tool_calls`) or LangChain's (`type` human, ai, tool or system; also `{"type", "data"}`).
 
 Traces: OTLP as JSON, one document or one a line, with the attributes of the semantic conventions for generative AI
 (`gen_ai.input.messages`, `gen_ai.output.messages`, `gen_ai.usage.*`). A trace is a trajectory: the conversation of its
 model call that ended last, with the tokens of all its calls and the time from its first span to its last.
 
-The calls of a trajectory are in its final state, as worlds with tools leave them, so that `agent2 cards ground`, the
-scorers `trajectory_match` and `llm_judge` and others read them. A trajectory without a score has a missing one until
-`agent2 cards rescore` judges it. Does NOT read traces whose messages are span events (older conventions) or left out.
+The calls of a trajectory are in its final state, in the form in which environments with tools leave them, so that
+`agent2 cards ground` and scorers such as `trajectory_match` and `llm_judge` read them. A trajectory without a score has
+a missing one until `agent2 cards rescore` judges it.
+
+Does NOT read traces whose messages are span events (older conventions) or left out.
 """
 
 import json
@@ -29,12 +31,12 @@ from agent2.records import JsonValue, Rollout, RolloutStatus, Score, ScoredRollo
 ROLES: Mapping[str, str] = MappingProxyType({"human": "user", "ai": "assistant", "function": "tool"})
 NO_SCORE = "the trajectory has no score; judge it with agent2 cards rescore"
 REFERENCE_CALLS = "reference_calls"
-"""Key of a final state: the calls that were wanted."""
+"""Key of a final state: the expected calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trajectory:
-    """One as it was found."""
+    """One trajectory in the layout of its file."""
 
     messages: Sequence[Mapping[str, Any]]
     id: str | None = None
@@ -45,19 +47,19 @@ class _Trajectory:
 
 
 def read_trajectories(path: Path) -> ForeignLog:
-    """The trajectories in a file. Raises ConfigError with the place of what is in neither layout."""
-    found = [one for where, value in _documents(path) for one in _trajectories(value, where)]
-    if not found:
+    """The trajectories in a file. Raises ConfigError, with the line, for an entry in neither layout."""
+    trajectories = [trajectory for where, value in _documents(path) for trajectory in _trajectories(value, where)]
+    if not trajectories:
         raise ConfigError(f"{path}: holds no trajectory: no messages, and no span with gen_ai.input.messages")
     attempts: Counter[str] = Counter()
     records, questions = [], {}
-    for number, one in enumerate(found):
-        item_id = one.id if one.id is not None else f"{number:05}"
-        record = _record(one, item_id, attempts[item_id], f"{path}: trajectory {number + 1}")
+    for number, trajectory in enumerate(trajectories):
+        item_id = trajectory.id if trajectory.id is not None else f"{number:05}"
+        record = _record(trajectory, item_id, attempts[item_id], f"{path}: trajectory {number + 1}")
         attempts[item_id] += 1
         records.append(record)
         questions[item_id] = "\n\n".join(message.content for message in record.rollout.prompt)
-    models = {one.model for one in found} - {None}
+    models = {trajectory.model for trajectory in trajectories} - {None}
     is_scored = any(record.score.value is not None for record in records)
     return ForeignLog(
         harness="trajectories",
@@ -74,7 +76,7 @@ def read_trajectories(path: Path) -> ForeignLog:
 
 
 def _documents(path: Path) -> Iterator[tuple[str, Any]]:
-    """(place, value) of each JSON document of a file: one, or one a line."""
+    """(file or file:line, value) of each JSON document of a file: one, or one a line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,18 +97,18 @@ def _documents(path: Path) -> Iterator[tuple[str, Any]]:
 
 def _trajectories(value: Any, where: str) -> Iterator[_Trajectory]:
     if isinstance(value, list) and not (value and _is_message(value[0])):
-        for number, one in enumerate(value, start=1):
-            yield from _trajectories(one, f"{where}: item {number}")
+        for number, entry in enumerate(value, start=1):
+            yield from _trajectories(entry, f"{where}: item {number}")
     elif isinstance(value, list):
-        yield _Trajectory([_message(one, where) for one in value])
+        yield _Trajectory([_message(message, where) for message in value])
     elif isinstance(value, dict) and "resourceSpans" in value:
         yield from _traces(value, where)
     elif isinstance(value, dict) and isinstance(value.get("messages"), list):
         reference = value.get("reference")
-        given = value.get("id")
+        raw_id = value.get("id")
         yield _Trajectory(
-            [_message(one, where) for one in value["messages"]],
-            None if given is None else str(given),
+            [_message(message, where) for message in value["messages"]],
+            None if raw_id is None else str(raw_id),
             value.get("score"),
             None if reference is None else _reference(reference, where),
         )
@@ -125,31 +127,31 @@ def _message(raw: Any, where: str) -> dict[str, Any]:
     if not _is_message(raw):
         raise ConfigError(f"{where}: a message is an object with role (or type) and content, not {str(raw)[:80]!r}")
     body = raw["data"] if isinstance(raw.get("data"), dict) else raw
-    said = str(body.get("role") or raw.get("role") or raw.get("type"))
-    role = ROLES.get(said, said)
-    found: dict[str, Any] = {"role": role, "content": body.get("content") or ""}
+    raw_role = str(body.get("role") or raw.get("role") or raw.get("type"))
+    role = ROLES.get(raw_role, raw_role)
+    message: dict[str, Any] = {"role": role, "content": body.get("content") or ""}
     if isinstance(parts := body.get("parts"), list):
-        found = {"role": role, **_of_parts(parts)}
-    calls = [_call(one, where) for one in body.get("tool_calls") or ()]
+        message = {"role": role, **_of_parts(parts)}
+    calls = [_call(call, where) for call in body.get("tool_calls") or ()]
     if calls:
-        found["tool_calls"] = calls
-    answered = body.get("tool_call_id") or found.pop("answered", None)
-    return found if answered is None else {**found, "tool_call_id": answered}
+        message["tool_calls"] = calls
+    answered = body.get("tool_call_id") or message.pop("answered", None)
+    return message if answered is None else {**message, "tool_call_id": answered}
 
 
 def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
     """The fields of a message of the semantic conventions."""
     texts, calls, answered = [], [], None
-    for part in (one for one in parts if isinstance(one, dict)):
+    for part in (part for part in parts if isinstance(part, dict)):
         if part.get("type") == "tool_call":
             calls.append(part)
         elif part.get("type") == "tool_call_response":
-            told = part.get("response", part.get("result"))
-            texts.append(told if isinstance(told, str) else json.dumps(told, sort_keys=True))
+            response = part.get("response", part.get("result"))
+            texts.append(response if isinstance(response, str) else json.dumps(response, sort_keys=True))
             answered = part.get("id")
         elif part.get("type") == "text":
             texts.append(str(part.get("content", "")))
-    return {"content": "\n".join(texts), "tool_calls": [_call(one, "") for one in calls], "answered": answered}
+    return {"content": "\n".join(texts), "tool_calls": [_call(call, "") for call in calls], "answered": answered}
 
 
 def _call(raw: Any, where: str) -> dict[str, Any]:
@@ -158,38 +160,44 @@ def _call(raw: Any, where: str) -> dict[str, Any]:
     inner: dict[str, Any] = outer["function"] if isinstance(outer.get("function"), dict) else outer
     if not isinstance(name := inner.get("name"), str):
         raise ConfigError(f"{where}: a call has no name: {str(raw)[:80]!r}")
-    given = inner.get("arguments", inner.get("args", {}))
-    if isinstance(given, str):
+    arguments = inner.get("arguments", inner.get("args", {}))
+    if isinstance(arguments, str):
         try:
-            given = json.loads(given)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            given = {"": given}  # not what a tool takes, and kept as it is
-    return {"function": name, "arguments": given if isinstance(given, dict) else {"": given}, "id": outer.get("id")}
+            arguments = {"": arguments}  # not what a tool takes, and kept as it is
+    return {
+        "function": name,
+        "arguments": arguments if isinstance(arguments, dict) else {"": arguments},
+        "id": outer.get("id"),
+    }
 
 
 def _reference(raw: Any, where: str) -> list[dict[str, Any]]:
     """The calls of a reference trajectory, which is messages or calls."""
     if not isinstance(raw, list):
         raise ConfigError(f"{where}: reference is a list of messages or of calls")
-    if all(isinstance(one, dict) and ("name" in one or "function" in one) and "role" not in one for one in raw):
-        return [_call(one, where) for one in raw]
-    return [call for one in raw for call in _message(one, where).get("tool_calls", ())]
+    if all(
+        isinstance(entry, dict) and ("name" in entry or "function" in entry) and "role" not in entry for entry in raw
+    ):
+        return [_call(call, where) for call in raw]
+    return [call for message in raw for call in _message(message, where).get("tool_calls", ())]
 
 
-def _record(one: _Trajectory, item_id: str, attempt: int, where: str) -> ScoredRollout:
-    opening, turns = conversation_of(one.messages)
+def _record(trajectory: _Trajectory, item_id: str, attempt: int, where: str) -> ScoredRollout:
+    opening, turns = conversation_of(trajectory.messages)
     if not turns:
         raise ConfigError(f"{where}: has no message of the model (role assistant, type ai)")
-    last = one.messages[-1]
-    ends_in_words = last["role"] == "assistant" and not last.get("tool_calls")
-    state: dict[str, JsonValue] = {"tool_calls": _calls_of(one.messages)}
-    if one.reference is not None:
-        state[REFERENCE_CALLS] = [_plain(call) for call in one.reference]
+    last = trajectory.messages[-1]
+    ends_with_answer = last["role"] == "assistant" and not last.get("tool_calls")
+    state: dict[str, JsonValue] = {"tool_calls": _calls_of(trajectory.messages)}
+    if trajectory.reference is not None:
+        state[REFERENCE_CALLS] = [_plain(call) for call in trajectory.reference]
     score = Score(None, NO_SCORE, Fault.JUDGE)
-    if isinstance(one.score, int | float):
-        score = logged_score(float(one.score), "score", "score as stored", {})
-    answer = turns[-1].action if ends_in_words else None
-    rollout = Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, opening, turns, answer, state, one.usage)
+    if isinstance(trajectory.score, int | float):
+        score = logged_score(float(trajectory.score), "score", "score as stored", {})
+    answer = turns[-1].action if ends_with_answer else None
+    rollout = Rollout(item_id, attempt, 0, RolloutStatus.COMPLETED, opening, turns, answer, state, trajectory.usage)
     return ScoredRollout(rollout, score)
 
 
@@ -198,20 +206,20 @@ def _plain(call: Mapping[str, Any]) -> dict[str, JsonValue]:
 
 
 def _calls_of(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, JsonValue]]:
-    """Each call with its turn and what came back, by id where messages state it, else in order."""
-    found: list[dict[str, JsonValue]] = []
-    waiting: list[tuple[object, dict[str, JsonValue]]] = []
+    """Each call with its turn and its result, which is matched by id where messages state it, else in order."""
+    calls: list[dict[str, JsonValue]] = []
+    unanswered: list[tuple[object, dict[str, JsonValue]]] = []
     turn = -1
     for message in messages:
         turn += message["role"] == "assistant"
         for call in message.get("tool_calls") or ():
-            found.append({"turn": turn, **_plain(call), "result": None, "error": None})
-            waiting.append((call["id"], found[-1]))
-        if message["role"] == "tool" and waiting:
-            wanted = message.get("tool_call_id")
-            place = next((k for k, (call_id, _) in enumerate(waiting) if call_id == wanted), 0)
-            waiting.pop(place)[1]["result"] = message["content"]
-    return found
+            calls.append({"turn": turn, **_plain(call), "result": None, "error": None})
+            unanswered.append((call["id"], calls[-1]))
+        if message["role"] == "tool" and unanswered:
+            answered_id = message.get("tool_call_id")
+            position = next((k for k, (call_id, _) in enumerate(unanswered) if call_id == answered_id), 0)
+            unanswered.pop(position)[1]["result"] = message["content"]
+    return calls
 
 
 def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
@@ -222,17 +230,20 @@ def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
             for scope in resource.get("scopeSpans", ()):
                 for span in scope.get("spans", ()):
                     ends = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-                    told = {one["key"]: _value(one["value"]) for one in span.get("attributes", ())}
-                    spans[str(span["traceId"])].append((*ends, told))
+                    attributes = {
+                        attribute["key"]: _value(attribute["value"]) for attribute in span.get("attributes", ())
+                    }
+                    spans[str(span["traceId"])].append((*ends, attributes))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{where}: is not OTLP as JSON ({error!r}); export the traces again") from error
     for trace_id, members in sorted(spans.items(), key=lambda pair: min(start for start, _, _ in pair[1])):
-        asked = sorted(
-            ((end, told) for _, end, told in members if "gen_ai.input.messages" in told), key=lambda pair: pair[0]
+        model_calls = sorted(
+            ((end, attributes) for _, end, attributes in members if "gen_ai.input.messages" in attributes),
+            key=lambda pair: pair[0],
         )
-        if not asked:
+        if not model_calls:
             continue
-        last: dict[str, Any] = asked[-1][1]
+        last: dict[str, Any] = model_calls[-1][1]
         messages = [
             message
             for name in ("gen_ai.input.messages", "gen_ai.output.messages")
@@ -242,12 +253,16 @@ def _traces(document: Mapping[str, Any], where: str) -> Iterator[_Trajectory]:
             messages.insert(0, {"role": "system", "parts": rules})
         n_seconds = (max(end for _, end, _ in members) - min(start for start, _, _ in members)) / 1e9
         tokens = [
-            sum(n for _, told in asked if isinstance(n := told.get(f"gen_ai.usage.{kind}_tokens"), int))
+            sum(
+                n
+                for _, attributes in model_calls
+                if isinstance(n := attributes.get(f"gen_ai.usage.{kind}_tokens"), int)
+            )
             for kind in ("input", "output")
         ]
         model = last.get("gen_ai.response.model") or last.get("gen_ai.request.model")
         yield _Trajectory(
-            [_message(one, f"{where}: trace {trace_id}") for one in messages],
+            [_message(message, f"{where}: trace {trace_id}") for message in messages],
             trace_id,
             usage=Usage(tokens[0], tokens[1], n_seconds),
             model=None if model is None else str(model),
@@ -269,7 +284,7 @@ def _value(raw: Mapping[str, Any]) -> Any:
     empty: tuple[str, Any] = ("", None)
     kind, value = next(iter(raw.items()), empty)
     if kind == "arrayValue":
-        return [_value(one) for one in value.get("values", ())]
+        return [_value(element) for element in value.get("values", ())]
     if kind == "kvlistValue":
-        return {one["key"]: _value(one["value"]) for one in value.get("values", ())}
+        return {entry["key"]: _value(entry["value"]) for entry in value.get("values", ())}
     return int(value) if kind == "intValue" else value

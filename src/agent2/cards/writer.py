@@ -3,7 +3,7 @@
 Promises: when `append` returns, the kernel has the record, so that a process killed with -9 loses none;
 fsync at most a second after the first unsynced record (at the next append) and on close, so that a power
 cut can lose the records of at most one second. A record that does not fit on the disk is cut off again,
-is not counted, and CardError says where. One writer at a time (a lock on the open file).
+is not counted, and raises CardError. One writer at a time (a lock on the open file).
 
     with CardWriter(path, header) as writer:     # leaving the block without close() keeps the card open
         writer.append(record)
@@ -35,7 +35,7 @@ from agent2.records import JsonValue, ScoredRollout, digest_of
 FSYNC_EVERY_S = 1.0
 FRAME_ROLLOUTS = 4096
 FRAME_BYTES = 1 << 22
-"""Of lines in one frame, unless one alone has more: one rollout is found by reading one frame."""
+"""Most bytes of lines in a frame, unless one line alone has more: finding a rollout reads one frame."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -60,7 +60,7 @@ class CardWriter:
         try:
             folder.store_card(path, self._card)
         except CardError:
-            self._close_descriptor()  # its lock would keep the next try out
+            self._close_descriptor()  # its lock would keep out the next attempt
             raise
 
     def _begin(self, path: Path, card: CardFile) -> None:
@@ -76,7 +76,7 @@ class CardWriter:
 
     @classmethod
     def resume(cls, path: Path, header: CardHeader) -> tuple[Self, set[tuple[str, int]]]:
-        """Go on with an unfinished card; also returns the (item id, attempt) pairs that it holds.
+        """Resume an unfinished card; also returns the (item id, attempt) pairs that it holds.
 
         A torn last line is cut and noted on the card. Raises CardError if the card is closed, damaged, in
         use, or of another protocol, checkpoint, rule, seed or size.
@@ -89,7 +89,7 @@ class CardWriter:
         writer = cls.__new__(cls)
         writer._begin(path, card)
         try:
-            torn = writer._take_stock()
+            torn = writer._count_lines()
             if torn:
                 notes.append(f"cut a torn last line of {torn} bytes after {writer.n_rollouts} rollouts")
             if notes != list(card.notes):
@@ -140,7 +140,7 @@ class CardWriter:
         planned = self._card.header.planned_rollouts
         if planned is not None and planned != self.n_rollouts:
             raise CardError(
-                f"{self._path}: contains {self.n_rollouts} of {planned} planned rollouts; play the others first"
+                f"{self._path}: contains {self.n_rollouts} of {planned} planned rollouts; play the missing ones first"
             )
         self._sync()
         frames, parts = self._store_table()
@@ -155,14 +155,14 @@ class CardWriter:
             wall_clock_s=wall_clock_s,
             parts=parts,
         )
-        folder.store_card(self._path, closed)
+        folder.store_card(self._path, closed)  # from here on the table counts; before it, the open file does
         self._rollouts.unlink()
         (self._path / LINE_SUMS).unlink(missing_ok=True)
         self._close_descriptor()
         return summary
 
     def release(self) -> None:
-        """Let go of an unfinished card so that it can be resumed; does nothing on a closed one."""
+        """Close the file of an unfinished card so that it can be resumed; does nothing on a closed one."""
         if self._descriptor < 0:
             return
         wall_clock_s = self._card.wall_clock_s + time.monotonic() - self._opened_at
@@ -190,18 +190,18 @@ class CardWriter:
         now = time.monotonic()
         first_unsynced = now if self._unsynced_since is None else self._unsynced_since
         try:
-            taken = os.write(self._descriptor, line)
-            while taken < len(line):
-                taken += os.write(self._descriptor, line[taken:])
+            n_written = os.write(self._descriptor, line)
+            while n_written < len(line):
+                n_written += os.write(self._descriptor, line[n_written:])
             if now - first_unsynced >= FSYNC_EVERY_S:
                 os.fsync(self._descriptor)
                 self._unsynced_since = None
             else:
                 self._unsynced_since = first_unsynced
         except OSError as error:
-            os.ftruncate(self._descriptor, self._n_bytes)
+            os.ftruncate(self._descriptor, self._n_bytes)  # a torn line would swallow the next record
             raise folder.disk_error(self._rollouts, len(line), error) from error
-        self._n_bytes += taken
+        self._n_bytes += n_written
 
     def _sync(self) -> None:
         try:
@@ -210,10 +210,10 @@ class CardWriter:
             raise folder.disk_error(self._rollouts, self._n_bytes, error) from error
         self._unsynced_since = None
 
-    def _take_stock(self) -> int:
+    def _count_lines(self) -> int:
         """Count the whole lines and cut what follows them; returns how many bytes were cut.
 
-        Raises CardError for a line that is none, or that was changed since the card was last released.
+        Raises CardError for a line that is not a rollout, or that was changed since the card was last released.
         """
         end = 0
         sums = read_sums(self._path)
@@ -243,8 +243,8 @@ class CardWriter:
         aside = target.with_name(target.name + ".tmp")
         try:
             with TableWriter(aside, self._card.header.reporting) as table:
-                for lines, places in self._frames():
-                    table.add(lines, places)
+                for lines, positions in self._frames():
+                    table.add(lines, positions)
                 frames = table.close()
             digest = folder.file_digest(aside)
             aside.replace(target)
@@ -253,45 +253,43 @@ class CardWriter:
         return frames, {folder.TABLE: digest}
 
     def _frames(self) -> Iterator[tuple[list[bytes], list[int]]]:
-        """The lines of the open file, sorted by item and attempt, with their places there; newlines are left out."""
+        """The lines of the open file, by item and attempt, with their positions there; newlines are left out."""
         lines: list[bytes] = []
-        places: list[int] = []
+        positions: list[int] = []
         n_bytes = 0
-        for place in self._tally.in_order().tolist():
-            begin = self._ends[place - 1] if place else 0
-            size = self._ends[place] - begin
+        for position in self._tally.in_order().tolist():
+            start = self._ends[position - 1] if position else 0
+            size = self._ends[position] - start
             if lines and (len(lines) == FRAME_ROLLOUTS or n_bytes + size > FRAME_BYTES):
-                yield lines, places
-                lines, places, n_bytes = [], [], 0
-            lines.append(os.pread(self._descriptor, size - 1, begin))
-            places.append(place)
+                yield lines, positions
+                lines, positions, n_bytes = [], [], 0
+            lines.append(os.pread(self._descriptor, size - 1, start))
+            positions.append(position)
             n_bytes += size
         if lines:
-            yield lines, places
+            yield lines, positions
 
     def _close_descriptor(self) -> None:
         os.close(self._descriptor)
         self._descriptor = -1
 
 
-def require_same_evaluation(path: Path, stored: CardHeader, asked: CardHeader) -> None:
+def require_same_evaluation(path: Path, stored: CardHeader, requested: CardHeader) -> None:
     """Refuse to mix two evaluations in one card. Raises CardError that names what differs."""
-    if stored.identity() == asked.identity():
+    if stored.identity() == requested.identity():
         return
     names = ("checkpoint_name", "checkpoint_digest", "protocol", "reporting", "seed", "planned_rollouts")
-    differing = [name for name in names if getattr(stored, name) != getattr(asked, name)]
+    differing = [name for name in names if getattr(stored, name) != getattr(requested, name)]
     raise CardError(
         f"{path}: this card is of another evaluation ({', '.join(differing)} differ); "
         "choose another folder or delete it"
     )
 
 
-def _lock_differences(stored: JsonValue, asked: JsonValue) -> list[str]:
-    return (
-        []
-        if digest_of(stored) == digest_of(asked)
-        else [f"resumed under another lock: {_encoder.encode(asked).decode()}"]
-    )
+def _lock_differences(stored: JsonValue, requested: JsonValue) -> list[str]:
+    if digest_of(stored) == digest_of(requested):
+        return []
+    return [f"resumed under another lock: {_encoder.encode(requested).decode()}"]
 
 
 def _open_locked(file: Path) -> int:

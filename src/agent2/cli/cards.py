@@ -318,10 +318,10 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
     found = []
     for path in paths:
         rule = replace(read_header(path).reporting, **changes)
-        found.append(regrade_card(path, rule, most_moves=None if out is not None else 0))
+        found.append(regrade_card(path, rule, max_changes=None if out is not None else 0))
         if as_json:
             continue
-        if found[-1].changes and (len(paths) == 1 or found[-1].n_items_moved):
+        if found[-1].changes and (len(paths) == 1 or found[-1].n_items_changed):
             _print_regrade(found[-1])
         elif changes and not found[-1].changes:
             typer.echo(f"{path}: its own rule already counts that way: {RAW.estimate(found[-1].old.score)}")
@@ -354,7 +354,7 @@ def regrade(  # noqa: PLR0913 - one option of the command line each
 
 def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str, Any]:
     """Fields of the rule that the options set. Raises ConfigError for an unknown word."""
-    from agent2.cards.card import Counting
+    from agent2.cards.card import CountAs
 
     changes: dict[str, Any] = {}
     for name, word in given.items():
@@ -365,7 +365,7 @@ def _changes(given: Mapping[str, str | None], attempts: str | None) -> dict[str,
             raise unknown_name("way to count", word, COUNTINGS, flag)
         if name == "crashes" and word == "count":
             raise ConfigError(f"{flag} count: a crashed environment leaves no score to count; choose zero or drop")
-        changes |= dict.fromkeys(COVERED[name], Counting(COUNTINGS[word]))
+        changes |= dict.fromkeys(COVERED[name], CountAs(COUNTINGS[word]))
     if attempts is not None:
         if attempts not in ATTEMPTS:
             raise unknown_name("way to combine attempts", attempts, ATTEMPTS, "--attempts")
@@ -382,13 +382,13 @@ def _print_regrade(found: "Regrade") -> None:
         ["items with a score", str(found.old.n_items), str(found.new.n_items)],
         ["rollouts without a score", str(found.old.n_missing), str(found.new.n_missing)],
         ["rollouts moved", "", _moved(found)],
-        ["items moved", "", f"{found.n_items_moved} of {len(found.old.item_scores)}"],
+        ["items moved", "", f"{found.n_items_changed} of {len(found.old.item_scores)}"],
     ]
     print_table(["", "own rule", "new rule"], rows, str(found.card))
 
 
 def _moved(found: "Regrade") -> str:
-    return ", ".join(f"{count} {why}" for why, count in found.moved.items()) or "none"
+    return ", ".join(f"{count} {why}" for why, count in found.n_changed.items()) or "none"
 
 
 def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
@@ -400,9 +400,9 @@ def _plain(found: "list[Regrade]") -> list[dict[str, Any]]:
             "rule": {"own": one.header.reporting, "new": one.rule},
             "old": one.old,
             "new": one.new,
-            "moved": one.moved,
-            "n_items_moved": one.n_items_moved,
-            "moves": one.moves,
+            "moved": one.n_changed,
+            "n_items_moved": one.n_items_changed,
+            "moves": one.changed,
         }
         for one in found
     ]

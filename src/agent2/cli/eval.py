@@ -260,7 +260,7 @@ def diff_named(left: SuiteArgument, right: SuiteArgument, as_json: AsJson = Fals
 
     found = diff_suites(load_suite(left), load_suite(right))
     rows = [
-        [one.field.field, one.field.told_left, one.field.told_right, one.reach.value, one.benchmark or ""]
+        [one.field.field, one.field.left_text, one.field.right_text, one.reach.value, one.benchmark or ""]
         for one in found.differences
     ]
     if as_json:

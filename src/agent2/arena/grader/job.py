@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from agent2.cards.card import CardSummary, Counting
+from agent2.cards.card import CardSummary, CountAs
 from agent2.config import StrictModel
 from agent2.errors import Fault
 from agent2.records import Item, Split
@@ -130,7 +130,7 @@ class EvaluationStopped(Exception):
 def outcome_of(summary: CardSummary, weights_digest: str, max_missing: int) -> EvaluationOutcome:
     """What a finished card says: its score, or a fault when too many rollouts have none."""
     if summary.value is None or summary.n_missing > max_missing:
-        faults = Counter(drop.fault for drop in summary.drops if drop.counted is Counting.MISSING)
+        faults = Counter(drop.fault for drop in summary.drops if drop.counted is CountAs.MISSING)
         fault = faults.most_common(1)[0][0] if faults else Fault.INFRASTRUCTURE
         return EvaluationOutcome(
             n_items=summary.n_items,
